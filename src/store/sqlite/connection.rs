@@ -1,0 +1,59 @@
+//! Opens the file as every connection of the broker needs it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::store::StoreError;
+
+/// How many statements a connection keeps prepared: a dozen for each of the 200 queues that a broker may well have.
+const STATEMENTS: usize = 4_096;
+/// How often a writer asks for the lock before it gives up: about five seconds at 1.25 ms.
+const BUSY_RETRIES: i32 = 4_000;
+
+/// Opens the file in WAL mode, where a commit is on the device before it returns.
+pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let named = |error: StoreError| match error {
+        StoreError::Io(text) => StoreError::Io(format!("{}: {text}", path.display())),
+        StoreError::Unavailable(text) => {
+            StoreError::Unavailable(format!("{}: {text}", path.display()))
+        }
+        other => other,
+    };
+    let mut connection = Connection::open_with_flags(path, flags)
+        .map_err(|error| named(error.into()))?;
+    prepare(&mut connection).map_err(named)?;
+    Ok(connection)
+}
+
+fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.busy_handler(Some(wait_for_lock))?;
+    if connection.is_readonly(rusqlite::MAIN_DB)? {
+        return Err(StoreError::Io(
+            "the file is read-only; the broker writes leases into it".to_owned(),
+        ));
+    }
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(StoreError::Io(format!(
+            "the file can't be put into WAL mode (it stays in {mode}); it must be on a local file system"
+        )));
+    }
+    connection.pragma_update(None, "synchronous", "full")?;
+    Ok(())
+}
+
+/// Asks for the lock again after about a millisecond. `SQLite`'s own handler sleeps longer each time, up to 100 ms, so
+/// that of two busy brokers the one that had to wait once would wait on.
+fn wait_for_lock(tries: i32) -> bool {
+    let micros = rand::rng().random_range(500..2_000);
+    std::thread::sleep(Duration::from_micros(micros));
+    tries < BUSY_RETRIES
+}

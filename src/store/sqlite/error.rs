@@ -1,0 +1,75 @@
+//! What `SQLite`'s errors mean to a broker, in one table.
+
+use rusqlite::ErrorCode;
+
+use crate::store::StoreError;
+
+/// Classifies an error of a statement or of opening the file.
+pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
+    let text = error.to_string();
+    let rusqlite::Error::SqliteFailure(failure, _) = error else {
+        return StoreError::Bug(text);
+    };
+    match failure.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Unavailable(format!(
+            "another process holds the file's write lock ({text})"
+        )),
+        ErrorCode::DiskFull => StoreError::Unavailable(format!(
+            "no room is left on the device ({text}); free some, nothing committed is lost"
+        )),
+        ErrorCode::SystemIoFailure => {
+            StoreError::Unavailable(format!("reading or writing the file failed ({text})"))
+        }
+        ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::Unavailable(text),
+        ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => StoreError::Io(format!(
+            "the file is damaged or no SQLite database ({text}); restore it, or save what can be read with \
+             `sqlite3 FILE .recover`"
+        )),
+        ErrorCode::ReadOnly => StoreError::Io(format!(
+            "the file can't be written ({text}); check its permissions and those of its folder"
+        )),
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
+            StoreError::Io(format!("the file can't be opened ({text})"))
+        }
+        // A statement that fitted the schema at start no longer does, or the schema refuses the change.
+        ErrorCode::Unknown
+        | ErrorCode::SchemaChanged
+        | ErrorCode::ConstraintViolation
+        | ErrorCode::TypeMismatch => StoreError::Misconfigured(format!("the schema refuses: {text}")),
+        _ => StoreError::Bug(text),
+    }
+}
+
+/// A constraint that a row breaks: its message, and the column that the message names.
+pub(super) struct BrokenConstraint {
+    pub(super) column: Option<String>,
+    pub(super) problem: String,
+}
+
+/// Returns the constraint that the statement's row breaks, if that is what went wrong.
+pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<BrokenConstraint> {
+    let rusqlite::Error::SqliteFailure(failure, message) = error else {
+        return None;
+    };
+    let by_value = matches!(
+        failure.code,
+        ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig
+    );
+    by_value.then(|| {
+        let problem = message.clone().unwrap_or_else(|| error.to_string());
+        // "NOT NULL constraint failed: table.column"; several columns are left to the message.
+        let column = problem
+            .split_once("constraint failed: ")
+            .map(|(_, place)| place)
+            .filter(|place| !place.contains(", "))
+            .and_then(|place| place.rsplit_once('.'))
+            .map(|(_, column)| column.to_owned());
+        BrokenConstraint { column, problem }
+    })
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        classify(&error)
+    }
+}

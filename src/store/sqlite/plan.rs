@@ -1,0 +1,280 @@
+//! Schema changes on a `SQLite` file: what a queue's table lacks, and the statements that add it.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::catalogue::Table;
+use super::connection;
+use super::shape::{INDEXES, Shape, index_name, literal, queue_holes};
+use super::template::{Holes, quote, quote_all, render};
+use crate::lease::State;
+use crate::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use crate::store::StoreError;
+use crate::store::schema::{Schema, Step};
+use crate::value::Value;
+
+const ADOPT: &str = include_str!("../../../sql/sqlite/adopt.sql");
+
+/// Plans and makes schema changes over a connection of its own.
+pub struct SqliteSchema {
+    connection: Connection,
+}
+
+impl SqliteSchema {
+    /// Opens the file; a file that does not exist is made.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self {
+            connection: connection::open(path)?,
+        })
+    }
+
+    pub(super) fn over(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    pub(super) fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Runs `change` in one transaction that holds the write lock from its start.
+    pub(super) fn transaction(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let result = change(self);
+        let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        self.connection.execute_batch(end)?;
+        result
+    }
+
+    /// Returns the columns that `table` and its archive share, in the order of the queue's table.
+    pub(super) fn archive_columns(
+        connection: &Connection,
+        queue: &QueueSpec,
+        shape: &Shape,
+    ) -> Result<Vec<String>, StoreError> {
+        let OnComplete::Archive(archive) = &queue.on_complete else {
+            return Ok(Vec::new());
+        };
+        let Some(table) = Table::read(connection, archive)? else {
+            return Ok(Vec::new());
+        };
+        let own = shape.own.iter().map(|(name, _)| name.as_str());
+        let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
+        Ok(own
+            .chain(soft_lock)
+            .filter(|name| table.column(name).is_some())
+            .map(str::to_owned)
+            .collect())
+    }
+}
+
+impl Schema for SqliteSchema {
+    fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+        let mut steps = Vec::new();
+        let Some(table) = Table::read(&self.connection, &queue.table)? else {
+            let Some(definitions) = &queue.managed else {
+                return Err(no_table(queue));
+            };
+            steps.push(step(
+                format!("make the table of queue {:?}", queue.name),
+                "create",
+                &with(queue_holes(queue), "definitions", definitions_sql(queue, definitions)),
+            ));
+            // The indexes of a table that does not exist yet: planned over the table as it will be.
+            let future = Connection::open_in_memory()?;
+            future.execute_batch(&steps[0].sql)?;
+            let mut rest = Self::over(future);
+            steps.extend(rest.plan(queue)?);
+            return Ok(steps);
+        };
+        let shape = Shape::new(queue, &table)
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let lacks_state = table.column(queue.soft_lock.name(SoftLockColumn::State)).is_none();
+        for column in SoftLockColumn::ALL {
+            let name = queue.soft_lock.name(column);
+            if table.column(name).is_none() {
+                let purpose = format!("add the soft-lock column {name}");
+                steps.push(step(purpose, column.default_name(), &shape.holes));
+            }
+        }
+        for (state, condition) in backfills(queue) {
+            let mut holes = with(shape.holes.clone(), "backfill_match", condition);
+            holes.insert("backfill_state", state.code().to_string());
+            holes.insert(
+                "backfill_if_present",
+                if lacks_state {
+                    String::new()
+                } else {
+                    let column = |column| quote(queue.soft_lock.name(column));
+                    format!(
+                        "{} = 0 AND {} = 0 AND ",
+                        column(SoftLockColumn::State),
+                        column(SoftLockColumn::Fence)
+                    )
+                },
+            );
+            let needed = render(ADOPT, "backfill_needed", &holes);
+            if self.connection.query_row(&needed, [], |row| row.get(0))? {
+                let purpose = format!("mark the rows that are {} already", state.name());
+                steps.push(Step {
+                    repeat: true,
+                    ..step(purpose, "backfill", &holes)
+                });
+            }
+        }
+        for (section, role) in INDEXES {
+            if !table.has_index(&index_name(queue, role)) {
+                steps.push(step(format!("add the {role} index"), section, &shape.holes));
+            }
+        }
+        if let OnComplete::Archive(archive) = &queue.on_complete
+            && Table::read(&self.connection, archive)?.is_none()
+        {
+            let own: Vec<String> = shape
+                .own
+                .iter()
+                .map(|(name, declared)| format!("{} {declared}", quote(name)))
+                .collect();
+            let kept = [
+                (SoftLockColumn::StateTime, "INTEGER"),
+                (SoftLockColumn::Owner, "TEXT"),
+                (SoftLockColumn::Fence, "INTEGER"),
+                (SoftLockColumn::Attempt, "INTEGER"),
+                (SoftLockColumn::TraceParent, "TEXT"),
+            ]
+            .map(|(column, kind)| format!("{} {kind}", quote(queue.soft_lock.name(column))));
+            let definitions = [own, kept.to_vec()].concat().join(", ");
+            steps.push(step(
+                format!("make the archive table {archive}"),
+                "create_archive",
+                &with(shape.holes.clone(), "archive_definitions", definitions),
+            ));
+        }
+        Ok(steps)
+    }
+
+    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+        if !step.repeat {
+            self.connection.execute_batch(&step.sql)?;
+            return Ok(());
+        }
+        let mut changed = 0;
+        loop {
+            match self.connection.execute(&step.sql, [])? {
+                0 => return Ok(()),
+                rows => {
+                    changed += rows as u64;
+                    progress(changed);
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        let table = match Table::read(&self.connection, &queue.table) {
+            Ok(Some(table)) => table,
+            Ok(None) => return Ok(vec![no_table(queue).to_string()]),
+            Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
+            Err(error) => return Err(error),
+        };
+        let shape = match Shape::new(queue, &table) {
+            Ok(shape) => shape,
+            Err(problems) => return Ok(problems),
+        };
+        let mut missing: Vec<String> = SoftLockColumn::ALL
+            .map(|column| queue.soft_lock.name(column))
+            .into_iter()
+            .filter(|name| table.column(name).is_none())
+            .map(|name| format!("table {:?} lacks the column {name}", queue.table))
+            .collect();
+        for (_, role) in INDEXES {
+            let index = index_name(queue, role);
+            if !table.has_index(&index) {
+                missing.push(format!("table {:?} lacks the index {index}", queue.table));
+            }
+        }
+        if let OnComplete::Archive(archive) = &queue.on_complete {
+            match Table::read(&self.connection, archive)? {
+                None => missing.push(format!("the archive table {archive:?} does not exist")),
+                Some(archived) => missing.extend(
+                    shape
+                        .own
+                        .iter()
+                        .filter(|(name, _)| archived.column(name).is_none())
+                        .map(|(name, _)| format!("the archive table {archive:?} lacks the column {name}")),
+                ),
+            }
+        }
+        Ok(missing)
+    }
+}
+
+fn no_table(queue: &QueueSpec) -> StoreError {
+    StoreError::Misconfigured(format!(
+        "the table {:?} of queue {:?} does not exist; give the queue its columns (managed = {{ … }}) to have it made",
+        queue.table, queue.name
+    ))
+}
+
+fn step(purpose: String, section: &str, holes: &Holes) -> Step {
+    Step {
+        purpose,
+        sql: render(ADOPT, section, holes),
+        repeat: false,
+    }
+}
+
+fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
+    holes.insert(name, value);
+    holes
+}
+
+fn definitions_sql(queue: &QueueSpec, columns: &[(String, String)]) -> String {
+    let columns = columns
+        .iter()
+        .map(|(name, declared)| format!("{} {declared}", quote(name)));
+    let named = |name: &String| {
+        let defined = queue.managed.iter().flatten();
+        defined.into_iter().any(|(column, _)| column.eq_ignore_ascii_case(name))
+    };
+    // A key that counts up never returns, so that an old lease can't name a new item.
+    let (first, last) = match &*queue.key {
+        [] => (Some("id"), None),
+        [key] if !named(key) => (Some(key.as_str()), None),
+        key => (None, Some(quote_all(key.iter().map(String::as_str)))),
+    };
+    let definitions: Vec<String> = first
+        .map(|key| format!("{} INTEGER PRIMARY KEY AUTOINCREMENT", quote(key)))
+        .into_iter()
+        .chain(columns)
+        .chain(last.map(|key| format!("PRIMARY KEY ({key})")))
+        .collect();
+    definitions.join(",\n    ")
+}
+
+/// The states that rows may be in already, by their mirror columns, and the condition that tells it.
+fn backfills(queue: &QueueSpec) -> Vec<(State, String)> {
+    [State::Completed, State::Dead]
+        .into_iter()
+        .filter_map(|state| {
+            let conditions: Vec<String> = queue
+                .mirror
+                .iter()
+                .filter(|mirror| mirror.state == state)
+                .filter_map(|mirror| match &mirror.value {
+                    MirrorValue::Literal(Value::Null) => {
+                        Some(format!("{} IS NULL", quote(&mirror.column)))
+                    }
+                    MirrorValue::Literal(value) => {
+                        Some(format!("{} = {}", quote(&mirror.column), literal(value)))
+                    }
+                    MirrorValue::Now | MirrorValue::Worker => None,
+                })
+                .collect();
+            (!conditions.is_empty()).then(|| (state, conditions.join(" AND ")))
+        })
+        .collect()
+}

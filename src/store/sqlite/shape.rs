@@ -1,0 +1,318 @@
+//! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
+
+use super::catalogue::{Column, Table};
+use super::template::{Holes, quote, quote_all};
+use super::types::ColumnType;
+use crate::lease::State;
+use crate::queue::{MirrorValue, OnComplete, Order, QueueSpec, SoftLockColumn};
+use crate::value::Value;
+
+/// The parts of a table that a queue uses, with the names as the catalogue spells them.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) key: Vec<String>,
+    pub(super) columns: Vec<(String, ColumnType)>,
+    /// The columns that a new item may set.
+    pub(super) writable: Vec<(String, ColumnType)>,
+    /// Every column that is not a soft-lock column nor computed: what an archive keeps.
+    pub(super) own: Vec<(String, String)>,
+    pub(super) holes: Holes,
+}
+
+impl Shape {
+    /// Lays `queue` over `table`.
+    ///
+    /// # Errors
+    /// One sentence for each thing that configuration asks for and the table does not have.
+    pub(super) fn new(queue: &QueueSpec, table: &Table) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut column = |name: &str, role: &str| {
+            let found = table.column(name);
+            if found.is_none() && !queue.soft_lock.contains(name) {
+                problems.push(format!(
+                    "table {:?} has no column {name:?}, which the queue's {role} names",
+                    queue.table
+                ));
+            }
+            found
+        };
+        let key: Vec<&Column> = if queue.key.is_empty() {
+            let primary = table.unique.first().cloned().unwrap_or_default();
+            primary.iter().filter_map(|name| table.column(name)).collect()
+        } else {
+            let named = queue.key.iter();
+            named.filter_map(|name| column(name, "key")).collect()
+        };
+        if let Order::By(order) = &queue.order {
+            for part in order {
+                column(&part.column, "order");
+            }
+        }
+        for mirror in &queue.mirror {
+            column(&mirror.column, "mirror");
+        }
+        let own = || {
+            table
+                .columns
+                .iter()
+                .filter(|column| !queue.soft_lock.contains(&column.name))
+        };
+        let columns: Vec<&Column> = match &queue.columns {
+            None => own().collect(),
+            Some(names) => names.iter().filter_map(|name| column(name, "columns")).collect(),
+        };
+        let key_names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
+        if problems.is_empty() {
+            match key_names.len() {
+                0 => problems.push(format!(
+                    "table {:?} has no primary key: name one to three columns with a unique index as the queue's key",
+                    queue.table
+                )),
+                1..=3 if table.is_unique(&key_names) => {}
+                1..=3 => problems.push(format!(
+                    "the key of queue {:?} ({}) does not identify a row: it needs a unique index that is not partial",
+                    queue.name,
+                    key_names.join(", ")
+                )),
+                _ => problems.push(format!(
+                    "the key of queue {:?} has {} columns; three is the most",
+                    queue.name,
+                    key_names.len()
+                )),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let named = |column: &Column| (column.name.clone(), column.kind);
+        let mirrored = |column: &Column| {
+            let mut mirrors = queue.mirror.iter();
+            mirrors.any(|mirror| mirror.column.eq_ignore_ascii_case(&column.name))
+        };
+        Ok(Self {
+            columns: columns.iter().map(|column| named(column)).collect(),
+            writable: own()
+                .filter(|column| !column.generated && !mirrored(column))
+                .map(named)
+                .collect(),
+            own: own()
+                .filter(|column| !column.generated)
+                .map(|column| (column.name.clone(), column.declared.clone()))
+                .collect(),
+            holes: holes(queue, table, &key, &columns),
+            key: key_names,
+        })
+    }
+}
+
+/// Fills the holes that depend on the queue alone; enough to create its table.
+pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
+    let mut holes: Holes = SoftLockColumn::ALL
+        .into_iter()
+        .map(|column| (column.default_name(), quote(queue.soft_lock.name(column))))
+        .collect();
+    holes.insert("table", quote(&queue.table));
+    for (hole, role) in INDEXES {
+        holes.insert(hole, quote(&index_name(queue, role)));
+    }
+    if let OnComplete::Archive(archive) = &queue.on_complete {
+        holes.insert("archive", quote(archive));
+    }
+    holes
+}
+
+/// The hole of each index and the role in its name.
+pub(super) const INDEXES: [(&str, &str); 3] = [
+    ("ready_index", "ready"),
+    ("due_index", "due"),
+    ("token_index", "token"),
+];
+
+pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
+    format!("{}_lease_{role}", queue.table)
+}
+
+fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Holes {
+    let mut holes = queue_holes(queue);
+    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
+    let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
+    let token = quote(queue.soft_lock.name(SoftLockColumn::Token));
+    let key_list = quote_all(key.iter().map(|column| column.name.as_str()));
+    let order = order_list(queue, key);
+
+    let matches: Vec<String> = (1..)
+        .zip(key)
+        .map(|(at, column)| format!("{} = ?{at}", quote(&column.name)))
+        .collect();
+    let present: String = key
+        .iter()
+        .filter(|column| column.nullable)
+        .map(|column| format!(" AND {} IS NOT NULL", quote(&column.name)))
+        .collect();
+    let data: String = columns
+        .iter()
+        .map(|column| format!(", {}", quote(&column.name)))
+        .collect();
+    holes.insert("key_match", matches.join(" AND "));
+    holes.insert("key_present", present);
+    holes.insert("columns", data);
+    holes.insert("held_order", order.clone().unwrap_or(key_list.clone()));
+    holes.insert(
+        "order_by",
+        order
+            .as_ref()
+            .map(|order| format!("ORDER BY {order}"))
+            .unwrap_or_default(),
+    );
+
+    // The state leads where the index can't be filtered by it; with no order, the filtered index needs some column.
+    let (ready, due_columns, token_columns) = if queue.filtered_indexes {
+        (order.unwrap_or(key_list.clone()), due, token)
+    } else {
+        let ready = order.map_or_else(|| state.clone(), |order| format!("{state}, {order}"));
+        (ready, format!("{state}, {due}"), format!("{token}, {state}"))
+    };
+    let filter = |condition: &str| {
+        if queue.filtered_indexes {
+            format!(" WHERE {state} {condition}")
+        } else {
+            String::new()
+        }
+    };
+    holes.insert("ready_columns", ready);
+    holes.insert("ready_filter", filter("= 0"));
+    holes.insert("due_columns", due_columns);
+    holes.insert("due_filter", filter("IN (1, 2)"));
+    holes.insert("token_columns", token_columns);
+    holes.insert("token_filter", filter("= 1"));
+    holes.insert("key", key_list);
+
+    let mirror = |states: &[State], switch: &str| mirror_sets(queue, table, states, switch, "?5");
+    use State::{Completed, Dead, Delayed, Leased, Ready};
+    holes.insert("mirror_leased", mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"));
+    holes.insert("mirror_complete", mirror(&[Completed, Delayed], "?8"));
+    holes.insert("mirror_fail", mirror(&[Delayed, Dead], "?8"));
+    holes.insert("mirror_release", mirror(&[Ready, Delayed], "?8"));
+    holes.insert("mirror_expire", mirror(&[Ready, Dead], "?6"));
+    holes.insert("mirror_promote", mirror(&[Ready], ""));
+    holes.insert("mirror_redrive", mirror(&[Ready], ""));
+    let (names, values) = mirror_inserts(queue, table);
+    holes.insert("mirror_columns", names);
+    holes.insert("mirror_values", values);
+    holes
+}
+
+/// The queue's order with its tie-breaker, the key; none for a queue without order.
+fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
+    let Order::By(order) = &queue.order else {
+        return None;
+    };
+    let mut parts: Vec<String> = order
+        .iter()
+        .map(|part| {
+            let direction = if part.descending { " DESC" } else { "" };
+            format!("{}{direction}", quote(&part.column))
+        })
+        .collect();
+    for column in key {
+        if !order.iter().any(|part| part.column.eq_ignore_ascii_case(&column.name)) {
+            parts.push(quote(&column.name));
+        }
+    }
+    Some(parts.join(", "))
+}
+
+fn mirror_sets(queue: &QueueSpec, table: &Table, states: &[State], switch: &str, now: &str) -> String {
+    let worker = quote(queue.soft_lock.name(SoftLockColumn::Owner));
+    mirror_sets_by(queue, table, states, switch, now, &worker)
+}
+
+/// Renders `, column = value` for each mirror of one of these states; with several, by the parameter `switch`.
+fn mirror_sets_by(
+    queue: &QueueSpec,
+    table: &Table,
+    states: &[State],
+    switch: &str,
+    now: &str,
+    worker: &str,
+) -> String {
+    let mut sets = String::new();
+    for name in mirrored_columns(queue) {
+        let cases: Vec<(State, String)> = queue
+            .mirror
+            .iter()
+            .filter(|mirror| mirror.column == name && states.contains(&mirror.state))
+            .map(|mirror| {
+                let kind = table.column(name).map_or(ColumnType::Text, |c| c.kind);
+                (mirror.state, mirror_value(&mirror.value, kind, now, worker))
+            })
+            .collect();
+        let column = quote(name);
+        match (&*cases, states.len()) {
+            ([], _) => {}
+            ([(_, value)], 1) => sets.push_str(&format!(", {column} = {value}")),
+            (cases, _) => {
+                let whens: String = cases
+                    .iter()
+                    .map(|(state, value)| format!(" WHEN {} THEN {value}", state.code()))
+                    .collect();
+                sets.push_str(&format!(", {column} = CASE {switch}{whens} ELSE {column} END"));
+            }
+        }
+    }
+    sets
+}
+
+/// Renders the mirror columns of a new item and their values, by its state (parameter 1) and time (parameter 2).
+fn mirror_inserts(queue: &QueueSpec, table: &Table) -> (String, String) {
+    let mut names = String::new();
+    let mut values = String::new();
+    for name in mirrored_columns(queue) {
+        let of = |state| {
+            let kind = table.column(name).map_or(ColumnType::Text, |c| c.kind);
+            queue
+                .mirror
+                .iter()
+                .find(|mirror| mirror.column == name && mirror.state == state)
+                .map(|mirror| mirror_value(&mirror.value, kind, "?2", "NULL"))
+        };
+        // A delayed item that has no value of its own looks like a ready one.
+        let Some(ready) = of(State::Ready) else {
+            continue;
+        };
+        let delayed = of(State::Delayed).unwrap_or_else(|| ready.clone());
+        names.push_str(&format!(", {}", quote(name)));
+        values.push_str(&format!(", CASE ?1 WHEN 0 THEN {ready} ELSE {delayed} END"));
+    }
+    (names, values)
+}
+
+fn mirrored_columns(queue: &QueueSpec) -> Vec<&str> {
+    let mut names: Vec<&str> = queue.mirror.iter().map(|m| m.column.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn mirror_value(value: &MirrorValue, kind: ColumnType, now: &str, worker: &str) -> String {
+    match value {
+        MirrorValue::Literal(value) => literal(value),
+        MirrorValue::Worker => worker.to_owned(),
+        MirrorValue::Now if kind == ColumnType::Integer => format!("{now} / 1000"),
+        MirrorValue::Now => {
+            format!("strftime('%Y-%m-%d %H:%M:%f', {now} / 1000.0, 'unixepoch')")
+        }
+    }
+}
+
+/// Renders a value of the configuration as a literal.
+pub(super) fn literal(value: &Value) -> String {
+    match value {
+        Value::Bool(bool) => i64::from(*bool).to_string(),
+        Value::Int(int) => int.to_string(),
+        Value::Double(double) => format!("{double:?}"),
+        Value::Text(text) | Value::Decimal(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Bytes(bytes) => format!("x'{}'", crate::value::hex(bytes)),
+        Value::Null | Value::Timestamp { .. } => "NULL".to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+//! A queue's table with its statements, rendered once when the store is opened.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use rusqlite::types::Value as Sql;
+
+use super::catalogue::Table;
+use super::plan::SqliteSchema;
+use super::shape::Shape;
+use super::template::{Holes, quote, quote_all, render};
+use super::types::{self, ColumnType};
+use crate::queue::QueueSpec;
+use crate::store::{NewItem, StoreError};
+use crate::value::{Key, Value};
+
+macro_rules! file {
+    ($name:literal) => {
+        include_str!(concat!("../../../sql/sqlite/", $name, ".sql"))
+    };
+}
+
+/// A queue over its table.
+pub(super) struct QueueTable {
+    pub(super) spec: QueueSpec,
+    pub(super) key_len: usize,
+    pub(super) columns: Arc<[String]>,
+    pub(super) kinds: Vec<ColumnType>,
+    pub(super) sql: Statements,
+    writable: HashMap<String, ColumnType>,
+    holes: Holes,
+}
+
+/// The queue's statements, named as the sections of their files.
+pub(super) struct Statements {
+    pub(super) held: String,
+    pub(super) pick: String,
+    pub(super) take: String,
+    pub(super) extend: String,
+    pub(super) complete: String,
+    pub(super) delete: String,
+    pub(super) archive: Option<String>,
+    pub(super) archived: String,
+    pub(super) fail: String,
+    pub(super) release: String,
+    pub(super) settled: String,
+    pub(super) due: String,
+    pub(super) expire: String,
+    pub(super) promote: String,
+    pub(super) next: String,
+    pub(super) counts: String,
+    pub(super) oldest_ready: String,
+    pub(super) oldest_lease: String,
+    pub(super) list: String,
+    pub(super) dead: String,
+    pub(super) redrive: String,
+}
+
+impl QueueTable {
+    /// Lays the queue over its table, which has been checked.
+    pub(super) fn new(connection: &Connection, spec: &QueueSpec) -> Result<Self, StoreError> {
+        let changed = || StoreError::Misconfigured(format!("table {:?} is gone", spec.table));
+        let table = Table::read(connection, &spec.table)?.ok_or_else(changed)?;
+        let shape = Shape::new(spec, &table)
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let archived = SqliteSchema::archive_columns(connection, spec, &shape)?;
+        let mut holes = shape.holes;
+        holes.insert(
+            "archive_columns",
+            quote_all(archived.iter().map(String::as_str)),
+        );
+        let sql = Statements {
+            held: render(file!("claim"), "held", &holes),
+            pick: render(file!("claim"), "pick", &holes),
+            take: render(file!("claim"), "take", &holes),
+            extend: render(file!("heartbeat"), "extend", &holes),
+            complete: render(file!("settle"), "complete", &holes),
+            delete: render(file!("settle"), "delete", &holes),
+            archive: (!archived.is_empty()).then(|| render(file!("settle"), "archive", &holes)),
+            archived: render(file!("settle"), "archived", &holes),
+            fail: render(file!("settle"), "fail", &holes),
+            release: render(file!("settle"), "release", &holes),
+            settled: render(file!("settle"), "settled", &holes),
+            due: render(file!("reap"), "due", &holes),
+            expire: render(file!("reap"), "expire", &holes),
+            promote: render(file!("reap"), "promote", &holes),
+            next: render(file!("reap"), "next", &holes),
+            counts: render(file!("stats"), "counts", &holes),
+            oldest_ready: render(file!("stats"), "oldest_ready", &holes),
+            oldest_lease: render(file!("stats"), "oldest_lease", &holes),
+            list: render(file!("list"), "list", &holes),
+            dead: render(file!("redrive"), "pick", &holes),
+            redrive: render(file!("redrive"), "redrive", &holes),
+        };
+        Ok(Self {
+            spec: spec.clone(),
+            key_len: shape.key.len(),
+            columns: shape.columns.iter().map(|(name, _)| name.clone()).collect(),
+            kinds: shape.columns.iter().map(|(_, kind)| *kind).collect(),
+            sql,
+            writable: shape.writable.into_iter().collect(),
+            holes,
+        })
+    }
+
+    /// Reads the key, which stands first in every row that a statement returns.
+    pub(super) fn read_key(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Key> {
+        (0..self.key_len)
+            .map(|at| Ok(types::read(row.get_ref(at)?)))
+            .collect::<rusqlite::Result<Box<[Value]>>>()
+            .map(Key)
+    }
+
+    /// Turns an item's values into what its columns store.
+    ///
+    /// # Errors
+    /// The column to blame and what is wrong with it.
+    pub(super) fn accept(&self, item: &NewItem) -> Result<Vec<Sql>, (String, String)> {
+        item.columns
+            .iter()
+            .map(|(name, value)| {
+                let kind = self.writable.get(name).ok_or_else(|| {
+                    (name.clone(), self.why_not_writable(name))
+                })?;
+                types::store(value, *kind).map_err(|problem| (name.clone(), problem))
+            })
+            .collect()
+    }
+
+    fn why_not_writable(&self, name: &str) -> String {
+        let mut names: Vec<&str> = self.writable.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        format!(
+            "queue {:?} has no column {name:?} that a new item may set; it has {}",
+            self.spec.name,
+            names.join(", ")
+        )
+    }
+
+    fn insert(&self, item: &NewItem) -> String {
+        let mut holes = self.holes.clone();
+        let named = item.columns.iter();
+        holes.insert(
+            "named",
+            named.clone().map(|(name, _)| format!(", {}", quote(name))).collect(),
+        );
+        holes.insert(
+            "named_values",
+            (5..).zip(named).map(|(at, _)| format!(", ?{at}")).collect(),
+        );
+        render(file!("enqueue"), "insert", &holes)
+    }
+}
+
+/// The insert statements that a writer has rendered, by queue and columns.
+#[derive(Default)]
+pub(super) struct Inserts {
+    by_columns: RefCell<HashMap<(usize, Vec<String>), Arc<str>>>,
+}
+
+impl Inserts {
+    /// Returns the statement that adds an item with these columns, which [`QueueTable::accept`] has let pass.
+    pub(super) fn get(&self, queue: usize, table: &QueueTable, item: &NewItem) -> Arc<str> {
+        /// Items of very many shapes render anew rather than fill the memory.
+        const MOST: usize = 1_024;
+
+        let columns = item.columns.iter().map(|(name, _)| name.clone()).collect();
+        let mut by_columns = self.by_columns.borrow_mut();
+        if by_columns.len() >= MOST {
+            by_columns.clear();
+        }
+        let statement = by_columns.entry((queue, columns));
+        statement.or_insert_with(|| table.insert(item).into()).clone()
+    }
+}

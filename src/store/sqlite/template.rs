@@ -1,0 +1,70 @@
+//! Renders the statements of `sql/sqlite`: templates whose only holes are quoted identifiers, column lists and literals
+//! from the configuration.
+
+use std::collections::HashMap;
+
+/// The values of the holes, by name.
+pub(super) type Holes = HashMap<&'static str, String>;
+
+/// Returns one section of a file, its comments left out and its holes filled.
+///
+/// # Panics
+/// If the file has no such section or the section a hole that is not filled: both are compiled in and rendered by every
+/// test that opens a store.
+pub(super) fn render(file: &str, section: &str, holes: &Holes) -> String {
+    let marker = format!("-- :: {section}\n");
+    let (_, after) = file
+        .split_once(&marker)
+        .unwrap_or_else(|| panic!("no section {section}"));
+    let mut template = String::new();
+    for line in after.lines().take_while(|line| !line.starts_with("-- ::")) {
+        if !line.starts_with("--") && !line.is_empty() {
+            template.push_str(line);
+            template.push('\n');
+        }
+    }
+    fill(template.trim_end(), holes)
+}
+
+fn fill(template: &str, holes: &Holes) -> String {
+    let mut out = String::with_capacity(template.len() * 2);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').expect("a hole ends");
+        out.push_str(before);
+        out.push_str(
+            holes
+                .get(name)
+                .unwrap_or_else(|| panic!("nothing fills {{{name}}}")),
+        );
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Quotes an identifier.
+pub(super) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Quotes identifiers and joins them with commas.
+pub(super) fn quote_all<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = names.into_iter().map(quote).collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_braces_and_quotes_is_an_identifier_and_never_a_hole() {
+        let holes = Holes::from([("table", quote("a\"{key}")), ("key", quote("k"))]);
+        let file = "-- about\n-- :: one\n-- comment\nSELECT {key}\nFROM {table}\n\n-- :: two\nX";
+        assert_eq!(
+            render(file, "one", &holes),
+            "SELECT \"k\"\nFROM \"a\"\"{key}\""
+        );
+    }
+}

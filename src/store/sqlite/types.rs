@@ -1,0 +1,199 @@
+//! How values pass between workers and `SQLite`'s columns: without loss, or refused.
+
+use rusqlite::types::{Value as Sql, ValueRef};
+use time::{Duration, OffsetDateTime, macros::format_description};
+
+use crate::value::Value;
+
+/// How a column's declared type treats what is stored in it (<https://sqlite.org/datatype3.html>, section 3.1), and
+/// whether it is declared as a truth value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnType {
+    Integer,
+    Bool,
+    Text,
+    Blob,
+    Real,
+    Numeric,
+}
+
+impl ColumnType {
+    pub(super) fn of_declaration(declared: &str) -> Self {
+        let declared = declared.to_ascii_uppercase();
+        let has = |part: &str| declared.contains(part);
+        if matches!(declared.as_str(), "BOOL" | "BOOLEAN" | "BIT") {
+            Self::Bool
+        } else if has("INT") {
+            Self::Integer
+        } else if has("CHAR") || has("CLOB") || has("TEXT") {
+            Self::Text
+        } else if has("BLOB") || declared.is_empty() || declared == "ANY" {
+            Self::Blob
+        } else if has("REAL") || has("FLOA") || has("DOUB") {
+            Self::Real
+        } else {
+            Self::Numeric
+        }
+    }
+
+    fn is_number(self) -> bool {
+        matches!(
+            self,
+            Self::Integer | Self::Bool | Self::Real | Self::Numeric
+        )
+    }
+}
+
+/// Reads a value as it is stored; text that is not valid UTF-8 is handed on as bytes.
+pub(super) fn read(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(int) => Value::Int(int),
+        ValueRef::Real(double) => Value::Double(double),
+        ValueRef::Text(bytes) => match str::from_utf8(bytes) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Bytes(bytes.to_vec()),
+        },
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+    }
+}
+
+/// Reads a column's value: as it is stored, but 0 and 1 of a column declared as a truth value.
+pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
+    match (column, value) {
+        (ColumnType::Bool, ValueRef::Integer(int @ (0 | 1))) => Value::Bool(int == 1),
+        _ => read(value),
+    }
+}
+
+/// Turns a value into what a column of this type stores.
+///
+/// # Errors
+/// What is wrong, where the column would store something else than the value.
+pub(super) fn store(value: &Value, column: ColumnType) -> Result<Sql, String> {
+    let refuse = |why: &str| Err(format!("{} {why}", value.type_name()));
+    match value {
+        Value::Null => Ok(Sql::Null),
+        Value::Bool(bool) => Ok(Sql::Integer((*bool).into())),
+        Value::Int(int) if column == ColumnType::Real && !fits_double(*int) => {
+            refuse("does not fit a floating-point column exactly")
+        }
+        Value::Int(int) => Ok(Sql::Integer(*int)),
+        Value::Double(double) if double.is_nan() => {
+            refuse("is not a number, which SQLite would store as NULL")
+        }
+        Value::Double(double) => Ok(Sql::Real(*double)),
+        Value::Text(text) => Ok(Sql::Text(text.clone())),
+        Value::Bytes(bytes) => Ok(Sql::Blob(bytes.clone())),
+        Value::Timestamp { seconds, nanos } => {
+            if column.is_number() && column != ColumnType::Numeric {
+                return refuse("does not fit a number column");
+            }
+            match iso(*seconds, *nanos) {
+                Some(text) => Ok(Sql::Text(text)),
+                None => refuse("is outside the years 0001 to 9999"),
+            }
+        }
+        Value::Decimal(digits) if !is_decimal(digits) => {
+            refuse("must be decimal digits such as -12.50")
+        }
+        Value::Decimal(digits) => {
+            // SQLite keeps 15 significant digits when it turns text into a number.
+            let significant = digits
+                .trim_start_matches(['-', '+', '0', '.'])
+                .bytes()
+                .filter(u8::is_ascii_digit)
+                .count();
+            if column.is_number() && significant > 15 {
+                refuse("has more than the 15 digits that a number column keeps; use a text column")
+            } else {
+                Ok(Sql::Text(digits.clone()))
+            }
+        }
+    }
+}
+
+/// Turns a key's value back into what it was read from.
+pub(super) fn store_key(value: &Value) -> Sql {
+    store(value, ColumnType::Blob).unwrap_or(Sql::Null)
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+fn fits_double(int: i64) -> bool {
+    int.unsigned_abs() <= 1 << 53 || (int as f64) as i128 == i128::from(int)
+}
+
+fn is_decimal(digits: &str) -> bool {
+    let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    all_digits(whole) && all_digits(fraction)
+}
+
+/// Writes a moment as `SQLite`'s own date functions read it, with as many decimals as it needs.
+fn iso(seconds: i64, nanos: i32) -> Option<String> {
+    let seconds_format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    let fraction_format =
+        format_description!("[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:1+]");
+    let moment = OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()?
+        .checked_add(Duration::nanoseconds(nanos.into()))?;
+    if moment.year() < 1 {
+        return None;
+    }
+    if moment.nanosecond() == 0 {
+        moment.format(seconds_format).ok()
+    } else {
+        moment.format(fraction_format).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declared_types_have_the_affinities_of_sqlites_documentation() {
+        use ColumnType::{Blob, Bool, Integer, Numeric, Real, Text};
+        for (declared, expected) in [
+            ("bigint", Integer),
+            ("BIT", Bool),
+            ("boolean", Bool),
+            ("nvarchar(100)", Text),
+            ("CLOB", Text),
+            ("", Blob),
+            ("blob", Blob),
+            ("double precision", Real),
+            ("decimal(38,4)", Numeric),
+            ("datetime", Numeric),
+        ] {
+            assert_eq!(ColumnType::of_declaration(declared), expected, "{declared}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_a_column_would_change_is_refused() {
+        let long = Value::Decimal("12345678901234567.89".into());
+        assert!(store(&long, ColumnType::Numeric).is_err());
+        assert_eq!(
+            store(&long, ColumnType::Text),
+            Ok(Sql::Text("12345678901234567.89".into()))
+        );
+        assert!(store(&Value::Decimal("1e5".into()), ColumnType::Text).is_err());
+        assert!(store(&Value::Double(f64::NAN), ColumnType::Real).is_err());
+        assert!(store(&Value::Int((1 << 53) + 1), ColumnType::Real).is_err());
+        assert_eq!(
+            store(&Value::Int(1 << 60), ColumnType::Real),
+            Ok(Sql::Integer(1 << 60))
+        );
+        let moment = Value::Timestamp {
+            seconds: 0,
+            nanos: 120_000_000,
+        };
+        assert!(store(&moment, ColumnType::Integer).is_err());
+        assert_eq!(
+            store(&moment, ColumnType::Numeric),
+            Ok(Sql::Text("1970-01-01 00:00:00.12".into()))
+        );
+    }
+}
