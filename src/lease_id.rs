@@ -110,6 +110,16 @@ impl LeaseRef {
         })
     }
 
+    /// Returns a lease that no item can have: its key has no columns.
+    pub fn nobodys() -> Self {
+        Self {
+            key: Key(Box::new([])),
+            token: Uuid::nil(),
+            fence: 0,
+            attempt: 0,
+        }
+    }
+
     /// Returns the W3C trace context of this lease's span: the producer's trace if the item carries one, else a trace
     /// of its own. It derives from the lease alone, so that every broker names the same span.
     pub fn trace_parent(&self, queue: &str, producer: Option<&str>) -> String {
@@ -232,8 +242,7 @@ mod tests {
             (-1e300..1e300).prop_map(Value::Double),
             any::<String>().prop_map(Value::Text),
             any::<Vec<u8>>().prop_map(Value::Bytes),
-            any::<(i64, i32)>()
-                .prop_map(|(seconds, nanos)| Value::Timestamp { seconds, nanos }),
+            any::<(i64, i32)>().prop_map(|(seconds, nanos)| Value::Timestamp { seconds, nanos }),
             "[0-9]{1,30}".prop_map(Value::Decimal),
         ]
     }

@@ -1,7 +1,12 @@
 //! A broker that leases rows of ordinary SQL tables to workers, over gRPC.
 
+pub mod broker;
+pub mod cli;
+pub mod config;
+pub mod grpc;
 pub mod lease;
 pub mod lease_id;
 pub mod queue;
 pub mod store;
+pub mod telemetry;
 pub mod value;

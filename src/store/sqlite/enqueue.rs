@@ -54,9 +54,7 @@ pub(super) fn enqueue(
     items
         .iter()
         .enumerate()
-        .map(|(at, item)| {
-            insert(session, queue, item, now).map_err(|refusal| refusal.at(at, None))
-        })
+        .map(|(at, item)| insert(session, queue, item, now).map_err(|refusal| refusal.at(at, None)))
         .collect()
 }
 
@@ -68,10 +66,12 @@ pub(super) fn insert(
     now: i64,
 ) -> Result<Key, Refusal> {
     let table = session.queue(queue).map_err(Refusal::Store)?;
-    let values = table.accept(item).map_err(|(column, problem)| Refusal::Row {
-        column: Some(column),
-        problem,
-    })?;
+    let values = table
+        .accept(item)
+        .map_err(|(column, problem)| Refusal::Row {
+            column: Some(column),
+            problem,
+        })?;
     let sql = session.inserts.get(queue.0, table, item);
     let mut statement = session.connection.prepare_cached(&sql)?;
     let (state, due) = if item.delay.is_zero() {

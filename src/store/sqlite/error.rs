@@ -35,7 +35,9 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
         ErrorCode::Unknown
         | ErrorCode::SchemaChanged
         | ErrorCode::ConstraintViolation
-        | ErrorCode::TypeMismatch => StoreError::Misconfigured(format!("the schema refuses: {text}")),
+        | ErrorCode::TypeMismatch => {
+            StoreError::Misconfigured(format!("the schema refuses: {text}"))
+        }
         _ => StoreError::Bug(text),
     }
 }

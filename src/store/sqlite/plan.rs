@@ -81,7 +81,11 @@ impl Schema for SqliteSchema {
             steps.push(step(
                 format!("make the table of queue {:?}", queue.name),
                 "create",
-                &with(queue_holes(queue), "definitions", definitions_sql(queue, definitions)),
+                &with(
+                    queue_holes(queue),
+                    "definitions",
+                    definitions_sql(queue, definitions),
+                ),
             ));
             // The indexes of a table that does not exist yet: planned over the table as it will be.
             let future = Connection::open_in_memory()?;
@@ -92,7 +96,9 @@ impl Schema for SqliteSchema {
         };
         let shape = Shape::new(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let lacks_state = table.column(queue.soft_lock.name(SoftLockColumn::State)).is_none();
+        let lacks_state = table
+            .column(queue.soft_lock.name(SoftLockColumn::State))
+            .is_none();
         for column in SoftLockColumn::ALL {
             let name = queue.soft_lock.name(column);
             if table.column(name).is_none() {
@@ -204,7 +210,9 @@ impl Schema for SqliteSchema {
                         .own
                         .iter()
                         .filter(|(name, _)| archived.column(name).is_none())
-                        .map(|(name, _)| format!("the archive table {archive:?} lacks the column {name}")),
+                        .map(|(name, _)| {
+                            format!("the archive table {archive:?} lacks the column {name}")
+                        }),
                 ),
             }
         }
@@ -238,7 +246,9 @@ fn definitions_sql(queue: &QueueSpec, columns: &[(String, String)]) -> String {
         .map(|(name, declared)| format!("{} {declared}", quote(name)));
     let named = |name: &String| {
         let defined = queue.managed.iter().flatten();
-        defined.into_iter().any(|(column, _)| column.eq_ignore_ascii_case(name))
+        defined
+            .into_iter()
+            .any(|(column, _)| column.eq_ignore_ascii_case(name))
     };
     // A key that counts up never returns, so that an old lease can't name a new item.
     let (first, last) = match &*queue.key {

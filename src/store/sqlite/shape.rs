@@ -38,7 +38,10 @@ impl Shape {
         };
         let key: Vec<&Column> = if queue.key.is_empty() {
             let primary = table.unique.first().cloned().unwrap_or_default();
-            primary.iter().filter_map(|name| table.column(name)).collect()
+            primary
+                .iter()
+                .filter_map(|name| table.column(name))
+                .collect()
         } else {
             let named = queue.key.iter();
             named.filter_map(|name| column(name, "key")).collect()
@@ -59,7 +62,10 @@ impl Shape {
         };
         let columns: Vec<&Column> = match &queue.columns {
             None => own().collect(),
-            Some(names) => names.iter().filter_map(|name| column(name, "columns")).collect(),
+            Some(names) => names
+                .iter()
+                .filter_map(|name| column(name, "columns"))
+                .collect(),
         };
         let key_names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
         if problems.is_empty() {
@@ -170,7 +176,11 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
         (order.unwrap_or(key_list.clone()), due, token)
     } else {
         let ready = order.map_or_else(|| state.clone(), |order| format!("{state}, {order}"));
-        (ready, format!("{state}, {due}"), format!("{token}, {state}"))
+        (
+            ready,
+            format!("{state}, {due}"),
+            format!("{token}, {state}"),
+        )
     };
     let filter = |condition: &str| {
         if queue.filtered_indexes {
@@ -189,7 +199,10 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
 
     let mirror = |states: &[State], switch: &str| mirror_sets(queue, table, states, switch, "?5");
     use State::{Completed, Dead, Delayed, Leased, Ready};
-    holes.insert("mirror_leased", mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"));
+    holes.insert(
+        "mirror_leased",
+        mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"),
+    );
     holes.insert("mirror_complete", mirror(&[Completed, Delayed], "?8"));
     holes.insert("mirror_fail", mirror(&[Delayed, Dead], "?8"));
     holes.insert("mirror_release", mirror(&[Ready, Delayed], "?8"));
@@ -215,14 +228,23 @@ fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
         })
         .collect();
     for column in key {
-        if !order.iter().any(|part| part.column.eq_ignore_ascii_case(&column.name)) {
+        if !order
+            .iter()
+            .any(|part| part.column.eq_ignore_ascii_case(&column.name))
+        {
             parts.push(quote(&column.name));
         }
     }
     Some(parts.join(", "))
 }
 
-fn mirror_sets(queue: &QueueSpec, table: &Table, states: &[State], switch: &str, now: &str) -> String {
+fn mirror_sets(
+    queue: &QueueSpec,
+    table: &Table,
+    states: &[State],
+    switch: &str,
+    now: &str,
+) -> String {
     let worker = quote(queue.soft_lock.name(SoftLockColumn::Owner));
     mirror_sets_by(queue, table, states, switch, now, &worker)
 }
@@ -256,7 +278,9 @@ fn mirror_sets_by(
                     .iter()
                     .map(|(state, value)| format!(" WHEN {} THEN {value}", state.code()))
                     .collect();
-                sets.push_str(&format!(", {column} = CASE {switch}{whens} ELSE {column} END"));
+                sets.push_str(&format!(
+                    ", {column} = CASE {switch}{whens} ELSE {column} END"
+                ));
             }
         }
     }

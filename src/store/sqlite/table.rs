@@ -121,9 +121,10 @@ impl QueueTable {
         item.columns
             .iter()
             .map(|(name, value)| {
-                let kind = self.writable.get(name).ok_or_else(|| {
-                    (name.clone(), self.why_not_writable(name))
-                })?;
+                let kind = self
+                    .writable
+                    .get(name)
+                    .ok_or_else(|| (name.clone(), self.why_not_writable(name)))?;
                 types::store(value, *kind).map_err(|problem| (name.clone(), problem))
             })
             .collect()
@@ -144,7 +145,10 @@ impl QueueTable {
         let named = item.columns.iter();
         holes.insert(
             "named",
-            named.clone().map(|(name, _)| format!(", {}", quote(name))).collect(),
+            named
+                .clone()
+                .map(|(name, _)| format!(", {}", quote(name)))
+                .collect(),
         );
         holes.insert(
             "named_values",
@@ -172,6 +176,8 @@ impl Inserts {
             by_columns.clear();
         }
         let statement = by_columns.entry((queue, columns));
-        statement.or_insert_with(|| table.insert(item).into()).clone()
+        statement
+            .or_insert_with(|| table.insert(item).into())
+            .clone()
     }
 }

@@ -1,0 +1,44 @@
+//! Leases on their way to the worker that claimed them.
+
+use super::lane::Lane;
+use crate::lease::State;
+use crate::store::{ClaimedItem, Ending, Settlement};
+
+/// Leases that nobody has taken yet: those that are dropped are released at once, so that a caller who has gone away
+/// keeps no item from others.
+pub struct Grant {
+    items: Vec<ClaimedItem>,
+    releases: Lane<Settlement, Option<State>>,
+}
+
+impl Grant {
+    pub(super) fn new(items: Vec<ClaimedItem>, releases: Lane<Settlement, Option<State>>) -> Self {
+        Self { items, releases }
+    }
+
+    /// Returns the leases.
+    pub fn items(&self) -> &[ClaimedItem] {
+        &self.items
+    }
+
+    /// Takes the leases over, but gives back those after the first `most`.
+    pub fn accept(mut self, most: usize) -> Vec<ClaimedItem> {
+        let rest = self.items.split_off(most.min(self.items.len()));
+        let taken = std::mem::replace(&mut self.items, rest);
+        drop(self);
+        taken
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let unclaimed = std::mem::take(&mut self.items);
+        let releases = unclaimed.into_iter().map(|item| Settlement {
+            lease: item.lease,
+            ending: Ending::Release {
+                delay: std::time::Duration::ZERO,
+            },
+        });
+        self.releases.post(releases.collect());
+    }
+}

@@ -1,0 +1,91 @@
+//! The command line: what can be typed, and which part does it.
+
+mod client;
+mod completions;
+mod demo;
+mod enqueue;
+mod failure;
+mod inspect;
+mod new_item;
+mod output;
+mod schema;
+mod serve;
+mod settings;
+mod settle;
+mod take;
+
+pub use self::failure::Failure;
+
+use clap::{Parser, Subcommand};
+
+/// Leases rows of ordinary SQL tables to workers in any language, over gRPC.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lease-broker demo                                   watch workers share a table, and one of them die
+  lease-broker serve                                  serve the queue `default` in ./lease-broker.db
+  lease-broker enqueue default --set payload=hello    add an item
+  lease-broker claim default                          lease it
+  lease-broker complete default LEASE_ID              done
+
+Exit codes: 0 done; 1 refused or lost; 64 wrong usage or configuration; 69 the service does not answer;
+70 a bug; 74 a file or device fails.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Demo(demo::Demo),
+    #[command(name = "demo-worker", hide = true)]
+    DemoWorker(demo::worker::DemoWorker),
+    #[command(subcommand)]
+    Schema(schema::Schema),
+    Enqueue(enqueue::Enqueue),
+    Claim(take::Claim),
+    Heartbeat(take::Heartbeat),
+    Complete(settle::Complete),
+    Fail(settle::Fail),
+    Release(settle::Release),
+    Stats(inspect::Stats),
+    List(inspect::List),
+    Redrive(inspect::Redrive),
+    Completions(completions::Completions),
+}
+
+impl Cli {
+    /// Does what was typed.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Completions(command) => {
+                command.run();
+                Ok(())
+            }
+            Command::Schema(command) => command.run(),
+            Command::Serve(command) => command.run(),
+            Command::Demo(command) => block_on(command.run()),
+            Command::DemoWorker(command) => block_on(command.run()),
+            Command::Enqueue(command) => block_on(command.run()),
+            Command::Claim(command) => block_on(command.run()),
+            Command::Heartbeat(command) => block_on(command.run()),
+            Command::Complete(command) => block_on(command.run()),
+            Command::Fail(command) => block_on(command.run()),
+            Command::Release(command) => block_on(command.run()),
+            Command::Stats(command) => block_on(command.run()),
+            Command::List(command) => block_on(command.run()),
+            Command::Redrive(command) => block_on(command.run()),
+        }
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::io(format!("no runtime: {error}")))?
+        .block_on(work)
+}

@@ -1,0 +1,95 @@
+//! How a command fails: what it says, and its exit code (those of `sysexits.h`).
+
+use std::fmt;
+use std::process::ExitCode;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::config::ConfigError;
+use crate::store::StoreError;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    /// Something was refused, lost or not as it should be.
+    pub(super) fn refused(text: impl Into<String>) -> Self {
+        Self::new(1, text)
+    }
+
+    /// The command line or the configuration is wrong.
+    pub(super) fn usage(text: impl Into<String>) -> Self {
+        Self::new(64, text)
+    }
+
+    /// The service does not answer.
+    pub(super) fn unavailable(text: impl Into<String>) -> Self {
+        Self::new(69, text)
+    }
+
+    /// A file or a device fails.
+    pub(super) fn io(text: impl Into<String>) -> Self {
+        Self::new(74, text)
+    }
+
+    fn new(code: u8, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+        }
+    }
+
+    /// Puts where it happened before what happened.
+    pub(super) fn within(mut self, place: impl fmt::Display) -> Self {
+        self.text = format!("{place}: {}", self.text);
+        self
+    }
+
+    /// Returns the process's exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        self.code.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let text = error.to_string();
+        match error {
+            StoreError::Misconfigured(_) => Self::usage(text),
+            StoreError::Io(_) | StoreError::Unavailable(_) => Self::io(text),
+            StoreError::Rejected(_) => Self::refused(text),
+            StoreError::Bug(_) => Self::new(70, text),
+        }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let reason = status
+            .get_details_error_info()
+            .map(|info| format!(" ({})", info.reason))
+            .unwrap_or_default();
+        let text = format!("{}{reason}", status.message());
+        match status.code() {
+            Code::Unavailable | Code::DeadlineExceeded => Self::unavailable(text),
+            _ => Self::refused(text),
+        }
+    }
+}

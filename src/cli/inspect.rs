@@ -1,0 +1,170 @@
+//! `stats`, `list` and `redrive`: what operators ask of a queue, straight from the store.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value as Json, json};
+
+use super::Failure;
+use super::output::{Output, seconds};
+use super::settings::{Settings, open_existing_store};
+use crate::config::Config;
+use crate::lease::State;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{QueueIndex, Store as _};
+
+/// Count items by state, and show the ages to watch: of the oldest ready item, and of the oldest lease.
+///
+/// Reads the store itself, with the service's configuration, whether the service runs or not.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker stats
+  lease-broker stats --config queues.toml --output json")]
+pub(super) struct Stats {
+    #[command(flatten)]
+    settings: Settings,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// List items of one state: who holds what, since when, until when.
+///
+/// Reads the store itself, with the service's configuration, whether the service runs or not.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker list rainfall                     who holds what
+  lease-broker list rainfall --state dead        what was given up, and why")]
+pub(super) struct List {
+    /// Queue to look at
+    queue: String,
+    /// State that the items are in
+    #[arg(long, value_enum, default_value_t = StateName::Leased)]
+    state: StateName,
+    /// Most items to list
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    #[command(flatten)]
+    settings: Settings,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// Make dead items ready, with all their attempts before them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker redrive rainfall --limit 1        try one first
+  lease-broker redrive rainfall")]
+pub(super) struct Redrive {
+    /// Queue whose dead items are made ready
+    queue: String,
+    /// Most items to redrive, the longest dead first
+    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+    limit: usize,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StateName {
+    Ready,
+    Leased,
+    Delayed,
+    Completed,
+    Dead,
+}
+
+impl From<StateName> for State {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Ready => Self::Ready,
+            StateName::Leased => Self::Leased,
+            StateName::Delayed => Self::Delayed,
+            StateName::Completed => Self::Completed,
+            StateName::Dead => Self::Dead,
+        }
+    }
+}
+
+impl Stats {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let config = self.settings.load(Vec::new())?;
+        let store = open_existing_store(&config)?;
+        let mut rows = Vec::new();
+        for (at, queue) in config.queues.iter().enumerate() {
+            let stats = store.stats(QueueIndex(at)).await?;
+            let mut row = Map::from_iter([("queue".to_owned(), json!(queue.name))]);
+            for state in State::ALL {
+                row.insert(state.name().to_owned(), json!(stats.of(state)));
+            }
+            row.insert("oldest_ready".to_owned(), age(stats.oldest_ready));
+            row.insert("oldest_lease".to_owned(), age(stats.oldest_lease));
+            rows.push(row);
+        }
+        self.output.print(&rows, "no queues");
+        Ok(())
+    }
+}
+
+impl List {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let config = self.settings.load(Vec::new())?;
+        let (store, queue) = find(&config, &self.queue)?;
+        let items = store.list(queue, self.state.into(), self.limit).await?;
+        let rows: Vec<Map<String, Json>> = items
+            .into_iter()
+            .map(|item| {
+                [
+                    ("key", json!(item.key.to_string())),
+                    ("owner", json!(item.owner)),
+                    ("since", age(item.age)),
+                    ("due_in", age(item.due_in)),
+                    ("attempt", json!(item.attempt)),
+                    ("fencing_token", json!(item.fence)),
+                    ("error", json!(item.error)),
+                ]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into_iter()
+                .collect()
+            })
+            .collect();
+        self.output.print(&rows, "no such items");
+        Ok(())
+    }
+}
+
+impl Redrive {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        /// Rows that one transaction changes: workers are not kept waiting for long.
+        const BATCH: usize = 1_000;
+
+        let config = self.settings.load(Vec::new())?;
+        let (store, queue) = find(&config, &self.queue)?;
+        let mut redriven = 0;
+        while redriven < self.limit {
+            match store
+                .redrive(queue, BATCH.min(self.limit - redriven))
+                .await?
+            {
+                0 => break,
+                more => redriven += more,
+            }
+        }
+        println!("{redriven} items are ready again");
+        Ok(())
+    }
+}
+
+fn find(config: &Config, name: &str) -> Result<(SqliteStore, QueueIndex), Failure> {
+    let place = config.queues.iter().position(|queue| queue.name == name);
+    let place = place.ok_or_else(|| Failure::usage(format!("no queue {name:?} is configured")))?;
+    Ok((open_existing_store(config)?, QueueIndex(place)))
+}
+
+fn age(age: Option<Duration>) -> Json {
+    age.map_or(Json::Null, |age| json!(seconds(age)))
+}

@@ -1,0 +1,133 @@
+//! New items as people write them: JSON objects, rows of CSV, `column=value`.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value as Json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::grpc::proto::{self, value::Kind};
+
+/// Reads an item from a JSON object whose fields are columns. What JSON has no type for is written as an object:
+/// `{"bytes": "base64"}`, `{"decimal": "12.50"}`, `{"timestamp": "2026-11-20T22:15:20Z"}`.
+///
+/// # Errors
+/// What is wrong, naming the column.
+pub(super) fn item_of_json(json: &Json) -> Result<proto::NewItem, String> {
+    let Json::Object(fields) = json else {
+        return Err("an item must be a JSON object, its fields the columns".to_owned());
+    };
+    let columns = fields
+        .iter()
+        .map(|(name, json)| {
+            let kind = kind_of(json).map_err(|why| format!("column {name:?}: {why}"))?;
+            Ok((name.clone(), proto::Value { kind }))
+        })
+        .collect::<Result<_, String>>()?;
+    Ok(proto::NewItem {
+        columns,
+        delay: None,
+    })
+}
+
+fn kind_of(json: &Json) -> Result<Option<Kind>, String> {
+    Ok(Some(match json {
+        Json::Null => return Ok(None),
+        Json::Bool(bool) => Kind::BoolValue(*bool),
+        Json::String(text) => Kind::StringValue(text.clone()),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(int), _) => Kind::Int64Value(int),
+            (None, Some(double)) if !number.is_u64() => Kind::DoubleValue(double),
+            _ => {
+                return Err(format!(
+                    "{number} does not fit 64 bits; write {{\"decimal\": \"{number}\"}}"
+                ));
+            }
+        },
+        Json::Object(typed) => match typed.iter().next() {
+            Some((kind, Json::String(text))) if typed.len() == 1 => match kind.as_str() {
+                "bytes" => Kind::BytesValue(
+                    STANDARD
+                        .decode(text)
+                        .map_err(|error| format!("not base64: {error}"))?,
+                ),
+                "decimal" => Kind::DecimalValue(text.clone()),
+                "timestamp" => Kind::TimestampValue(timestamp(text)?),
+                other => return Err(format!("{other:?} is none of bytes, decimal, timestamp")),
+            },
+            _ => {
+                return Err(
+                    "an object must be {\"bytes\": …}, {\"decimal\": …} or {\"timestamp\": …}"
+                        .to_owned(),
+                );
+            }
+        },
+        Json::Array(_) => return Err("a column holds one value, not a list".to_owned()),
+    }))
+}
+
+fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
+    let moment = OffsetDateTime::parse(text, &Rfc3339)
+        .map_err(|error| format!("{text:?} is no moment such as 2026-11-20T22:15:20Z: {error}"))?;
+    Ok(prost_types::Timestamp {
+        seconds: moment.unix_timestamp(),
+        nanos: i32::try_from(moment.nanosecond()).unwrap_or(0),
+    })
+}
+
+/// Makes an item of columns and their texts, which the database turns into the columns' types.
+pub(super) fn item_of_texts<'a>(
+    columns: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> proto::NewItem {
+    let text = |text: &str| proto::Value {
+        kind: Some(Kind::StringValue(text.to_owned())),
+    };
+    proto::NewItem {
+        columns: columns
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), text(value)))
+            .collect(),
+        delay: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_json_object_becomes_typed_columns() {
+        let item = item_of_json(&json!({
+            "n": null, "b": true, "i": -5, "d": 1.5, "t": "x",
+            "raw": {"bytes": "AP8="}, "price": {"decimal": "12.50"}, "at": {"timestamp": "1970-01-01T00:00:01.5Z"},
+        }))
+        .expect("an item");
+        let kind = |name: &str| item.columns[name].kind.clone();
+        assert_eq!(kind("n"), None);
+        assert_eq!(kind("b"), Some(Kind::BoolValue(true)));
+        assert_eq!(kind("i"), Some(Kind::Int64Value(-5)));
+        assert_eq!(kind("d"), Some(Kind::DoubleValue(1.5)));
+        assert_eq!(kind("t"), Some(Kind::StringValue("x".into())));
+        assert_eq!(kind("raw"), Some(Kind::BytesValue(vec![0, 255])));
+        assert_eq!(kind("price"), Some(Kind::DecimalValue("12.50".into())));
+        let moment = prost_types::Timestamp {
+            seconds: 1,
+            nanos: 500_000_000,
+        };
+        assert_eq!(kind("at"), Some(Kind::TimestampValue(moment)));
+    }
+
+    #[test]
+    fn what_is_no_item_is_refused_with_the_column() {
+        for (json, named) in [
+            (json!([1]), "object"),
+            (json!({"a": [1]}), "\"a\""),
+            (json!({"a": {"hex": "00"}}), "\"a\""),
+            (json!({"a": {"bytes": "!"}}), "base64"),
+            (json!({"a": 18_446_744_073_709_551_615_u64}), "decimal"),
+        ] {
+            let why = item_of_json(&json).expect_err("refused");
+            assert!(why.contains(named), "{why}");
+        }
+    }
+}

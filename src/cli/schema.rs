@@ -1,0 +1,138 @@
+//! `schema`: what the queues' tables lack, and adding it.
+
+use std::io::{IsTerminal as _, stderr};
+
+use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
+
+use super::Failure;
+use super::settings::Settings;
+use crate::queue::QueueSpec;
+use crate::store::schema::Schema as _;
+use crate::store::sqlite::SqliteSchema;
+
+/// See and add what a table needs to be a queue: soft-lock columns, indexes, an archive.
+#[derive(Debug, Subcommand)]
+pub(super) enum Schema {
+    /// Print the SQL that the queues' tables lack; changes nothing
+    Plan(Queues),
+    /// Run what `plan` prints
+    Apply(Queues),
+    /// Say whether `serve` would start; exit code 64 if it would not
+    Check(Queues),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker schema plan --config queues.toml
+  lease-broker schema apply --config queues.toml rainfall
+  lease-broker schema check --config queues.toml")]
+pub(super) struct Queues {
+    #[command(flatten)]
+    settings: Settings,
+    /// Queues to look at [default: all]
+    queues: Vec<String>,
+}
+
+impl Schema {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Plan(queues) => queues.plan(),
+            Self::Apply(queues) => queues.apply(),
+            Self::Check(queues) => queues.check(),
+        }
+    }
+}
+
+impl Queues {
+    fn plan(self) -> Result<(), Failure> {
+        let (mut schema, queues) = self.open()?;
+        for queue in queues {
+            let steps = schema.plan(&queue)?;
+            let verdict = if steps.is_empty() {
+                "nothing is missing"
+            } else {
+                "run in this order"
+            };
+            println!(
+                "-- queue {:?}, table {:?}: {verdict}",
+                queue.name, queue.table
+            );
+            for step in steps {
+                let repeat = if step.repeat {
+                    "; repeat until it changes no row"
+                } else {
+                    ""
+                };
+                println!("\n-- {}{repeat}\n{};", step.purpose, step.sql);
+            }
+            println!();
+        }
+        Ok(())
+    }
+
+    fn apply(self) -> Result<(), Failure> {
+        let (mut schema, queues) = self.open()?;
+        for queue in queues {
+            let steps = schema.plan(&queue)?;
+            if steps.is_empty() {
+                println!("{}: nothing is missing", queue.name);
+            }
+            for step in steps {
+                let bar = if stderr().is_terminal() {
+                    ProgressBar::new_spinner().with_message(step.purpose.clone())
+                } else {
+                    ProgressBar::hidden()
+                };
+                let mut rows = 0;
+                schema.apply(&step, &mut |changed| {
+                    rows = changed;
+                    bar.set_message(format!("{}: {changed} rows", step.purpose));
+                    bar.tick();
+                })?;
+                bar.finish_and_clear();
+                let rows = if step.repeat {
+                    format!(" ({rows} rows)")
+                } else {
+                    String::new()
+                };
+                println!("{}: {}{rows}", queue.name, step.purpose);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(self) -> Result<(), Failure> {
+        let (mut schema, queues) = self.open()?;
+        let mut problems = 0;
+        for queue in queues {
+            let missing = schema.check(&queue)?;
+            problems += missing.len();
+            if missing.is_empty() {
+                println!("{}: ok", queue.name);
+            }
+            for problem in missing {
+                println!("{}: {problem}", queue.name);
+            }
+        }
+        match problems {
+            0 => Ok(()),
+            _ => Err(Failure::usage(
+                "something is missing: `lease-broker schema apply` adds it",
+            )),
+        }
+    }
+
+    fn open(self) -> Result<(SqliteSchema, Vec<QueueSpec>), Failure> {
+        let config = self.settings.load(Vec::new())?;
+        for name in &self.queues {
+            if !config.queues.iter().any(|queue| queue.name == *name) {
+                return Err(Failure::usage(format!("no queue {name:?} is configured")));
+            }
+        }
+        let mut queues = config.queues;
+        queues.retain(|queue| self.queues.is_empty() || self.queues.contains(&queue.name));
+        Ok((SqliteSchema::open(&config.store.path)?, queues))
+    }
+}

@@ -1,0 +1,143 @@
+//! `serve`: the service, in the order in which it starts and stops.
+
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::settings::{Settings, open_store};
+use super::{Failure, block_on};
+use crate::broker::{self, Broker};
+use crate::config::{Config, Flag};
+use crate::grpc;
+use crate::queue::QueueSpec;
+use crate::telemetry;
+
+/// Serve the configured queues over gRPC.
+///
+/// With no configuration at all: the queue `default`, with one text column `payload`, in ./lease-broker.db, on
+/// 127.0.0.1:50051. SIGTERM or SIGINT drains: health goes down, waiting claims are answered, calls under way finish; a
+/// second signal ends the process at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker serve
+  lease-broker serve --config queues.toml --listen 0.0.0.0:50051
+  LEASE_BROKER_LOG__FORMAT=json lease-broker serve --store /var/lib/lease-broker.db")]
+pub(super) struct Serve {
+    #[command(flatten)]
+    settings: Settings,
+    /// Address and port to serve on; port 0 takes a free one [setting: server.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// What to log: error, warn, info, debug, trace, or targets with levels [setting: log.level]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = self.settings.load(self.flags())?;
+        telemetry::start(&config.log).map_err(|why| Failure::usage(format!("log.level: {why}")))?;
+        block_on(serve(config))
+    }
+
+    fn flags(&self) -> Vec<Flag> {
+        let listen = self.listen.iter().map(|listen| Flag {
+            name: "--listen",
+            key: &["server", "listen"],
+            value: listen.as_str().into(),
+        });
+        let level = self.log_level.iter().map(|level| Flag {
+            name: "--log-level",
+            key: &["log", "level"],
+            value: level.as_str().into(),
+        });
+        listen.chain(level).collect()
+    }
+}
+
+async fn serve(config: Config) -> Result<(), Failure> {
+    let mut terminate = stop_signal(SignalKind::terminate())?;
+    let mut interrupt = stop_signal(SignalKind::interrupt())?;
+    let store = Arc::new(open_store(&config)?);
+    let address = config.server.listen;
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Failure::io(format!(
+            "{address} can't be listened on: {error}; --listen takes another"
+        ))
+    })?;
+    let settings = broker::Settings {
+        limits: config.limits,
+        polling: config.polling,
+        reaper: config.reaper,
+    };
+    let broker = Arc::new(Broker::start(store, &config.queues, settings));
+    let mut serving = grpc::serve(listener, broker.clone(), &config.server)
+        .map_err(|error| Failure::io(error.to_string()))?;
+    announce(&config, serving.address());
+
+    tokio::select! {
+        error = serving.failed() => return Err(Failure::io(error.to_string())),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("draining; a second signal ends at once");
+    let drained = async {
+        let all = serving.drain().await;
+        if let Some(broker) = Arc::into_inner(broker) {
+            broker.stop().await;
+        }
+        all
+    };
+    tokio::select! {
+        all = drained => if all {
+            tracing::info!("every call has finished");
+            Ok(())
+        } else {
+            Err(Failure::refused("calls were still under way after server.drain_grace"))
+        },
+        _ = terminate.recv() => Err(Failure::refused("ended by a second signal")),
+        _ = interrupt.recv() => Err(Failure::refused("ended by a second signal")),
+    }
+}
+
+fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+    signal(kind).map_err(|error| Failure::io(format!("signals can't be handled: {error}")))
+}
+
+/// Says where the service is and what to try.
+fn announce(config: &Config, address: std::net::SocketAddr) {
+    let names: Vec<&str> = config
+        .queues
+        .iter()
+        .map(|queue| queue.name.as_str())
+        .collect();
+    println!(
+        "lease-broker {} listens on {address}, queues in {}: {}",
+        env!("CARGO_PKG_VERSION"),
+        config.store.path.display(),
+        names.join(", ")
+    );
+    if let Some(queue) = config.queues.first() {
+        let at = if address == crate::cli::client::DEFAULT_ADDRESS {
+            String::new()
+        } else {
+            format!(" --address http://{address}")
+        };
+        println!(
+            "try:  lease-broker enqueue {}{at} --set {}",
+            queue.name,
+            example_of(queue)
+        );
+        println!("      lease-broker claim {}{at}", queue.name);
+    }
+}
+
+fn example_of(queue: &QueueSpec) -> String {
+    let managed = queue.managed.iter().flatten().map(|(name, _)| name);
+    let named = queue.columns.iter().flatten();
+    let column = managed.chain(named).next().map_or("COLUMN", String::as_str);
+    format!("{column}=hello")
+}

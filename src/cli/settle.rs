@@ -1,0 +1,225 @@
+//! `complete`, `fail` and `release`: ending leases.
+
+use std::io::{BufRead as _, stdin};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value as Json, json};
+
+use super::Failure;
+use super::client::{Client, duration};
+use super::new_item::item_of_json;
+use super::output::Output;
+use super::take::outcome;
+use crate::grpc::proto;
+
+/// The leases that a command ends.
+#[derive(Debug, Args)]
+struct Leases {
+    /// Queue that the leases are of
+    queue: String,
+    /// Leases, or - to read them from standard input: an id a line, or what `claim --output json` printed
+    #[arg(required = true)]
+    lease_ids: Vec<String>,
+    #[command(flatten)]
+    client: Client,
+}
+
+/// Complete leases: the work is done.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker complete default LEASE_ID
+  lease-broker complete orders LEASE_ID --follow-up 'outbox={\"payload\": \"shipped\"}'
+
+Exit code 1 if a lease was lost.")]
+pub(super) struct Complete {
+    #[command(flatten)]
+    leases: Leases,
+    /// Item to add to another queue in the same transaction: its queue, and its columns as JSON. Takes one lease
+    #[arg(long, value_name = "QUEUE=JSON")]
+    follow_up: Vec<String>,
+}
+
+/// Fail leases: their items are tried again after a backoff, or dead once their attempts are spent.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker fail default LEASE_ID --error 'the printer is on fire'
+  lease-broker fail default LEASE_ID --error 'no such customer' --dead-letter
+
+Exit code 1 if a lease was lost.")]
+pub(super) struct Fail {
+    #[command(flatten)]
+    leases: Leases,
+    /// What went wrong, kept on the row
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    error: String,
+    /// Wait before the next attempt, instead of the queue's backoff
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    retry_delay: Option<Duration>,
+    /// Do not try again
+    #[arg(long)]
+    dead_letter: bool,
+}
+
+/// Release leases: the items are given back, and the attempt does not count.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker release default LEASE_ID
+  lease-broker release default LEASE_ID --delay 5m
+
+Exit code 1 if a lease was lost.")]
+pub(super) struct Release {
+    #[command(flatten)]
+    leases: Leases,
+    /// How long until the items are ready again [default: at once]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    delay: Option<Duration>,
+}
+
+impl Complete {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let follow_ups = self
+            .follow_up
+            .iter()
+            .map(|text| follow_up(text))
+            .collect::<Result<Vec<_>, _>>()?;
+        let ids = lease_ids(self.leases.lease_ids)?;
+        if !follow_ups.is_empty() && ids.len() != 1 {
+            return Err(Failure::usage("--follow-up takes exactly one lease"));
+        }
+        let completions = ids.into_iter().map(|lease_id| proto::Completion {
+            lease_id,
+            follow_ups: follow_ups.clone(),
+        });
+        let request = proto::CompleteRequest {
+            queue: self.leases.queue,
+            completions: completions.collect(),
+        };
+        let mut client = self.leases.client.connect(Duration::ZERO).await?;
+        let results = client.complete(request).await?.into_inner().results;
+        print(self.leases.client.output, &results)
+    }
+}
+
+fn follow_up(text: &str) -> Result<proto::FollowUp, Failure> {
+    let place = || format!("--follow-up {text}");
+    let (queue, json) = text
+        .split_once('=')
+        .ok_or_else(|| Failure::usage("must be QUEUE=JSON").within(place()))?;
+    let json: Json = serde_json::from_str(json)
+        .map_err(|error| Failure::usage(format!("not JSON: {error}")).within(place()))?;
+    Ok(proto::FollowUp {
+        queue: queue.to_owned(),
+        item: Some(item_of_json(&json).map_err(|why| Failure::usage(why).within(place()))?),
+    })
+}
+
+impl Fail {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let failures = lease_ids(self.leases.lease_ids)?
+            .into_iter()
+            .map(|lease_id| proto::Failure {
+                lease_id,
+                error_message: self.error.clone(),
+                retry_delay: self.retry_delay.map(duration),
+                dead_letter: self.dead_letter,
+            });
+        let request = proto::FailRequest {
+            queue: self.leases.queue,
+            failures: failures.collect(),
+        };
+        let mut client = self.leases.client.connect(Duration::ZERO).await?;
+        let results = client.fail(request).await?.into_inner().results;
+        print(self.leases.client.output, &results)
+    }
+}
+
+impl Release {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let request = proto::ReleaseRequest {
+            queue: self.leases.queue,
+            lease_ids: lease_ids(self.leases.lease_ids)?,
+            delay: self.delay.map(duration),
+        };
+        let mut client = self.leases.client.connect(Duration::ZERO).await?;
+        let results = client.release(request).await?.into_inner().results;
+        print(self.leases.client.output, &results)
+    }
+}
+
+/// Returns the leases given; in the place of `-`, those on standard input.
+pub(super) fn lease_ids(given: Vec<String>) -> Result<Vec<String>, Failure> {
+    let mut ids = Vec::new();
+    for id in given {
+        if id != "-" {
+            ids.push(id);
+            continue;
+        }
+        for line in stdin().lock().lines() {
+            let line = line.map_err(|error| Failure::io(format!("standard input: {error}")))?;
+            let line = line.trim();
+            match serde_json::from_str::<Json>(line) {
+                Ok(Json::Object(fields)) => match fields.get("lease_id") {
+                    Some(Json::String(id)) => ids.push(id.clone()),
+                    _ => {
+                        return Err(Failure::usage(format!(
+                            "standard input: no lease_id in {line}"
+                        )));
+                    }
+                },
+                _ if line.is_empty() => {}
+                _ => ids.push(line.to_owned()),
+            }
+        }
+    }
+    Ok(ids)
+}
+
+fn print(output: Output, results: &[proto::SettleResult]) -> Result<(), Failure> {
+    let rows: Vec<Map<String, Json>> = results
+        .iter()
+        .map(|result| {
+            [
+                ("lease_id", json!(result.lease_id)),
+                ("outcome", json!(outcome(result.outcome()))),
+                ("state", state(result.state())),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect()
+        })
+        .collect();
+    output.print(&rows, "no leases");
+    report_lost(results.iter().map(proto::SettleResult::outcome))
+}
+
+fn state(state: proto::ItemState) -> Json {
+    match state {
+        proto::ItemState::Unspecified => Json::Null,
+        known => json!(
+            known
+                .as_str_name()
+                .trim_start_matches("ITEM_STATE_")
+                .to_ascii_lowercase()
+        ),
+    }
+}
+
+/// Makes the command fail if a lease was lost.
+pub(super) fn report_lost(outcomes: impl Iterator<Item = proto::Outcome>) -> Result<(), Failure> {
+    let lost = outcomes
+        .filter(|outcome| *outcome != proto::Outcome::Applied)
+        .count();
+    match lost {
+        0 => Ok(()),
+        1 => Err(Failure::refused(
+            "1 lease is not held any more; nothing was changed for it",
+        )),
+        lost => Err(Failure::refused(format!(
+            "{lost} leases are not held any more; nothing was changed for them"
+        ))),
+    }
+}

@@ -1,0 +1,150 @@
+//! `claim` and `heartbeat`: taking leases and keeping them.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value as Json, json};
+
+use super::Failure;
+use super::client::{Client, duration};
+use super::output::{Output, seconds_of, value};
+use super::settle::{lease_ids, report_lost};
+use crate::grpc::proto;
+
+/// Lease items, to try things by hand or in a script.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker claim default
+  lease-broker claim default --max 10 --lease 5m --wait 30s --output json | jq -r .lease_id
+  lease-broker claim default --output json | lease-broker complete default -")]
+pub(super) struct Claim {
+    /// Queue to claim from
+    queue: String,
+    /// Who claims [default: the host's name and cli]
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
+    /// Most items to lease
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    max: i32,
+    /// How long the leases last [default: the queue's]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lease: Option<Duration>,
+    /// How long to wait for an item
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    wait: Option<Duration>,
+    /// UUID of this request; the same again returns the leases that are still held
+    #[arg(long, value_name = "UUID")]
+    request_id: Option<String>,
+    #[command(flatten)]
+    client: Client,
+}
+
+impl Claim {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let mut client = self.client.connect(self.wait.unwrap_or_default()).await?;
+        let request = proto::ClaimBatchRequest {
+            queue: self.queue,
+            worker_id: self.worker.unwrap_or_else(default_worker),
+            max_items: self.max,
+            lease_duration: self.lease.map(duration),
+            wait_timeout: self.wait.map(duration),
+            request_id: self.request_id.unwrap_or_default(),
+        };
+        let leases = client.claim_batch(request).await?.into_inner().leases;
+        let mut rows: Vec<_> = leases.iter().map(row_of).collect();
+        if self.client.output == Output::Table {
+            // For programs, and wide.
+            rows.iter_mut()
+                .for_each(|row| drop(row.shift_remove("trace_parent")));
+        }
+        self.client.output.print(&rows, "nothing is ready");
+        Ok(())
+    }
+}
+
+fn default_worker() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => "cli".to_owned(),
+        host => format!("{host}/cli"),
+    }
+}
+
+fn row_of(lease: &proto::Lease) -> Map<String, Json> {
+    let item = lease.item.clone().unwrap_or_default();
+    let mut columns: Vec<_> = item.columns.iter().collect();
+    columns.sort_by_key(|(name, _)| *name);
+    let columns: Map<String, Json> = columns
+        .into_iter()
+        .map(|(name, column)| (name.clone(), value(column)))
+        .collect();
+    [
+        ("key", json!(item.key)),
+        ("attempt", json!(lease.attempt)),
+        ("fencing_token", json!(lease.fencing_token)),
+        ("time_left", seconds_of(lease.time_left)),
+        ("columns", Json::Object(columns)),
+        ("trace_parent", json!(lease.trace_parent)),
+        ("lease_id", json!(lease.lease_id)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into_iter()
+    .collect()
+}
+
+/// Extend leases: each lasts its whole time again, from now.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker heartbeat default LEASE_ID --lease 10m
+
+Exit code 1 if a lease was lost.")]
+pub(super) struct Heartbeat {
+    /// Queue that the leases are of
+    queue: String,
+    /// Leases, or - to read them from standard input
+    #[arg(required = true)]
+    lease_ids: Vec<String>,
+    /// How long each lasts from now [default: the queue's]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lease: Option<Duration>,
+    #[command(flatten)]
+    client: Client,
+}
+
+impl Heartbeat {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let mut client = self.client.connect(Duration::ZERO).await?;
+        let request = proto::HeartbeatRequest {
+            queue: self.queue,
+            lease_ids: lease_ids(self.lease_ids)?,
+            lease_duration: self.lease.map(duration),
+        };
+        let results = client.heartbeat(request).await?.into_inner().results;
+        let rows: Vec<Map<String, Json>> = results
+            .iter()
+            .map(|result| {
+                [
+                    ("lease_id", json!(result.lease_id)),
+                    ("outcome", json!(outcome(result.outcome()))),
+                    ("time_left", seconds_of(result.time_left)),
+                ]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into_iter()
+                .collect()
+            })
+            .collect();
+        self.client.output.print(&rows, "no leases");
+        report_lost(results.iter().map(proto::HeartbeatResult::outcome))
+    }
+}
+
+/// Names an outcome as the documentation does.
+pub(super) fn outcome(outcome: proto::Outcome) -> &'static str {
+    match outcome {
+        proto::Outcome::Applied => "applied",
+        proto::Outcome::LeaseLost => "lease lost",
+        proto::Outcome::Unspecified => "unknown",
+    }
+}

@@ -1,0 +1,63 @@
+//! A layer that gives every failure of the layers below, and of tonic itself, the form of the API's errors.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt as _;
+use futures_util::future::Map;
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tower::{BoxError, Layer, Service};
+
+use super::status;
+
+/// Makes [`Answer`]s.
+#[derive(Clone, Copy)]
+pub(super) struct AnswerLayer;
+
+/// A service that never fails.
+#[derive(Clone)]
+pub(super) struct Answer<S> {
+    inner: S,
+}
+
+type Outcome<E> = Result<http::Response<Body>, E>;
+
+impl<S> Layer<S> for AnswerLayer {
+    type Service = Answer<S>;
+
+    fn layer(&self, inner: S) -> Answer<S> {
+        Answer { inner }
+    }
+}
+
+impl<S> Service<http::Request<Body>> for Answer<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Map<S::Future, fn(Outcome<BoxError>) -> Outcome<Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Load shedding is always ready: it refuses in `call`.
+        self.inner.poll_ready(context).map(|_| Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        self.inner.call(request).map(answer)
+    }
+}
+
+fn answer(outcome: Outcome<BoxError>) -> Outcome<Infallible> {
+    let Ok(response) = outcome else {
+        return Ok(status::overloaded().into_http());
+    };
+    match Status::from_header_map(response.headers()) {
+        // What tonic says of a request that is larger than it may be.
+        Some(status) if status.code() == Code::OutOfRange => {
+            Ok(status::message_too_large(status.message().to_owned()).into_http())
+        }
+        _ => Ok(response),
+    }
+}

@@ -1,0 +1,80 @@
+//! Turns errors into statuses: the one table of codes and reasons.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::broker::Error;
+
+const DOMAIN: &str = "leasebroker";
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        use Code::{
+            FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable,
+        };
+        let text = error.to_string();
+        match error {
+            Error::InvalidField { field, problem } => {
+                on_field(InvalidArgument, "INVALID_FIELD", text, &field, &problem)
+            }
+            Error::LimitExceeded { field, problem } => {
+                on_field(ResourceExhausted, "LIMIT_EXCEEDED", text, &field, &problem)
+            }
+            Error::QueueNotFound(_) => status(NotFound, "QUEUE_NOT_FOUND", text, None),
+            Error::Draining => status(
+                Unavailable,
+                "DRAINING",
+                text,
+                Some(Duration::from_millis(100)),
+            ),
+            Error::StoreUnavailable { retry_after, .. } => {
+                status(Unavailable, "STORE_UNAVAILABLE", text, Some(retry_after))
+            }
+            Error::StoreMisconfigured(_) => {
+                status(FailedPrecondition, "STORE_MISCONFIGURED", text, None)
+            }
+            Error::Internal => status(Internal, "INTERNAL", text, None),
+        }
+    }
+}
+
+/// More calls are under way than the configuration allows.
+pub(super) fn overloaded() -> Status {
+    let text = "too many calls are under way; send the call again a little later".to_owned();
+    status(
+        Code::ResourceExhausted,
+        "OVERLOADED",
+        text,
+        Some(Duration::from_millis(500)),
+    )
+}
+
+/// The caller's deadline is about to pass.
+pub(super) fn deadline_exceeded() -> Status {
+    let text = "the deadline passed before the store answered; what was asked may have been done"
+        .to_owned();
+    status(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", text, None)
+}
+
+/// The request is larger than the configuration allows; `text` says by what.
+pub(super) fn message_too_large(text: String) -> Status {
+    status(Code::ResourceExhausted, "LIMIT_EXCEEDED", text, None)
+}
+
+fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>) -> Status {
+    let mut details =
+        ErrorDetails::with_error_info(reason, DOMAIN, std::collections::HashMap::new());
+    if retry_after.is_some() {
+        details.set_retry_info(retry_after);
+    }
+    Status::with_error_details(code, text, details)
+}
+
+fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
+    let metadata = std::collections::HashMap::from([("field".to_owned(), field.to_owned())]);
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    details.add_bad_request_violation(field, problem);
+    Status::with_error_details(code, text, details)
+}
