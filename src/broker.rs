@@ -10,12 +10,12 @@ mod pulse;
 mod reaper;
 mod requests;
 mod signals;
+mod statements;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use rand::RngExt as _;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ use self::signals::Signals;
 use crate::config::{Limits, Polling};
 use crate::lease::{AfterFailure, State};
 use crate::lease_id::LeaseRef;
-use crate::queue::{OnComplete, QueueSpec};
+use crate::queue::QueueSpec;
 use crate::store::{
     ClaimCall, Ending, Extension, FollowUp, Held, NewItem, QueueIndex, Rejection, Settlement,
     Store, StoreError,
@@ -87,7 +87,8 @@ impl Broker {
         let start = |(at, spec): (usize, &QueueSpec)| {
             let index = QueueIndex(at);
             let own = signals[at].clone();
-            let settlements = settle_lane(&tasks, store.clone(), index, spec, signals.clone());
+            let settlements =
+                statements::settle(&tasks, store.clone(), index, spec, signals.clone());
             let reaper = Reaper {
                 store: store.clone(),
                 queue: index,
@@ -107,9 +108,9 @@ impl Broker {
                     settlements.clone(),
                     draining.clone(),
                 ),
-                heartbeats: heartbeat_lane(&tasks, store.clone(), index),
+                heartbeats: statements::heartbeat(&tasks, store.clone(), index),
                 settlements,
-                enqueues: enqueue_lane(&tasks, store.clone(), index, own.clone()),
+                enqueues: statements::enqueue(&tasks, store.clone(), index, own.clone()),
                 columns: store.columns(index),
                 signals: own,
                 spec: spec.clone(),
@@ -411,76 +412,4 @@ fn column_path(item: &str, rejection: &Rejection) -> String {
         Some(column) => format!("{item}.columns[{column:?}]"),
         None => item.to_owned(),
     }
-}
-
-fn heartbeat_lane(
-    tasks: &TaskTracker,
-    store: Arc<dyn Store>,
-    queue: QueueIndex,
-) -> Lane<Extension, Option<Held>> {
-    Lane::spawn(tasks, move |extensions| {
-        let store = store.clone();
-        async move { store.heartbeat(queue, extensions).await }.boxed()
-    })
-}
-
-fn enqueue_lane(
-    tasks: &TaskTracker,
-    store: Arc<dyn Store>,
-    queue: QueueIndex,
-    signals: Arc<Signals>,
-) -> Lane<NewItem, Key> {
-    Lane::spawn(tasks, move |items: Arc<[NewItem]>| {
-        let (store, signals) = (store.clone(), signals.clone());
-        async move {
-            let keys = store.enqueue(queue, items.clone()).await?;
-            items
-                .iter()
-                .for_each(|item| signals.item_ready_in(item.delay));
-            Ok(keys)
-        }
-        .boxed()
-    })
-}
-
-fn settle_lane(
-    tasks: &TaskTracker,
-    store: Arc<dyn Store>,
-    queue: QueueIndex,
-    spec: &QueueSpec,
-    signals: Arc<[Arc<Signals>]>,
-) -> Lane<Settlement, Option<State>> {
-    let recurs = match spec.on_complete {
-        OnComplete::Recur(every) => Some(every),
-        _ => None,
-    };
-    Lane::spawn(tasks, move |settlements: Arc<[Settlement]>| {
-        let (store, signals) = (store.clone(), signals.clone());
-        async move {
-            let states = store.settle(queue, settlements.clone()).await?;
-            for (settlement, _) in settlements
-                .iter()
-                .zip(&states)
-                .filter(|(_, state)| state.is_some())
-            {
-                let own = &signals[queue.0];
-                match &settlement.ending {
-                    Ending::Complete { follow_ups } => {
-                        recurs
-                            .into_iter()
-                            .for_each(|every| own.item_ready_in(every));
-                        for follow_up in follow_ups {
-                            signals[follow_up.queue.0].item_ready_in(follow_up.item.delay);
-                        }
-                    }
-                    Ending::Fail { retry, .. } => {
-                        retry.iter().for_each(|delay| own.item_ready_in(*delay));
-                    }
-                    Ending::Release { delay } => own.item_ready_in(*delay),
-                }
-            }
-            Ok(states)
-        }
-        .boxed()
-    })
 }

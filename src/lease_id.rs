@@ -9,7 +9,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher as _;
 use uuid::Uuid;
 
-use crate::value::{Key, Value};
+use crate::value::{Key, Value, hex};
 
 const VERSION: u8 = 1;
 const TAG: usize = 16;
@@ -130,16 +130,12 @@ impl LeaseRef {
         let fence = self.fence.to_be_bytes();
         let parts: [&[u8]; 4] = [queue.as_bytes(), self.token.as_bytes(), &fence, &key];
         let span = &keyed_hash(&[0; 16], b's', &parts)[..8];
-        match producer.and_then(split_trace_parent) {
-            Some((trace, flags)) => format!("00-{trace}-{}-{flags}", crate::value::hex(span)),
-            None => {
-                let trace = keyed_hash(&[0; 16], b't', &parts);
-                format!(
-                    "00-{}-{}-01",
-                    crate::value::hex(&trace),
-                    crate::value::hex(span)
-                )
-            }
+        let span = hex(span);
+        if let Some((trace, flags)) = producer.and_then(split_trace_parent) {
+            format!("00-{trace}-{span}-{flags}")
+        } else {
+            let trace = hex(&keyed_hash(&[0; 16], b't', &parts));
+            format!("00-{trace}-{span}-01")
         }
     }
 }

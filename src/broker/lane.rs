@@ -156,10 +156,10 @@ mod tests {
     use std::sync::Mutex;
     use tokio::sync::Semaphore;
 
+    type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
+
     /// A statement that doubles, rejects 13, waits for a permit, and remembers its groups.
-    fn doubling(
-        tasks: &TaskTracker,
-    ) -> (Lane<u32, u32>, Arc<Semaphore>, Arc<Mutex<Vec<Vec<u32>>>>) {
+    fn doubling(tasks: &TaskTracker) -> (Lane<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
         let (gate, seen) = (permits.clone(), groups.clone());

@@ -55,8 +55,9 @@ impl Claim {
         let mut rows: Vec<_> = leases.iter().map(row_of).collect();
         if self.client.output == Output::Table {
             // For programs, and wide.
-            rows.iter_mut()
-                .for_each(|row| drop(row.shift_remove("trace_parent")));
+            for row in &mut rows {
+                row.shift_remove("trace_parent");
+            }
         }
         self.client.output.print(&rows, "nothing is ready");
         Ok(())

@@ -231,7 +231,7 @@ fn merge(under: &mut Table, over: &Table) {
         match (under.get_mut(key), value) {
             // A queue's columns are a list, not settings to be mixed with those of another layer.
             (Some(Value::Table(under)), Value::Table(over)) if key != "managed" => {
-                merge(under, over)
+                merge(under, over);
             }
             _ => {
                 under.insert(key.clone(), value.clone());

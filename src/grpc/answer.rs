@@ -49,6 +49,7 @@ where
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a service answers with a result")]
 fn answer(outcome: Outcome<BoxError>) -> Outcome<Infallible> {
     let Ok(response) = outcome else {
         return Ok(status::overloaded().into_http());

@@ -1,0 +1,90 @@
+//! The lanes of a queue: which statement each runs, and whom its effects wake.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tokio_util::task::TaskTracker;
+
+use super::lane::Lane;
+use super::signals::Signals;
+use crate::lease::State;
+use crate::queue::{OnComplete, QueueSpec};
+use crate::store::{Ending, Extension, Held, NewItem, QueueIndex, Settlement, Store};
+use crate::value::Key;
+
+/// Starts the lane of heartbeats.
+pub(super) fn heartbeat(
+    tasks: &TaskTracker,
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+) -> Lane<Extension, Option<Held>> {
+    Lane::spawn(tasks, move |extensions| {
+        let store = store.clone();
+        async move { store.heartbeat(queue, extensions).await }.boxed()
+    })
+}
+
+/// Starts the lane of new items.
+pub(super) fn enqueue(
+    tasks: &TaskTracker,
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+    signals: Arc<Signals>,
+) -> Lane<NewItem, Key> {
+    Lane::spawn(tasks, move |items: Arc<[NewItem]>| {
+        let (store, signals) = (store.clone(), signals.clone());
+        async move {
+            let keys = store.enqueue(queue, items.clone()).await?;
+            for item in &*items {
+                signals.item_ready_in(item.delay);
+            }
+            Ok(keys)
+        }
+        .boxed()
+    })
+}
+
+/// Starts the lane of settlements; `signals` are those of every queue, as completions add items to others.
+pub(super) fn settle(
+    tasks: &TaskTracker,
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+    spec: &QueueSpec,
+    signals: Arc<[Arc<Signals>]>,
+) -> Lane<Settlement, Option<State>> {
+    let on_complete = spec.on_complete.clone();
+    Lane::spawn(tasks, move |settlements: Arc<[Settlement]>| {
+        let (store, signals, on_complete) = (store.clone(), signals.clone(), on_complete.clone());
+        async move {
+            let states = store.settle(queue, settlements.clone()).await?;
+            for (settlement, state) in settlements.iter().zip(&states) {
+                if state.is_some() {
+                    tell(&settlement.ending, queue, &on_complete, &signals);
+                }
+            }
+            Ok(states)
+        }
+        .boxed()
+    })
+}
+
+/// Tells of the items that an applied settlement makes ready, now or later.
+fn tell(ending: &Ending, queue: QueueIndex, on_complete: &OnComplete, signals: &[Arc<Signals>]) {
+    let own = &signals[queue.0];
+    match ending {
+        Ending::Complete { follow_ups } => {
+            if let OnComplete::Recur(every) = on_complete {
+                own.item_ready_in(*every);
+            }
+            for follow_up in follow_ups {
+                signals[follow_up.queue.0].item_ready_in(follow_up.item.delay);
+            }
+        }
+        Ending::Fail { retry, .. } => {
+            if let Some(delay) = retry {
+                own.item_ready_in(*delay);
+            }
+        }
+        Ending::Release { delay } => own.item_ready_in(*delay),
+    }
+}
