@@ -35,9 +35,7 @@ impl Output {
                 for row in rows {
                     table.add_row(row.values().map(cell));
                 }
-                for column in table.column_iter_mut() {
-                    column.set_padding((0, 2));
-                }
+                flush_left(&mut table);
                 line(&table.trim_fmt());
             }
         }
@@ -51,6 +49,13 @@ pub(super) fn table() -> Table {
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled);
     table
+}
+
+/// Lets every column begin where its header does.
+pub(super) fn flush_left(table: &mut Table) {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
 }
 
 /// Writes a line; a reader that has gone away, such as `head`, has seen enough.
