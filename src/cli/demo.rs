@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use self::crew::Crew;
 use self::view::View;
 use super::Failure;
+use super::output::say;
 use crate::broker::{self, Broker};
 use crate::config::{Config, Sources};
 use crate::grpc::{self, Serving};
@@ -83,10 +84,10 @@ impl Demo {
         crew.dismiss().await?;
         let tally = verdict::Tally::take(&self, &crew, &stage.file)?;
         stage.strike().await;
-        println!("\n{}", tally.table());
+        say!("\n{}", tally.table());
         worked?;
         if let Some(kept) = &self.keep {
-            println!("the database is in {}", kept.display());
+            say!("the database is in {}", kept.display());
         }
         tally.verdict(&self, start.elapsed())
     }
@@ -149,7 +150,7 @@ impl Stage {
             Some(kept) => kept.clone(),
         };
         table::make(&file, demo.events)?;
-        println!(
+        say!(
             "made Rainfall_Events with {} rows, an ordinary table",
             demo.events
         );
@@ -167,7 +168,7 @@ impl Stage {
             .map_err(|error| Failure::io(format!("no port to listen on: {error}")))?;
         let serving = grpc::serve(listener, broker.clone(), &config.server)
             .map_err(|error| Failure::io(error.to_string()))?;
-        println!("serving it on {}\n", serving.address());
+        say!("serving it on {}\n", serving.address());
         Ok(Self {
             file,
             store,
@@ -222,7 +223,7 @@ fn adopt(file: &std::path::Path, config: &Config) -> Result<(), Failure> {
     for step in &steps {
         schema.apply(step, &mut |_| ())?;
     }
-    println!(
+    say!(
         "adopted it: {} changes, soft-lock columns and indexes beside its own",
         steps.len()
     );

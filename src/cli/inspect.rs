@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 
 use super::Failure;
+use super::output::say;
 use super::output::{Output, seconds};
 use super::settings::{Settings, open_existing_store};
 use crate::config::Config;
@@ -154,7 +155,7 @@ impl Redrive {
                 more => redriven += more,
             }
         }
-        println!("{redriven} items are ready again");
+        say!("{redriven} items are ready again");
         Ok(())
     }
 }

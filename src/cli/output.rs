@@ -58,8 +58,16 @@ pub(super) fn flush_left(table: &mut Table) {
     }
 }
 
+/// Prints a formatted line to standard output.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::cli::output::line(&format!($($text)*))
+    };
+}
+pub(super) use say;
+
 /// Writes a line; a reader that has gone away, such as `head`, has seen enough.
-fn line(text: &str) {
+pub(super) fn line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 
 use super::Failure;
+use super::output::say;
 use super::settings::Settings;
 use crate::queue::QueueSpec;
 use crate::store::schema::Schema as _;
@@ -55,9 +56,10 @@ impl Queues {
             } else {
                 "run in this order"
             };
-            println!(
+            say!(
                 "-- queue {:?}, table {:?}: {verdict}",
-                queue.name, queue.table
+                queue.name,
+                queue.table
             );
             for step in steps {
                 let repeat = if step.repeat {
@@ -65,9 +67,9 @@ impl Queues {
                 } else {
                     ""
                 };
-                println!("\n-- {}{repeat}\n{};", step.purpose, step.sql);
+                say!("\n-- {}{repeat}\n{};", step.purpose, step.sql);
             }
-            println!();
+            say!("");
         }
         Ok(())
     }
@@ -77,7 +79,7 @@ impl Queues {
         for queue in queues {
             let steps = schema.plan(&queue)?;
             if steps.is_empty() {
-                println!("{}: nothing is missing", queue.name);
+                say!("{}: nothing is missing", queue.name);
             }
             for step in steps {
                 let bar = if stderr().is_terminal() {
@@ -97,7 +99,7 @@ impl Queues {
                 } else {
                     String::new()
                 };
-                println!("{}: {}{rows}", queue.name, step.purpose);
+                say!("{}: {}{rows}", queue.name, step.purpose);
             }
         }
         Ok(())
@@ -110,10 +112,10 @@ impl Queues {
             let missing = schema.check(&queue)?;
             problems += missing.len();
             if missing.is_empty() {
-                println!("{}: ok", queue.name);
+                say!("{}: ok", queue.name);
             }
             for problem in missing {
-                println!("{}: {problem}", queue.name);
+                say!("{}: {problem}", queue.name);
             }
         }
         match problems {

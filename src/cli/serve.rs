@@ -6,6 +6,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::output::say;
 use super::settings::{Settings, open_store};
 use super::{Failure, block_on};
 use crate::broker::{self, Broker};
@@ -114,7 +115,7 @@ fn announce(config: &Config, address: std::net::SocketAddr) {
         .iter()
         .map(|queue| queue.name.as_str())
         .collect();
-    println!(
+    say!(
         "lease-broker {} listens on {address}, queues in {}: {}",
         env!("CARGO_PKG_VERSION"),
         config.store.path.display(),
@@ -126,12 +127,12 @@ fn announce(config: &Config, address: std::net::SocketAddr) {
         } else {
             format!(" --address http://{address}")
         };
-        println!(
+        say!(
             "try:  lease-broker enqueue {}{at} --set {}",
             queue.name,
             example_of(queue)
         );
-        println!("      lease-broker claim {}{at}", queue.name);
+        say!("      lease-broker claim {}{at}", queue.name);
     }
 }
 

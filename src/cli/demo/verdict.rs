@@ -10,7 +10,7 @@ use super::Demo;
 use super::crew::{Account, Crew};
 use super::journal::Deed;
 use crate::cli::Failure;
-use crate::cli::output;
+use crate::cli::output::{self, say};
 
 /// The figures.
 pub(super) struct Tally {
@@ -115,7 +115,7 @@ impl Tally {
             && self.lost == 0;
         let taken_over = demo.kill == 0 || (self.expired > 0 && self.takeovers > 0);
         if all_once && taken_over {
-            println!("demo: ok {line}");
+            say!("demo: ok {line}");
             Ok(())
         } else {
             Err(Failure::refused(format!("demo: FAILED {line}")))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::cli::output::say;
 use crate::lease::State;
 use crate::store::Stats;
 
@@ -82,7 +83,7 @@ impl View {
             Self::Lines { start, next } if Instant::now() >= *next => {
                 *next = Instant::now() + LINE_EVERY;
                 let at = start.elapsed().as_secs_f64();
-                println!(
+                say!(
                     "{at:5.1} s  completed {}  {states}  {held}",
                     events.of(State::Completed)
                 );
@@ -98,7 +99,7 @@ impl View {
                 let _ = bars.println(text);
             }
             Self::Lines { start, .. } => {
-                println!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
+                say!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
             }
         }
     }

@@ -47,6 +47,8 @@ fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
         )));
     }
     connection.pragma_update(None, "synchronous", "full")?;
+    // What a savepoint may have to undo is kept in memory: a file of it costs as much as the transaction itself.
+    connection.pragma_update(None, "temp_store", "memory")?;
     Ok(())
 }
 
