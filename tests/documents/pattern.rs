@@ -1,0 +1,62 @@
+//! What of a printed line is the same at every run.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What differs from run to run, and what stands in its place.
+static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    [
+        (r"\b[A-Za-z0-9_-]{64,}", "LEASE_ID"),
+        (r"\b\d+(ms|s|m|h)( \d+(ms|s|m))*\b", "TIME"),
+        (r"\b(expired|takeovers|seconds)=[0-9.]+", "$1=SOME"),
+        // The demo's workers share the rows as they come.
+        (r"^(worker-\d) .* (killed|finished)$", "$1 DID $2"),
+        (r"127\.0\.0\.1:4\d{4}", "ADDRESS"),
+        (r"127\.0\.0\.1:3\d{4}", "ADDRESS"),
+        (r" +", " "),
+    ]
+    .map(|(pattern, stand_in)| (Regex::new(pattern).expect("a pattern"), stand_in))
+    .into()
+});
+
+/// Takes out of a line what differs from run to run.
+pub(crate) fn steady(line: &str) -> String {
+    let steady = VOLATILE
+        .iter()
+        .fold(line.to_owned(), |line, (pattern, stand_in)| {
+            pattern.replace_all(&line, *stand_in).into_owned()
+        });
+    steady.trim_end().to_owned()
+}
+
+/// Returns whether the lines printed are those shown, where `...` stands for any number of lines.
+pub(crate) fn matches(shown: &[String], printed: &[String]) -> bool {
+    match (shown, printed) {
+        ([], printed) => printed.is_empty(),
+        ([any, rest @ ..], printed) if any == "..." => {
+            (0..=printed.len()).any(|skipped| matches(rest, &printed[skipped..]))
+        }
+        ([one, rest @ ..], [printed, more @ ..]) => one == printed && matches(rest, more),
+        ([_, ..], []) => false,
+    }
+}
+
+#[test]
+fn dots_stand_for_any_lines_and_nothing_else_does() {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(matches(&lines("a\n...\nd"), &lines("a\nb\nc\nd")));
+    assert!(matches(&lines("a\n..."), &lines("a")));
+    assert!(!matches(&lines("a\n...\nd"), &lines("a\nb")));
+    assert!(!matches(&lines("a"), &lines("a\nb")));
+    assert!(!matches(&lines("a\nb"), &lines("a")));
+}
+
+#[test]
+fn what_differs_from_run_to_run_is_taken_out() {
+    assert_eq!(
+        steady("1    me     12ms   4m 59s     1"),
+        "1 me TIME TIME 1"
+    );
+    assert_ne!(steady("1 me 12ms"), steady("2 me 12ms"));
+}

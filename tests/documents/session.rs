@@ -1,0 +1,204 @@
+//! A reader who types what a document shows: `sql` blocks into the database, `toml` blocks into the configuration file,
+//! `console` blocks into a shell.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::pattern::{matches, steady};
+
+/// How long a service may take to say what it is shown to say.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Session {
+    folder: tempfile::TempDir,
+    /// The ports that the document names, and the free ones that stand for them here.
+    ports: HashMap<String, u16>,
+    services: Vec<Child>,
+    sql: String,
+}
+
+/// A command with the lines shown under it.
+struct Step {
+    command: String,
+    shown: Vec<String>,
+}
+
+impl Session {
+    pub(crate) fn start() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            ports: HashMap::new(),
+            services: Vec::new(),
+            sql: String::new(),
+        }
+    }
+
+    /// Runs the document's blocks in order.
+    pub(crate) fn run(&mut self, document: &str) {
+        let mut rest = document;
+        while let Some((_, after)) = rest.split_once("\n```") {
+            let (kind, after) = after.split_once('\n').expect("a block begins with a line");
+            let (block, after) = after.split_once("```").expect("a block ends");
+            match kind {
+                "sql" => self.sql.push_str(block),
+                "toml" => self.configure(block),
+                "console" => steps(block)
+                    .into_iter()
+                    .for_each(|step| self.type_in(&step)),
+                _ => {}
+            }
+            rest = after;
+        }
+    }
+
+    /// Saves the configuration, and makes the tables shown before it in the file that it names.
+    fn configure(&mut self, toml: &str) {
+        let toml = self.with_free_ports(toml);
+        let path = toml.split_once("path = \"").expect("the store's path").1;
+        let database = path.split('"').next().expect("a path");
+        let connection = rusqlite::Connection::open(self.folder.path().join(database));
+        let made = connection.expect("a database").execute_batch(&self.sql);
+        made.expect("the tables are made");
+        // The README calls its own by another name.
+        for name in ["queues.toml", "orders.toml"] {
+            std::fs::write(self.folder.path().join(name), &toml)
+                .expect("the configuration is saved");
+        }
+    }
+
+    fn type_in(&mut self, step: &Step) {
+        let command = step
+            .command
+            .replace("cargo run --release -- ", "lease-broker ");
+        let command = self.with_free_ports(&command);
+        eprintln!("$ {command}");
+        let shown: Vec<String> = step.shown.iter().map(|line| steady(line)).collect();
+        let output = self.folder.path().join("output");
+        match command.strip_suffix(" &") {
+            Some(service) => {
+                let output = self
+                    .folder
+                    .path()
+                    .join(format!("output-{}", self.services.len()));
+                let service = self.shell(&format!("exec {service}"), &output).spawn();
+                self.services.push(service.expect("the service starts"));
+                let deadline = Instant::now() + PATIENCE;
+                while !matches(&shown, &self.printed(&output)) || self.printed(&output).is_empty() {
+                    assert!(
+                        Instant::now() < deadline,
+                        "{command} printed {:#?}",
+                        self.printed(&output)
+                    );
+                    std::thread::yield_now();
+                }
+            }
+            None => {
+                let _ = self.shell(&command, &output).status().expect("a shell");
+                let printed = self.printed(&output);
+                assert!(
+                    matches(&shown, &printed),
+                    "{command}\nshown {shown:#?}\nprinted {printed:#?}"
+                );
+            }
+        }
+    }
+
+    fn shell(&self, command: &str, output: &Path) -> Command {
+        let binary = Path::new(env!("CARGO_BIN_EXE_lease-broker"));
+        let path = std::env::var("PATH").unwrap_or_default();
+        let file = File::create(output).expect("a file for the output");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", command])
+            .current_dir(self.folder.path())
+            .env(
+                "PATH",
+                format!("{}:{path}", binary.parent().expect("a folder").display()),
+            )
+            .env("LEASE_BROKER_LOG__LEVEL", "error")
+            .env(
+                "LEASE_BROKER_ADDRESS",
+                format!("http://127.0.0.1:{}", self.port("50051")),
+            )
+            .stdin(Stdio::null())
+            .stderr(file.try_clone().expect("a second handle"))
+            .stdout(file);
+        // A service that the document starts without an address of its own is where the document's clients look.
+        if command.starts_with("exec ") && !command.contains("--listen") {
+            shell.env(
+                "LEASE_BROKER_SERVER__LISTEN",
+                format!("127.0.0.1:{}", self.listen_port()),
+            );
+        }
+        shell
+    }
+
+    /// Returns what a command has printed, with the document's ports in the place of the free ones.
+    fn printed(&self, output: &Path) -> Vec<String> {
+        let mut text = std::fs::read_to_string(output).unwrap_or_default();
+        for (shown, free) in &self.ports {
+            text = text.replace(&format!("127.0.0.1:{free}"), &format!("127.0.0.1:{shown}"));
+        }
+        let text = text.replace(" --address http://127.0.0.1:50051", "");
+        text.lines().map(steady).collect()
+    }
+
+    fn with_free_ports(&mut self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for shown in ["50051", "50052"] {
+            let free = self.port_for(shown);
+            text = text.replace(&format!("127.0.0.1:{shown}"), &format!("127.0.0.1:{free}"));
+        }
+        text
+    }
+
+    fn port_for(&mut self, shown: &str) -> u16 {
+        let port = self.ports.entry(shown.to_owned());
+        *port.or_insert_with(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            listener.local_addr().expect("an address").port()
+        })
+    }
+
+    fn port(&self, shown: &str) -> u16 {
+        self.ports.get(shown).copied().unwrap_or_default()
+    }
+
+    /// Returns the port that a service takes which says none: that of its configuration, else the default one.
+    fn listen_port(&self) -> u16 {
+        let configured = std::fs::read_to_string(self.folder.path().join("queues.toml"));
+        let configured = configured.unwrap_or_default();
+        let listen = configured.split_once("listen = \"127.0.0.1:");
+        listen
+            .and_then(|(_, port)| port.split('"').next()?.parse().ok())
+            .unwrap_or_else(|| self.port("50051"))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for service in &mut self.services {
+            let _ = service.kill();
+            let _ = service.wait();
+        }
+    }
+}
+
+fn steps(block: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push(Step {
+                command: command.to_owned(),
+                shown: Vec::new(),
+            }),
+            (None, Some(step)) => step.shown.push(line.to_owned()),
+            (None, None) => panic!("a line before any command: {line}"),
+        }
+    }
+    steps
+}
