@@ -1,0 +1,252 @@
+//! The main job on real input: a table that a Python program made and has half worked off is adopted, served, and
+//! finished by workers in two languages, the Python one being that of the recipes.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker::grpc::proto::{
+    ClaimBatchRequest, CompleteRequest, Completion, FollowUp, Lease, NewItem, Value, value::Kind,
+};
+
+const EVENTS: usize = 2_000;
+const PROCESSED: usize = 500;
+
+const MAKE: &str = "
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute('''CREATE TABLE Rainfall_Events (
+    Event_ID INTEGER PRIMARY KEY, Rainfall_ID bigint NOT NULL, Processed bit NOT NULL DEFAULT 0)''')
+connection.executemany('INSERT INTO Rainfall_Events (Rainfall_ID, Processed) VALUES (?, ?)',
+    [(n % 97, n % 4 == 0) for n in range(2000)])
+connection.commit()
+";
+
+const CONFIGURATION: &str = r#"
+[store]
+path = "rainfall.db"
+[server]
+listen = "127.0.0.1:0"
+[queues.rainfall]
+table = "Rainfall_Events"
+mirror = { ready = { Processed = 0 }, completed = { Processed = 1 } }
+[queues.results]
+managed = { event_id = "integer not null", result = "text" }
+"#;
+
+#[tokio::test]
+async fn workers_in_two_languages_finish_a_table_that_another_program_began() {
+    let Some(python) = python_with_grpc() else {
+        eprintln!(
+            "skipped: no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON"
+        );
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = folder.path().join("rainfall.db");
+    run(Command::new(&python).args(["-c", MAKE]).arg(&database));
+    std::fs::write(folder.path().join("queues.toml"), CONFIGURATION).expect("saved");
+    let broker = |command: &[&str]| {
+        let mut broker = Command::new(env!("CARGO_BIN_EXE_lease-broker"));
+        broker.args(command).args(["--config", "queues.toml"]);
+        broker.current_dir(folder.path());
+        broker
+    };
+    run(&mut broker(&["schema", "apply", "rainfall"]));
+    assert_eq!(
+        count(&database, "Rainfall_Events WHERE lease_state = 3"),
+        PROCESSED
+    );
+
+    let mut service = Ended(
+        broker(&["serve"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a service"),
+    );
+    let address = announced(&mut service.0);
+    generate_client(&python, folder.path());
+    let pythons: Vec<Ended> = ["python-1", "python-2"]
+        .map(|name| {
+            let mut worker = Command::new(&python);
+            worker
+                .arg("worker.py")
+                .args([&address, name])
+                .current_dir(folder.path());
+            Ended(worker.stdout(Stdio::piped()).spawn().expect("a worker"))
+        })
+        .into();
+    // Python takes its time to start: the other worker leaves it some work.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while count(&database, "Rainfall_Events WHERE lease_state = 3") == PROCESSED {
+        assert!(
+            Instant::now() < deadline,
+            "the Python workers complete nothing"
+        );
+        tokio::task::yield_now().await;
+    }
+    let rust = work(&address).await;
+    let mut by_python = 0;
+    for mut worker in pythons {
+        let output = BufReader::new(worker.0.stdout.take().expect("its output"));
+        let last = output.lines().last().expect("a line").expect("text");
+        assert!(worker.0.wait().expect("it ends").success());
+        by_python += last
+            .rsplit_once(' ')
+            .expect("a number")
+            .1
+            .parse::<usize>()
+            .expect("a number");
+    }
+    eprintln!("completed by Python {by_python}, by Rust {rust}");
+    assert!(by_python > 0 && rust > 0);
+    assert_eq!(by_python + rust, EVENTS - PROCESSED);
+    assert_eq!(
+        count(
+            &database,
+            "Rainfall_Events WHERE lease_state = 3 AND Processed = 1"
+        ),
+        EVENTS
+    );
+    assert_eq!(count(&database, "results"), EVENTS - PROCESSED);
+    assert_eq!(
+        count(&database, "(SELECT DISTINCT event_id FROM results)"),
+        EVENTS - PROCESSED
+    );
+}
+
+/// Works until nothing is left, and returns how many items it completed.
+async fn work(address: &str) -> usize {
+    let client = LeaseBrokerServiceClient::connect(format!("http://{address}")).await;
+    let mut client = client.expect("a connection");
+    let mut completed = 0;
+    loop {
+        let claim = ClaimBatchRequest {
+            queue: "rainfall".to_owned(),
+            worker_id: "rust".to_owned(),
+            max_items: 10,
+            ..ClaimBatchRequest::default()
+        };
+        let leases = client
+            .claim_batch(claim)
+            .await
+            .expect("leases")
+            .into_inner()
+            .leases;
+        if leases.is_empty() {
+            return completed;
+        }
+        let request = CompleteRequest {
+            queue: "rainfall".to_owned(),
+            completions: leases.into_iter().map(completion).collect(),
+        };
+        completed += client
+            .complete(request)
+            .await
+            .expect("results")
+            .into_inner()
+            .results
+            .len();
+    }
+}
+
+fn completion(lease: Lease) -> Completion {
+    let item = lease.item.expect("an item");
+    let columns = [
+        ("event_id", item.columns["Event_ID"].clone()),
+        (
+            "result",
+            Value {
+                kind: Some(Kind::StringValue("rust".to_owned())),
+            },
+        ),
+    ];
+    let item = NewItem {
+        columns: columns
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect(),
+        delay: None,
+    };
+    Completion {
+        lease_id: lease.lease_id,
+        follow_ups: vec![FollowUp {
+            queue: "results".to_owned(),
+            item: Some(item),
+        }],
+    }
+}
+
+/// Generates the Python client and saves the worker of the recipes, as the recipes say.
+fn generate_client(python: &Path, folder: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut generate = Command::new(python);
+    generate
+        .args(["-m", "grpc_tools.protoc", "-I"])
+        .arg(root.join("proto"))
+        .args([
+            "--python_out=.",
+            "--grpc_python_out=.",
+            "leasebroker/v1/lease_broker.proto",
+        ])
+        .current_dir(folder);
+    run(&mut generate);
+    let recipes = std::fs::read_to_string(root.join("docs/recipes.md")).expect("the recipes");
+    let (_, after) = recipes.split_once("```python\n").expect("a worker");
+    let (worker, _) = after.split_once("```").expect("its end");
+    std::fs::write(folder.join("worker.py"), worker).expect("saved");
+}
+
+fn python_with_grpc() -> Option<PathBuf> {
+    let python = std::env::var_os("LEASE_BROKER_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut check = Command::new(&python);
+    check
+        .args(["-c", "import grpc, grpc_tools"])
+        .stderr(Stdio::null());
+    check
+        .status()
+        .is_ok_and(|status| status.success())
+        .then(|| python.into())
+}
+
+fn announced(service: &mut Child) -> String {
+    let mut line = String::new();
+    let output = service.stdout.take().expect("its output");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    let (_, after) = line.split_once("listens on ").expect("an announcement");
+    after.split(',').next().expect("an address").to_owned()
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("it runs");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn count(database: &Path, what: &str) -> usize {
+    let connection = rusqlite::Connection::open(database).expect("the database");
+    connection
+        .busy_timeout(Duration::from_secs(10))
+        .expect("a wait");
+    let count: i64 = connection
+        .query_row(&format!("SELECT count(*) FROM {what}"), [], |row| {
+            row.get(0)
+        })
+        .expect("a count");
+    usize::try_from(count).expect("a count")
+}
+
+/// A process that does not outlive the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
