@@ -75,8 +75,8 @@ impl Backoff {
     /// The jitter is taken off the wait, so `max` is never exceeded.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
-        let full = (self.initial.as_secs_f64() * self.factor.powi(exponent))
-            .min(self.max.as_secs_f64());
+        let full =
+            (self.initial.as_secs_f64() * self.factor.powi(exponent)).min(self.max.as_secs_f64());
         let kept = 1.0 - self.jitter.clamp(0.0, 1.0) * random.clamp(0.0, 1.0);
         Duration::try_from_secs_f64(full * kept).unwrap_or(self.max)
     }

@@ -120,16 +120,12 @@ impl LeaseRef {
         let fence = self.fence.to_be_bytes();
         let parts: [&[u8]; 4] = [queue.as_bytes(), self.token.as_bytes(), &fence, &key];
         let span = &keyed_hash(&[0; 16], b's', &parts)[..8];
-        match producer.and_then(split_trace_parent) {
-            Some((trace, flags)) => format!("00-{trace}-{}-{flags}", crate::value::hex(span)),
-            None => {
-                let trace = keyed_hash(&[0; 16], b't', &parts);
-                format!(
-                    "00-{}-{}-01",
-                    crate::value::hex(&trace),
-                    crate::value::hex(span)
-                )
-            }
+        let span = crate::value::hex(span);
+        if let Some((trace, flags)) = producer.and_then(split_trace_parent) {
+            format!("00-{trace}-{span}-{flags}")
+        } else {
+            let trace = crate::value::hex(&keyed_hash(&[0; 16], b't', &parts));
+            format!("00-{trace}-{span}-01")
         }
     }
 }
@@ -232,8 +228,7 @@ mod tests {
             (-1e300..1e300).prop_map(Value::Double),
             any::<String>().prop_map(Value::Text),
             any::<Vec<u8>>().prop_map(Value::Bytes),
-            any::<(i64, i32)>()
-                .prop_map(|(seconds, nanos)| Value::Timestamp { seconds, nanos }),
+            any::<(i64, i32)>().prop_map(|(seconds, nanos)| Value::Timestamp { seconds, nanos }),
             "[0-9]{1,30}".prop_map(Value::Decimal),
         ]
     }

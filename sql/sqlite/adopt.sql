@@ -13,7 +13,7 @@ CREATE TABLE {table} (
     {lease_fence} INTEGER NOT NULL DEFAULT 0,
     {lease_attempt} INTEGER NOT NULL DEFAULT 0,
     {lease_error} TEXT,
-    {trace_parent} TEXT
+    {trace_parent} TEXT{primary_key}
 )
 
 -- :: lease_state

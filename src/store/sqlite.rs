@@ -44,7 +44,9 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 pub fn system_clock() -> Clock {
     Arc::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        since.map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
     })
 }
 

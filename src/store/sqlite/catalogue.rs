@@ -70,9 +70,8 @@ impl Table {
         primary.sort();
         let primary: Vec<String> = primary.into_iter().map(|(_, name)| name).collect();
         // An INTEGER PRIMARY KEY is the row's number, and the key of a table without one is declared NOT NULL for us.
-        let is_number = |column: &Column| {
-            primary.len() == 1 && column.declared.eq_ignore_ascii_case("INTEGER")
-        };
+        let is_number =
+            |column: &Column| primary.len() == 1 && column.declared.eq_ignore_ascii_case("INTEGER");
         for column in &mut columns {
             if primary.contains(&column.name) && (without_rowid || is_number(column)) {
                 column.nullable = false;
@@ -101,7 +100,9 @@ impl Table {
                     |row| row.get(0),
                 )?;
                 // An index on an expression has a column without a name.
-                table.unique.extend(columns.into_iter().collect::<Option<Vec<_>>>());
+                table
+                    .unique
+                    .extend(columns.into_iter().collect::<Option<Vec<_>>>());
             }
             table.indexes.push(index);
         }
@@ -119,9 +120,11 @@ impl Table {
     pub(super) fn is_unique(&self, columns: &[String]) -> bool {
         self.unique.iter().any(|unique| {
             unique.len() == columns.len()
-                && unique
-                    .iter()
-                    .all(|part| columns.iter().any(|column| column.eq_ignore_ascii_case(part)))
+                && unique.iter().all(|part| {
+                    columns
+                        .iter()
+                        .any(|column| column.eq_ignore_ascii_case(part))
+                })
         })
     }
 

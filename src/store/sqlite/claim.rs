@@ -58,7 +58,11 @@ fn held(
 
 fn pick(session: &Session, table: &QueueTable, limit: usize) -> Result<Vec<Key>, StoreError> {
     let mut statement = session.connection.prepare_cached(&table.sql.pick)?;
-    bind(&mut statement, 8, &[&i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    bind(
+        &mut statement,
+        8,
+        &[&i64::try_from(limit).unwrap_or(i64::MAX)],
+    )?;
     let mut rows = statement.raw_query();
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {

@@ -25,8 +25,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         }
         other => other,
     };
-    let mut connection = Connection::open_with_flags(path, flags)
-        .map_err(|error| named(error.into()))?;
+    let mut connection =
+        Connection::open_with_flags(path, flags).map_err(|error| named(error.into()))?;
     prepare(&mut connection).map_err(named)?;
     Ok(connection)
 }

@@ -74,25 +74,22 @@ impl SqliteSchema {
 impl Schema for SqliteSchema {
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         let mut steps = Vec::new();
-        let Some(table) = Table::read(&self.connection, &queue.table)? else {
-            let Some(definitions) = &queue.managed else {
-                return Err(no_table(queue));
-            };
-            steps.push(step(
-                format!("make the table of queue {:?}", queue.name),
-                "create",
-                &with(queue_holes(queue), "definitions", definitions_sql(queue, definitions)),
-            ));
+        let mut future = None;
+        if Table::read(&self.connection, &queue.table)?.is_none() {
+            let create = create(queue).ok_or_else(|| no_table(queue))?;
             // The indexes of a table that does not exist yet: planned over the table as it will be.
-            let future = Connection::open_in_memory()?;
-            future.execute_batch(&steps[0].sql)?;
-            let mut rest = Self::over(future);
-            steps.extend(rest.plan(queue)?);
-            return Ok(steps);
-        };
+            let connection = Connection::open_in_memory()?;
+            connection.execute_batch(&create.sql)?;
+            future = Some(connection);
+            steps.push(create);
+        }
+        let connection = future.as_ref().unwrap_or(&self.connection);
+        let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
         let shape = Shape::new(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let lacks_state = table.column(queue.soft_lock.name(SoftLockColumn::State)).is_none();
+        let lacks_state = table
+            .column(queue.soft_lock.name(SoftLockColumn::State))
+            .is_none();
         for column in SoftLockColumn::ALL {
             let name = queue.soft_lock.name(column);
             if table.column(name).is_none() {
@@ -117,7 +114,7 @@ impl Schema for SqliteSchema {
                 },
             );
             let needed = render(ADOPT, "backfill_needed", &holes);
-            if self.connection.query_row(&needed, [], |row| row.get(0))? {
+            if connection.query_row(&needed, [], |row| row.get(0))? {
                 let purpose = format!("mark the rows that are {} already", state.name());
                 steps.push(Step {
                     repeat: true,
@@ -204,7 +201,9 @@ impl Schema for SqliteSchema {
                         .own
                         .iter()
                         .filter(|(name, _)| archived.column(name).is_none())
-                        .map(|(name, _)| format!("the archive table {archive:?} lacks the column {name}")),
+                        .map(|(name, _)| {
+                            format!("the archive table {archive:?} lacks the column {name}")
+                        }),
                 ),
             }
         }
@@ -232,13 +231,23 @@ fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
     holes
 }
 
-fn definitions_sql(queue: &QueueSpec, columns: &[(String, String)]) -> String {
+/// Returns the statement that makes a managed queue's table; none if the queue is not managed.
+fn create(queue: &QueueSpec) -> Option<Step> {
+    let columns = queue.managed.as_ref()?;
+    let (definitions, key) = definitions(queue, columns);
+    let purpose = format!("make the table of queue {:?}", queue.name);
+    let holes = with(queue_holes(queue), "definitions", definitions);
+    Some(step(purpose, "create", &with(holes, "primary_key", key)))
+}
+
+/// Renders the table's own columns, and the constraint that has to follow all columns.
+fn definitions(queue: &QueueSpec, columns: &[(String, String)]) -> (String, String) {
     let columns = columns
         .iter()
         .map(|(name, declared)| format!("{} {declared}", quote(name)));
     let named = |name: &String| {
-        let defined = queue.managed.iter().flatten();
-        defined.into_iter().any(|(column, _)| column.eq_ignore_ascii_case(name))
+        let mut defined = queue.managed.iter().flatten();
+        defined.any(|(column, _)| column.eq_ignore_ascii_case(name))
     };
     // A key that counts up never returns, so that an old lease can't name a new item.
     let (first, last) = match &*queue.key {
@@ -250,9 +259,9 @@ fn definitions_sql(queue: &QueueSpec, columns: &[(String, String)]) -> String {
         .map(|key| format!("{} INTEGER PRIMARY KEY AUTOINCREMENT", quote(key)))
         .into_iter()
         .chain(columns)
-        .chain(last.map(|key| format!("PRIMARY KEY ({key})")))
         .collect();
-    definitions.join(",\n    ")
+    let key = last.map(|key| format!(",\n    PRIMARY KEY ({key})"));
+    (definitions.join(",\n    "), key.unwrap_or_default())
 }
 
 /// The states that rows may be in already, by their mirror columns, and the condition that tells it.

@@ -19,7 +19,11 @@ struct Due {
     owner: Option<String>,
 }
 
-pub(super) fn reap(session: &Session, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
+pub(super) fn reap(
+    session: &Session,
+    queue: QueueIndex,
+    limit: usize,
+) -> Result<Reaped, StoreError> {
     let table = session.queue(queue)?;
     let now = session.now();
     let mut reaped = Reaped::default();
@@ -35,9 +39,8 @@ pub(super) fn reap(session: &Session, queue: QueueIndex, limit: usize) -> Result
     }
     let mut statement = session.connection.prepare_cached(&table.sql.next)?;
     let next: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
-    reaped.next_due = next.map(|due| {
-        Duration::from_millis(u64::try_from(due.saturating_sub(now)).unwrap_or(0))
-    });
+    reaped.next_due =
+        next.map(|due| Duration::from_millis(u64::try_from(due.saturating_sub(now)).unwrap_or(0)));
     Ok(reaped)
 }
 

@@ -56,14 +56,16 @@ fn check_follow_ups(session: &Session, settlements: &[Settlement]) -> Result<(),
         };
         for (at, follow_up) in follow_ups.iter().enumerate() {
             let target = session.queue(follow_up.queue)?;
-            target.accept(&follow_up.item).map_err(|(column, problem)| {
-                StoreError::Rejected(Rejection {
-                    item,
-                    follow_up: Some(at),
-                    column: Some(column),
-                    problem,
-                })
-            })?;
+            target
+                .accept(&follow_up.item)
+                .map_err(|(column, problem)| {
+                    StoreError::Rejected(Rejection {
+                        item,
+                        follow_up: Some(at),
+                        column: Some(column),
+                        problem,
+                    })
+                })?;
         }
     }
     Ok(())
@@ -157,13 +159,21 @@ impl Settle<'_> {
 
     /// Returns where the item is, if an earlier settlement of the same kind ended this lease.
     fn repeated(&self, ending: &Ending) -> Result<Option<State>, StoreError> {
-        let mut statement = self.session.connection.prepare_cached(&self.table.sql.settled)?;
+        let mut statement = self
+            .session
+            .connection
+            .prepare_cached(&self.table.sql.settled)?;
         bind_key(&mut statement, &self.lease.key)?;
         let unused = rusqlite::types::Null;
         bind(
             &mut statement,
             4,
-            &[&Token(&self.lease.token), &unused, &unused, &self.lease.fence],
+            &[
+                &Token(&self.lease.token),
+                &unused,
+                &unused,
+                &self.lease.fence,
+            ],
         )?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().optional()?.flatten() else {
@@ -179,9 +189,7 @@ impl Settle<'_> {
             Ending::Complete { .. } => {
                 state == State::Completed || (waiting && attempts == 0 && !released)
             }
-            Ending::Fail { .. } => {
-                state == State::Dead || (waiting && attempts > 0 && !released)
-            }
+            Ending::Fail { .. } => state == State::Dead || (waiting && attempts > 0 && !released),
             Ending::Release { .. } => waiting && released,
         };
         Ok(same.then_some(state))

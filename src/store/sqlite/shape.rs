@@ -38,7 +38,10 @@ impl Shape {
         };
         let key: Vec<&Column> = if queue.key.is_empty() {
             let primary = table.unique.first().cloned().unwrap_or_default();
-            primary.iter().filter_map(|name| table.column(name)).collect()
+            primary
+                .iter()
+                .filter_map(|name| table.column(name))
+                .collect()
         } else {
             let named = queue.key.iter();
             named.filter_map(|name| column(name, "key")).collect()
@@ -59,7 +62,10 @@ impl Shape {
         };
         let columns: Vec<&Column> = match &queue.columns {
             None => own().collect(),
-            Some(names) => names.iter().filter_map(|name| column(name, "columns")).collect(),
+            Some(names) => names
+                .iter()
+                .filter_map(|name| column(name, "columns"))
+                .collect(),
         };
         let key_names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
         if problems.is_empty() {
@@ -128,11 +134,19 @@ pub(super) const INDEXES: [(&str, &str); 3] = [
     ("token_index", "token"),
 ];
 
+/// Names an index so that queues with soft-lock columns of their own share a table and no index.
 pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
-    format!("{}_lease_{role}", queue.table)
+    let state = queue.soft_lock.name(SoftLockColumn::State);
+    if state == SoftLockColumn::State.default_name() {
+        format!("{}_lease_{role}", queue.table)
+    } else {
+        format!("{}_{state}_{role}", queue.table)
+    }
 }
 
 fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Holes {
+    use State::{Completed, Dead, Delayed, Leased, Ready};
+
     let mut holes = queue_holes(queue);
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
@@ -144,18 +158,18 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
         .zip(key)
         .map(|(at, column)| format!("{} = ?{at}", quote(&column.name)))
         .collect();
-    let present: String = key
+    let present: Vec<String> = key
         .iter()
         .filter(|column| column.nullable)
         .map(|column| format!(" AND {} IS NOT NULL", quote(&column.name)))
         .collect();
-    let data: String = columns
+    let data: Vec<String> = columns
         .iter()
         .map(|column| format!(", {}", quote(&column.name)))
         .collect();
     holes.insert("key_match", matches.join(" AND "));
-    holes.insert("key_present", present);
-    holes.insert("columns", data);
+    holes.insert("key_present", present.concat());
+    holes.insert("columns", data.concat());
     holes.insert("held_order", order.clone().unwrap_or(key_list.clone()));
     holes.insert(
         "order_by",
@@ -170,7 +184,11 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
         (order.unwrap_or(key_list.clone()), due, token)
     } else {
         let ready = order.map_or_else(|| state.clone(), |order| format!("{state}, {order}"));
-        (ready, format!("{state}, {due}"), format!("{token}, {state}"))
+        (
+            ready,
+            format!("{state}, {due}"),
+            format!("{token}, {state}"),
+        )
     };
     let filter = |condition: &str| {
         if queue.filtered_indexes {
@@ -188,17 +206,23 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     holes.insert("key", key_list);
 
     let mirror = |states: &[State], switch: &str| mirror_sets(queue, table, states, switch, "?5");
-    use State::{Completed, Dead, Delayed, Leased, Ready};
-    holes.insert("mirror_leased", mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"));
+    holes.insert(
+        "mirror_leased",
+        mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"),
+    );
     holes.insert("mirror_complete", mirror(&[Completed, Delayed], "?8"));
     holes.insert("mirror_fail", mirror(&[Delayed, Dead], "?8"));
     holes.insert("mirror_release", mirror(&[Ready, Delayed], "?8"));
     holes.insert("mirror_expire", mirror(&[Ready, Dead], "?6"));
     holes.insert("mirror_promote", mirror(&[Ready], ""));
     holes.insert("mirror_redrive", mirror(&[Ready], ""));
-    let (names, values) = mirror_inserts(queue, table);
-    holes.insert("mirror_columns", names);
-    holes.insert("mirror_values", values);
+    let (names, values) = mirror_inserts(queue, table, &[Ready]);
+    holes.insert("mirror_columns_ready", names);
+    holes.insert("mirror_values_ready", values);
+    // A delayed item that has no value of its own looks like a ready one.
+    let (names, values) = mirror_inserts(queue, table, &[Delayed, Ready]);
+    holes.insert("mirror_columns_delayed", names);
+    holes.insert("mirror_values_delayed", values);
     holes
 }
 
@@ -215,14 +239,23 @@ fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
         })
         .collect();
     for column in key {
-        if !order.iter().any(|part| part.column.eq_ignore_ascii_case(&column.name)) {
+        if !order
+            .iter()
+            .any(|part| part.column.eq_ignore_ascii_case(&column.name))
+        {
             parts.push(quote(&column.name));
         }
     }
     Some(parts.join(", "))
 }
 
-fn mirror_sets(queue: &QueueSpec, table: &Table, states: &[State], switch: &str, now: &str) -> String {
+fn mirror_sets(
+    queue: &QueueSpec,
+    table: &Table,
+    states: &[State],
+    switch: &str,
+    now: &str,
+) -> String {
     let worker = quote(queue.soft_lock.name(SoftLockColumn::Owner));
     mirror_sets_by(queue, table, states, switch, now, &worker)
 }
@@ -250,39 +283,35 @@ fn mirror_sets_by(
         let column = quote(name);
         match (&*cases, states.len()) {
             ([], _) => {}
-            ([(_, value)], 1) => sets.push_str(&format!(", {column} = {value}")),
+            ([(_, value)], 1) => sets.extend([", ", &column, " = ", value]),
             (cases, _) => {
-                let whens: String = cases
-                    .iter()
-                    .map(|(state, value)| format!(" WHEN {} THEN {value}", state.code()))
-                    .collect();
-                sets.push_str(&format!(", {column} = CASE {switch}{whens} ELSE {column} END"));
+                sets.extend([", ", &column, " = CASE ", switch]);
+                for (state, value) in cases {
+                    sets.extend([" WHEN ", &state.code().to_string(), " THEN ", value]);
+                }
+                sets.extend([" ELSE ", &column, " END"]);
             }
         }
     }
     sets
 }
 
-/// Renders the mirror columns of a new item and their values, by its state (parameter 1) and time (parameter 2).
-fn mirror_inserts(queue: &QueueSpec, table: &Table) -> (String, String) {
+/// Renders the mirror columns of a new item and their values: of the first of these states that has one.
+fn mirror_inserts(queue: &QueueSpec, table: &Table, states: &[State]) -> (String, String) {
     let mut names = String::new();
     let mut values = String::new();
     for name in mirrored_columns(queue) {
-        let of = |state| {
+        let of = |state: &State| {
+            let mut mirrors = queue.mirror.iter();
+            mirrors.find(|mirror| mirror.column == name && mirror.state == *state)
+        };
+        if let Some(mirror) = states.iter().find_map(of) {
             let kind = table.column(name).map_or(ColumnType::Text, |c| c.kind);
-            queue
-                .mirror
-                .iter()
-                .find(|mirror| mirror.column == name && mirror.state == state)
-                .map(|mirror| mirror_value(&mirror.value, kind, "?2", "NULL"))
-        };
-        // A delayed item that has no value of its own looks like a ready one.
-        let Some(ready) = of(State::Ready) else {
-            continue;
-        };
-        let delayed = of(State::Delayed).unwrap_or_else(|| ready.clone());
-        names.push_str(&format!(", {}", quote(name)));
-        values.push_str(&format!(", CASE ?1 WHEN 0 THEN {ready} ELSE {delayed} END"));
+            names.push_str(", ");
+            names.push_str(&quote(name));
+            values.push_str(", ");
+            values.push_str(&mirror_value(&mirror.value, kind, "?2", "NULL"));
+        }
     }
     (names, values)
 }

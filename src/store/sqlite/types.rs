@@ -83,6 +83,14 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<Sql, String> {
             refuse("is not a number, which SQLite would store as NULL")
         }
         Value::Double(double) => Ok(Sql::Real(*double)),
+        // Dates are text in a column of numbers by its name alone (DATETIME).
+        Value::Text(text)
+            if column.is_number()
+                && column != ColumnType::Numeric
+                && text.trim().parse::<f64>().is_err() =>
+        {
+            refuse("is text that is no number, for a number column")
+        }
         Value::Text(text) => Ok(Sql::Text(text.clone())),
         Value::Bytes(bytes) => Ok(Sql::Blob(bytes.clone())),
         Value::Timestamp { seconds, nanos } => {

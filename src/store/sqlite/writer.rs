@@ -97,7 +97,9 @@ impl Writer {
                     run_group(&session, first, &inbox);
                 }
             })
-            .map_err(|error| StoreError::Unavailable(format!("no thread for the writer: {error}")))?;
+            .map_err(|error| {
+                StoreError::Unavailable(format!("no thread for the writer: {error}"))
+            })?;
         Ok(Self { operations })
     }
 
@@ -121,11 +123,16 @@ impl Writer {
     }
 }
 
-fn run_group(session: &Session, first: Box<dyn Operation>, inbox: &mpsc::Receiver<Box<dyn Operation>>) {
+fn run_group(
+    session: &Session,
+    first: Box<dyn Operation>,
+    inbox: &mpsc::Receiver<Box<dyn Operation>>,
+) {
     let mut group = vec![first];
     let mut committed = execute(session, "BEGIN IMMEDIATE");
     if committed.is_ok() {
-        committed = run_operations(session, &mut group, inbox).and_then(|()| execute(session, "COMMIT"));
+        committed =
+            run_operations(session, &mut group, inbox).and_then(|()| execute(session, "COMMIT"));
         if !session.connection.is_autocommit() {
             let _ = execute(session, "ROLLBACK");
         }
