@@ -67,6 +67,7 @@ macro_rules! conformance {
             instantiate! { $harness;
                 adoption {
                     rows_that_were_there_before_are_claimed
+                    a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again
                     a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lacks
                     apply_adds_all_and_a_second_time_nothing
                     a_table_and_columns_that_are_missing_are_named
@@ -75,6 +76,7 @@ macro_rules! conformance {
                     rows_without_a_key_are_passed_over
                     the_soft_lock_columns_may_have_other_names
                     two_queues_with_soft_locks_of_their_own_share_a_table
+                    a_managed_column_of_no_type_is_a_misconfiguration
                     a_managed_table_is_made_when_the_store_is_opened
                     a_managed_table_is_made_again_beside_its_archive
                     a_managed_table_may_have_a_key_of_several_columns

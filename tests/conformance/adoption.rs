@@ -6,7 +6,9 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, Broker, SECOND, by, item_table, keys, new_item, queue, text};
+use crate::harness::bench::{
+    Bench, Broker, SECOND, by, call, complete, item_table, keys, new_item, queue, text,
+};
 use crate::harness::table::{Kind, Table};
 
 fn row(id: i64) -> [(&'static str, Value); 2] {
@@ -48,7 +50,11 @@ pub(crate) async fn apply_adds_all_and_a_second_time_nothing<H: Harness>() {
     spec.on_complete = OnComplete::Archive("done".to_owned());
     let planned = harness.plan(&spec).await.expect("plan");
     assert!(planned.len() >= SoftLockColumn::ALL.len());
-    assert_eq!(harness.plan(&spec).await.expect("plan"), planned, "a plan changes nothing");
+    assert_eq!(
+        harness.plan(&spec).await.expect("plan"),
+        planned,
+        "a plan changes nothing"
+    );
     harness.apply(&spec).await.expect("apply");
     assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
     assert_eq!(harness.plan(&spec).await, Ok(Vec::new()));
@@ -62,7 +68,10 @@ pub(crate) async fn a_table_and_columns_that_are_missing_are_named<H: Harness>()
     let problems = harness.check(&spec).await.expect("check");
     assert_eq!(problems.len(), 1);
     assert!(problems[0].contains("nowhere"));
-    assert!(matches!(harness.plan(&spec).await, Err(StoreError::Misconfigured(_))));
+    assert!(matches!(
+        harness.plan(&spec).await,
+        Err(StoreError::Misconfigured(_))
+    ));
 
     harness.create(&item_table("item")).await;
     let mut spec = queue("item");
@@ -77,7 +86,10 @@ pub(crate) async fn a_table_and_columns_that_are_missing_are_named<H: Harness>()
     for name in ["rank", "body", "done"] {
         assert!(problems.contains(name), "{name} in {problems}");
     }
-    assert!(matches!(harness.plan(&spec).await, Err(StoreError::Misconfigured(_))));
+    assert!(matches!(
+        harness.plan(&spec).await,
+        Err(StoreError::Misconfigured(_))
+    ));
     spec = queue("item");
     spec.key = vec!["number".to_owned()];
     let problems = harness.check(&spec).await.expect("check").join("; ");
@@ -92,15 +104,43 @@ pub(crate) async fn a_table_without_a_key_is_refused<H: Harness>() {
     harness.create(&table).await;
     let mut spec = queue("item");
     let problems = harness.check(&spec).await.expect("check");
-    assert!(problems.join("; ").contains("no primary key"), "{problems:?}");
+    assert!(
+        problems.join("; ").contains("no primary key"),
+        "{problems:?}"
+    );
     spec.key = vec!["id".to_owned()];
     let problems = harness.check(&spec).await.expect("check");
-    assert!(problems.join("; ").contains("does not identify a row"), "{problems:?}");
+    assert!(
+        problems.join("; ").contains("does not identify a row"),
+        "{problems:?}"
+    );
     assert!(harness.plan(&spec).await.is_err());
 }
 
+pub(crate) async fn a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.one().await.lease;
+    bench.harness.drop_table("item").await;
+    let calls = vec![call("worker", 1)];
+    let error = bench
+        .store
+        .claim(bench.queue, calls.into())
+        .await
+        .expect_err("gone");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    let error = bench
+        .try_settle(vec![(&lease, complete())])
+        .await
+        .expect_err("gone");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    let error = bench.store.stats(bench.queue).await.expect_err("gone");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+}
+
 pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {
-    let table = item_table("item").required("code", Kind::Text).unique(&["code"]);
+    let table = item_table("item")
+        .required("code", Kind::Text)
+        .unique(&["code"]);
     let mut spec = queue("item");
     spec.key = vec!["code".to_owned()];
     let bench = Bench::<H>::over(&[table], vec![spec]).await;
@@ -110,11 +150,16 @@ pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {
     }
     let items = bench.claim(9).await;
     assert_eq!(keys(&items), ["a", "b"]);
-    assert_eq!(bench.complete(&items[0].lease).await, Some(State::Completed));
+    assert_eq!(
+        bench.complete(&items[0].lease).await,
+        Some(State::Completed)
+    );
 }
 
 pub(crate) async fn rows_without_a_key_are_passed_over<H: Harness>() {
-    let table = item_table("item").column("code", Kind::Text).unique(&["code"]);
+    let table = item_table("item")
+        .column("code", Kind::Text)
+        .unique(&["code"]);
     let mut spec = queue("item");
     spec.key = vec!["code".to_owned()];
     let bench = Bench::<H>::over(&[table], vec![spec]).await;
@@ -138,12 +183,18 @@ pub(crate) async fn the_soft_lock_columns_may_have_other_names<H: Harness>() {
     let columns = ["id".to_owned(), rename(SoftLockColumn::State)];
     let columns = columns.each_ref().map(String::as_str);
     let states = bench.harness.rows("item", &columns).await;
-    assert_eq!(states, [[Value::Int(1), Value::Int(3)], [Value::Int(2), Value::Int(1)]]);
+    assert_eq!(
+        states,
+        [
+            [Value::Int(1), Value::Int(3)],
+            [Value::Int(2), Value::Int(1)]
+        ]
+    );
 }
 
 pub(crate) async fn two_queues_with_soft_locks_of_their_own_share_a_table<H: Harness>() {
     let mut second = queue("item");
-    second.name = "second".to_owned();
+    "second".clone_into(&mut second.name);
     for column in SoftLockColumn::ALL {
         let name = format!("second_{}", column.default_name());
         second.soft_lock.rename(column, name);
@@ -156,7 +207,11 @@ pub(crate) async fn two_queues_with_soft_locks_of_their_own_share_a_table<H: Har
     let (first, second) = (bench.at(0), bench.at(1));
     let lease = first.one().await.lease;
     assert_eq!(keys(&second.claim(9).await), ["1", "2"]);
-    assert_eq!(second.complete(&lease).await, None, "it is the other queue's");
+    assert_eq!(
+        second.complete(&lease).await,
+        None,
+        "it is the other queue's"
+    );
     assert_eq!(first.complete(&lease).await, Some(State::Completed));
     assert_eq!(second.counts().await, [0, 2, 0, 0, 0]);
     assert_eq!(first.counts().await, [1, 0, 0, 1, 0]);
@@ -191,6 +246,15 @@ pub(crate) async fn a_managed_table_is_made_again_beside_its_archive<H: Harness>
     assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
 }
 
+pub(crate) async fn a_managed_column_of_no_type_is_a_misconfiguration<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.managed = Some(vec![("payload".to_owned(), "no type, at (all".to_owned())]);
+    let error = harness.apply(&spec).await.expect_err("refused");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    assert!(harness.open(&[spec]).await.is_err());
+}
+
 pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
@@ -201,9 +265,8 @@ pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness
         ("number".to_owned(), number),
     ]);
     let bench = Bench::adopt(harness, vec![spec]).await;
-    let item = |shop, number| {
-        new_item(&[("shop", Value::Int(shop)), ("number", Value::Int(number))])
-    };
+    let item =
+        |shop, number| new_item(&[("shop", Value::Int(shop)), ("number", Value::Int(number))]);
     let items = vec![item(2, 1), item(1, 2), item(1, 1)];
     bench.try_enqueue(items).await.expect("enqueue");
     assert_eq!(keys(&bench.claim(9).await), ["[1,1]", "[1,2]", "[2,1]"]);

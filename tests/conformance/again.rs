@@ -25,7 +25,11 @@ pub(crate) async fn a_settlement_sent_again_answers_again_and_changes_nothing<H:
         assert!(state.is_some());
         let before = bench.snapshot().await;
         for broker in [&*bench, &other, &*bench] {
-            assert_eq!(broker.settle(&lease, ending.clone()).await, state, "{ending:?}");
+            assert_eq!(
+                broker.settle(&lease, ending.clone()).await,
+                state,
+                "{ending:?}"
+            );
         }
         assert_eq!(bench.snapshot().await, before);
         // The next round's item is another one.
@@ -148,8 +152,9 @@ pub(crate) async fn nothing_is_known_of_a_lease_after_a_redrive<H: Harness>() {
     assert_eq!(bench.snapshot().await, before);
 }
 
-pub(crate) async fn a_release_sent_again_after_a_failure_does_not_give_the_attempt_back<H: Harness>()
-{
+pub(crate) async fn a_release_sent_again_after_a_failure_does_not_give_the_attempt_back<
+    H: Harness,
+>() {
     let bench = Bench::<H>::items(1).await;
     let lease = bench.one().await.lease;
     bench.settle(&lease, fail(Some(MINUTE))).await;

@@ -7,7 +7,9 @@ use lease_broker::value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, SECOND, about, call, fail, keys, new_item, release, text};
+use crate::harness::bench::{
+    Bench, HOUR, MINUTE, SECOND, about, call, fail, keys, new_item, release, text,
+};
 
 pub(crate) async fn an_empty_queue_gives_no_leases<H: Harness>() {
     let bench = Bench::<H>::items(0).await;
@@ -64,13 +66,19 @@ pub(crate) async fn several_calls_get_consecutive_rows_in_turn<H: Harness>() {
     let calls = [call("a", 2), call("b", 1), call("c", 10), call("d", 1)];
     let items = bench.calls(calls.to_vec()).await;
     let got: Vec<_> = items.iter().map(|items| keys(items)).collect();
-    assert_eq!(got, [vec!["1", "2"], vec!["3"], vec!["4", "5", "6"], vec![]]);
+    assert_eq!(
+        got,
+        [vec!["1", "2"], vec!["3"], vec!["4", "5", "6"], vec![]]
+    );
     for (call, items) in calls.iter().zip(&items) {
         assert!(items.iter().all(|item| item.lease.token == call.token));
     }
     let mut owners = bench.list(State::Leased).await;
     owners.sort_by_key(|item| item.key.to_string());
-    let owners: Vec<_> = owners.iter().filter_map(|item| item.owner.as_deref()).collect();
+    let owners: Vec<_> = owners
+        .iter()
+        .filter_map(|item| item.owner.as_deref())
+        .collect();
     assert_eq!(owners, ["a", "a", "b", "c", "c", "c"]);
 }
 
@@ -104,7 +112,10 @@ pub(crate) async fn a_row_that_another_program_deletes_is_no_longer_held<H: Harn
 pub(crate) async fn a_claim_reads_the_row_as_other_programs_left_it<H: Harness>() {
     let bench = Bench::<H>::items(1).await;
     let at = ("id", Value::Int(1));
-    bench.harness.update("item", ("payload", text("later")), at).await;
+    bench
+        .harness
+        .update("item", ("payload", text("later")), at)
+        .await;
     assert_eq!(bench.one().await.columns[1], text("later"));
 }
 
@@ -118,9 +129,15 @@ pub(crate) async fn each_claim_raises_the_fence_by_one_and_nothing_sets_it_back<
         item.lease
     };
     let lease = next().await;
-    assert_eq!(bench.settle(&lease, release(Duration::ZERO)).await, Some(State::Ready));
+    assert_eq!(
+        bench.settle(&lease, release(Duration::ZERO)).await,
+        Some(State::Ready)
+    );
     let lease = next().await;
-    assert_eq!(bench.settle(&lease, fail(Some(SECOND))).await, Some(State::Delayed));
+    assert_eq!(
+        bench.settle(&lease, fail(Some(SECOND))).await,
+        Some(State::Delayed)
+    );
     bench.advance(2 * SECOND).await;
     assert_eq!(bench.reap(9).await.promoted, 1);
     let _abandoned = next().await;
@@ -165,7 +182,10 @@ pub(crate) async fn a_queue_without_filtered_indexes_works_the_same<H: Harness>(
     let token = Uuid::new_v4();
     let items = bench.request(token, 3).await;
     assert_eq!(keys(&bench.request(token, 3).await), ["1", "2", "3"]);
-    assert_eq!(bench.complete(&items[0].lease).await, Some(State::Completed));
+    assert_eq!(
+        bench.complete(&items[0].lease).await,
+        Some(State::Completed)
+    );
     let failed = bench.settle(&items[1].lease, fail(Some(MINUTE))).await;
     assert_eq!(failed, Some(State::Delayed));
     assert!(bench.heartbeat(&items[2].lease, HOUR).await.is_some());

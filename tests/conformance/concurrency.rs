@@ -98,7 +98,10 @@ pub(crate) async fn of_many_settlements_of_one_lease_one_kind_wins<H: Harness>()
             }
         })
         .await;
-        let won: Vec<_> = answers.iter().filter(|(_, state)| state.is_some()).collect();
+        let won: Vec<_> = answers
+            .iter()
+            .filter(|(_, state)| state.is_some())
+            .collect();
         assert_eq!(won.len(), answers.len() / 2, "all of one kind: {answers:?}");
         assert!(won.iter().all(|(done, _)| *done == won[0].0));
     }
@@ -129,7 +132,10 @@ pub(crate) async fn one_request_sent_by_many_brokers_gets_the_same_leases<H: Har
     let token = Uuid::new_v4();
     let answers = crowd(&bench, |broker, _| async move {
         let items = broker.request(token, 5).await;
-        items.into_iter().map(|item| item.lease).collect::<Vec<LeaseRef>>()
+        items
+            .into_iter()
+            .map(|item| item.lease)
+            .collect::<Vec<LeaseRef>>()
     })
     .await;
     for answer in &answers {
@@ -217,5 +223,10 @@ pub(crate) async fn an_operation_whose_caller_goes_away_runs_to_its_end<H: Harne
     let counts = bench.counts().await;
     assert_eq!((counts[0], counts[1]), (0, 50));
     let leased = bench.list(State::Leased).await;
-    assert!(rest <= 50 && leased.iter().all(|item| item.fence == 1 && item.attempt == 1));
+    assert!(
+        rest <= 50
+            && leased
+                .iter()
+                .all(|item| item.fence == 1 && item.attempt == 1)
+    );
 }

@@ -43,7 +43,9 @@ pub(crate) async fn a_failed_item_waits_for_its_retry<H: Harness>() {
 pub(crate) async fn a_failed_item_may_be_tried_again_at_once<H: Harness>() {
     let bench = Bench::<H>::items(1).await;
     let lease = bench.one().await.lease;
-    let settled = bench.settle(&lease, fail(Some(std::time::Duration::ZERO))).await;
+    let settled = bench
+        .settle(&lease, fail(Some(std::time::Duration::ZERO)))
+        .await;
     assert!(matches!(settled, Some(State::Delayed | State::Ready)));
     bench.reap(9).await;
     assert_eq!(bench.one().await.lease.attempt, 2);

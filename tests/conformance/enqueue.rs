@@ -43,14 +43,22 @@ pub(crate) async fn the_database_numbers_the_items_and_fills_in_defaults<H: Harn
     ];
     let keys = bench.try_enqueue(items).await.expect("enqueue");
     let items = bench.claim(9).await;
-    assert_eq!(keys, [items[0].lease.key.clone(), items[1].lease.key.clone()]);
+    assert_eq!(
+        keys,
+        [items[0].lease.key.clone(), items[1].lease.key.clone()]
+    );
     let (blue, five) = (text("blue"), Value::Int(5));
-    assert_eq!(items[0].columns[1..], [text("a"), Value::Null, blue.clone(), Value::Null]);
+    assert_eq!(
+        items[0].columns[1..],
+        [text("a"), Value::Null, blue.clone(), Value::Null]
+    );
     assert_eq!(items[1].columns[1..], [text("b"), five.clone(), blue, five]);
 }
 
 pub(crate) async fn an_item_that_names_no_column_takes_the_defaults<H: Harness>() {
-    let table = Table::new("item").required("id", Kind::Counter).key(&["id"]);
+    let table = Table::new("item")
+        .required("id", Kind::Counter)
+        .key(&["id"]);
     let bench = Bench::<H>::over(&[table], vec![queue("item")]).await;
     let key = bench.enqueue(new_item(&[])).await;
     assert_eq!(bench.one().await.lease.key, key);
@@ -97,7 +105,11 @@ async fn rejection_on<H: Harness>(bench: &Bench<H>, bad: NewItem) -> Rejection {
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");
     };
-    assert_eq!((rejection.item, rejection.follow_up), (2, None), "{rejection:?}");
+    assert_eq!(
+        (rejection.item, rejection.follow_up),
+        (2, None),
+        "{rejection:?}"
+    );
     assert_eq!(bench.counts().await, [1, 0, 0, 0, 0], "all or nothing");
     rejection
 }
@@ -115,8 +127,14 @@ pub(crate) async fn an_unknown_column_is_refused<H: Harness>() {
     let bad = with("nonsense", Value::Int(1));
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("nonsense"));
     let bad = with("size) VALUES (1); --", Value::Int(1));
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size) VALUES (1); --"));
-    assert_eq!(blamed::<H>(with("", Value::Null)).await.as_deref(), Some(""));
+    assert_eq!(
+        blamed::<H>(bad).await.as_deref(),
+        Some("size) VALUES (1); --")
+    );
+    assert_eq!(
+        blamed::<H>(with("", Value::Null)).await.as_deref(),
+        Some("")
+    );
 }
 
 pub(crate) async fn a_soft_lock_column_is_refused<H: Harness>() {
@@ -140,7 +158,11 @@ pub(crate) async fn a_missing_or_null_value_is_refused_where_one_must_be<H: Harn
 
 pub(crate) async fn a_value_that_is_there_already_is_refused_where_it_must_be_unique<H: Harness>() {
     assert_eq!(blamed::<H>(named("taken")).await.as_deref(), Some("name"));
-    assert_eq!(blamed::<H>(named("a")).await.as_deref(), Some("name"), "within the list");
+    assert_eq!(
+        blamed::<H>(named("a")).await.as_deref(),
+        Some("name"),
+        "within the list"
+    );
 }
 
 pub(crate) async fn text_that_is_no_number_is_refused_for_a_number_column<H: Harness>() {
@@ -149,7 +171,11 @@ pub(crate) async fn text_that_is_no_number_is_refused_for_a_number_column<H: Har
 }
 
 pub(crate) async fn a_column_named_twice_is_refused<H: Harness>() {
-    let bad = new_item(&[("name", text("x")), ("size", Value::Int(1)), ("size", Value::Int(2))]);
+    let bad = new_item(&[
+        ("name", text("x")),
+        ("size", Value::Int(1)),
+        ("size", Value::Int(2)),
+    ]);
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
 }
 
@@ -165,7 +191,9 @@ pub(crate) async fn an_item_without_its_key_is_refused<H: Harness>() {
 }
 
 pub(crate) async fn an_item_without_a_key_that_may_be_null_is_refused<H: Harness>() {
-    let table = item_table("item").column("name", Kind::Text).unique(&["name"]);
+    let table = item_table("item")
+        .column("name", Kind::Text)
+        .unique(&["name"]);
     let mut spec = queue("item");
     spec.key = vec!["name".to_owned()];
     let bench = Bench::<H>::over(&[table], vec![spec]).await;
@@ -175,13 +203,19 @@ pub(crate) async fn an_item_without_a_key_that_may_be_null_is_refused<H: Harness
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");
     };
-    assert_eq!((rejection.item, rejection.column.as_deref()), (1, Some("name")));
+    assert_eq!(
+        (rejection.item, rejection.column.as_deref()),
+        (1, Some("name"))
+    );
     assert_eq!(bench.counts().await, [0; 5]);
 }
 
 pub(crate) async fn a_refused_list_may_be_sent_again_without_the_bad_item<H: Harness>() {
     let bench = bench::<H>().await;
     rejection_on(&bench, named("taken")).await;
-    bench.try_enqueue(vec![named("a"), named("b")]).await.expect("enqueue");
+    bench
+        .try_enqueue(vec![named("a"), named("b")])
+        .await
+        .expect("enqueue");
     assert_eq!(keys(&bench.claim(9).await).len(), 3);
 }

@@ -17,7 +17,11 @@ pub(crate) async fn an_expired_items_lease_is_reported_and_the_item_is_ready<H: 
     assert_eq!(expired.state, State::Ready);
     let listed = bench.list(State::Ready).await.remove(0);
     assert_eq!((listed.owner, listed.attempt, listed.fence), (None, 1, 1));
-    assert!(listed.error.is_some_and(|error| error.contains("the lost one")));
+    assert!(
+        listed
+            .error
+            .is_some_and(|error| error.contains("the lost one"))
+    );
     assert_eq!(listed.due_in, None);
 }
 
@@ -70,7 +74,12 @@ pub(crate) async fn a_reaper_ends_no_more_than_its_limit_the_longest_due_first<H
     for expected in [2, 2, 1, 0] {
         let reaped = bench.reap(2).await;
         assert_eq!(reaped.expired.len(), expected);
-        ended.extend(reaped.expired.iter().map(|expired| expired.lease.key.to_string()));
+        ended.extend(
+            reaped
+                .expired
+                .iter()
+                .map(|expired| expired.lease.key.to_string()),
+        );
     }
     ended[..2].sort_unstable();
     ended[2..4].sort_unstable();

@@ -1,8 +1,8 @@
 //! Items that a completion adds.
 
 use lease_broker::lease::State;
-use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker::queue::OnComplete;
+use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
@@ -52,7 +52,11 @@ pub(crate) async fn follow_ups_are_added_with_the_completion<H: Harness>() {
 }
 
 pub(crate) async fn follow_ups_are_added_only_once<H: Harness>() {
-    for on_complete in [OnComplete::Keep, OnComplete::Delete, OnComplete::Recur(HOUR)] {
+    for on_complete in [
+        OnComplete::Keep,
+        OnComplete::Delete,
+        OnComplete::Recur(HOUR),
+    ] {
         let bench = two_queues::<H>(1, on_complete).await;
         let lease = bench.one().await.lease;
         bench.settle(&lease, and_then(&[10])).await.expect("held");
@@ -112,7 +116,10 @@ async fn refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
     assert_eq!(rejection.column.as_deref(), column, "{}", rejection.problem);
     assert_eq!(bench.snapshot().await, before);
     assert_eq!(bench.at(1).counts().await, [1, 0, 0, 0, 0]);
-    assert_eq!(bench.complete(&items[0].lease).await, Some(State::Completed));
+    assert_eq!(
+        bench.complete(&items[0].lease).await,
+        Some(State::Completed)
+    );
 }
 
 pub(crate) async fn a_follow_up_with_an_unknown_column_refuses_the_whole_list<H: Harness>() {
@@ -133,10 +140,7 @@ pub(crate) async fn a_follow_up_with_an_unknown_column_is_refused_even_when_its_
     let held = bench.one().await.lease;
     let before = bench.snapshot().await;
     let bad = follow_up(1, &[("lease_state", Value::Int(3))]);
-    let settlements = vec![
-        (&held, and_then(&[10])),
-        (&lost, complete_with(vec![bad])),
-    ];
+    let settlements = vec![(&held, and_then(&[10])), (&lost, complete_with(vec![bad]))];
     let error = bench.try_settle(settlements).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");

@@ -45,7 +45,10 @@ pub(crate) async fn stats_tell_the_age_of_the_oldest_ready_item_and_of_the_oldes
         bench.settle(&delayed.lease, fail(Some(HOUR))).await;
         let stats = bench.store.stats(bench.queue).await.expect("stats");
         let (ready, lease) = (stats.oldest_ready, stats.oldest_lease);
-        assert!(about(ready.expect("ready"), 3 * MINUTE + 20 * bench_slack()));
+        assert!(about(
+            ready.expect("ready"),
+            3 * MINUTE + 20 * bench_slack()
+        ));
         assert!(about(lease.expect("leased"), MINUTE + 20 * bench_slack()));
     }
 }
@@ -67,10 +70,18 @@ pub(crate) async fn a_list_has_the_longest_in_the_state_first_and_no_more_than_a
     assert_eq!(keys, ["3", "1", "4", "2"]);
     assert!(listed[0].age.expect("an age") >= 4 * MINUTE);
     assert!(listed[0].age > listed[3].age);
-    let two = bench.store.list(bench.queue, State::Dead, 2).await.expect("list");
+    let two = bench
+        .store
+        .list(bench.queue, State::Dead, 2)
+        .await
+        .expect("list");
     let keys: Vec<_> = two.iter().map(|item| item.key.to_string()).collect();
     assert_eq!(keys, ["3", "1"]);
-    let none = bench.store.list(bench.queue, State::Dead, 0).await.expect("list");
+    let none = bench
+        .store
+        .list(bench.queue, State::Dead, 0)
+        .await
+        .expect("list");
     assert_eq!(none.len(), 0);
 }
 
@@ -102,7 +113,10 @@ pub(crate) async fn the_secret_is_the_same_for_every_broker_on_the_database<H: H
     assert_eq!(read, Some(lease));
     let stranger = Bench::<H>::items(0).await;
     let secret = stranger.store.secret();
-    assert_eq!(lease_broker::lease_id::LeaseRef::decode(secret, "item", &id), None);
+    assert_eq!(
+        lease_broker::lease_id::LeaseRef::decode(secret, "item", &id),
+        None
+    );
 }
 
 pub(crate) async fn a_probe_of_a_working_store_is_answered<H: Harness>() {

@@ -17,15 +17,22 @@ const NAMES: [&str; 3] = ["first", "second", "third"];
 
 fn keyed(kinds: &[Kind]) -> Table {
     let columns = NAMES.iter().zip(kinds);
-    let table = columns.fold(Table::new("item"), |table, (name, &kind)| table.required(name, kind));
-    table.column("payload", Kind::Text).key(&NAMES[..kinds.len()])
+    let table = columns.fold(Table::new("item"), |table, (name, &kind)| {
+        table.required(name, kind)
+    });
+    table
+        .column("payload", Kind::Text)
+        .key(&NAMES[..kinds.len()])
 }
 
 /// Takes every row through all that names it by its key: claim, repeat, heartbeat, each ending, expiry and redrive.
 async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     let mut spec = queue("item");
     spec.retry.max_attempts = None;
-    spec.key = NAMES[..kinds.len()].iter().map(ToString::to_string).collect();
+    spec.key = NAMES[..kinds.len()]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let bench = Bench::<H>::over(&[keyed(kinds)], vec![spec]).await;
     for row in rows {
         let row: Vec<_> = NAMES.into_iter().zip(row.iter().cloned()).collect();
@@ -64,7 +71,10 @@ async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     let leases = bench.claim_for(1_000, MINUTE).await;
     bench.advance(HOUR).await;
     let expired = bench.reap(1_000).await.expired;
-    all(&expired.into_iter().map(|expired| expired.lease).collect::<Vec<_>>());
+    all(&expired
+        .into_iter()
+        .map(|expired| expired.lease)
+        .collect::<Vec<_>>());
     let items = bench.claim(1_000).await;
     assert_eq!(items.len(), leases.len());
     for item in items {
@@ -130,7 +140,11 @@ pub(crate) async fn a_key_may_have_three_columns<H: Harness>() {
     for name in ["", "a", "b'\"]"] {
         for bytes in [vec![], vec![0, 1, 2]] {
             for number in [i64::MIN, 0, 5] {
-                rows.push(vec![text(name), Value::Bytes(bytes.clone()), Value::Int(number)]);
+                rows.push(vec![
+                    text(name),
+                    Value::Bytes(bytes.clone()),
+                    Value::Int(number),
+                ]);
             }
         }
     }
@@ -147,7 +161,11 @@ pub(crate) async fn items_are_claimed_in_the_order_of_all_key_columns<H: Harness
         bench.harness.insert("item", &row).await;
     }
     let items = bench.calls(vec![call("a", 3), call("b", 3)]).await;
-    let got: Vec<_> = items.concat().iter().map(|item| item.lease.key.to_string()).collect();
+    let got: Vec<_> = items
+        .concat()
+        .iter()
+        .map(|item| item.lease.key.to_string())
+        .collect();
     assert_eq!(got, ["[1,\"a\"]", "[1,\"b\"]", "[2,\"a\"]", "[10,\"a\"]"]);
 }
 
@@ -184,7 +202,10 @@ pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H
         let settlements = vec![(&items[1].lease, complete()), (&items[2].lease, fail(None))];
         bench.try_settle(settlements).await.expect("settle");
         let left = bench.harness.rows("item", &["first", "second"]).await;
-        assert_eq!(left, [[Value::Int(1), text("a")], [Value::Int(2), text("a")]]);
+        assert_eq!(
+            left,
+            [[Value::Int(1), text("a")], [Value::Int(2), text("a")]]
+        );
         if let OnComplete::Archive(archive) = on_complete {
             let moved = bench.harness.rows(&archive, &["first", "second"]).await;
             assert_eq!(moved, [[Value::Int(1), text("b")]]);
@@ -204,7 +225,11 @@ pub(crate) async fn a_completed_key_may_come_again_where_its_row_is_deleted<H: H
     let new = bench.one().await.lease;
     assert_eq!((new.key == old.key, new.fence), (true, old.fence));
     for ending in endings() {
-        assert_eq!(bench.settle(&old, ending).await, None, "the token tells them apart");
+        assert_eq!(
+            bench.settle(&old, ending).await,
+            None,
+            "the token tells them apart"
+        );
     }
     assert_eq!(bench.complete(&new).await, Some(State::Completed));
 }

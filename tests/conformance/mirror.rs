@@ -39,10 +39,12 @@ fn spec() -> QueueSpec {
     for state in State::ALL {
         let word = literal(text(state.name()));
         spec.mirror.push(mirror(state, "status", word));
-        spec.mirror.push(mirror(state, "by whom", MirrorValue::Worker));
+        spec.mirror
+            .push(mirror(state, "by whom", MirrorValue::Worker));
         spec.mirror.push(mirror(state, "at", MirrorValue::Now));
     }
-    spec.mirror.push(mirror(State::Completed, "done", literal(Value::Bool(true))));
+    spec.mirror
+        .push(mirror(State::Completed, "done", literal(Value::Bool(true))));
     spec
 }
 
@@ -82,7 +84,10 @@ pub(crate) async fn each_transition_sets_the_columns_of_the_state_entered<H: Har
     assert_eq!(seen(&bench).await[5], word(Leased, Some("bob")));
     let endings = super::settle::endings();
     let settlements = items[0].iter().map(|item| &item.lease).zip(endings);
-    bench.try_settle(settlements.collect()).await.expect("settle");
+    bench
+        .try_settle(settlements.collect())
+        .await
+        .expect("settle");
     let after = [
         word(Completed, Some("ann")),
         word(Dead, Some("ann")),
@@ -136,7 +141,12 @@ pub(crate) async fn a_claim_hands_out_the_columns_as_it_set_them<H: Harness>() {
     let bench = mirrored::<H>(1).await;
     let item = bench.one().await;
     let columns = bench.store.columns(bench.queue);
-    let at = |name| columns.iter().position(|column| column == name).expect(name);
+    let at = |name| {
+        columns
+            .iter()
+            .position(|column| column == name)
+            .expect(name)
+    };
     assert_eq!(item.columns[at("status")], text("leased"));
     assert_eq!(item.columns[at("by whom")], text("worker"));
     assert_eq!(item.columns[at("done")], Value::Bool(false));
@@ -161,7 +171,10 @@ pub(crate) async fn a_column_of_one_state_is_left_alone_by_the_others<H: Harness
     bench.settle(&items[1].lease, fail(None)).await;
     bench.settle(&items[2].lease, release(Duration::ZERO)).await;
     let done = bench.harness.rows("item", &["id", "done"]).await;
-    let done: Vec<bool> = done.iter().map(|row| row[1] != Value::Int(0) && row[1] != Value::Bool(false)).collect();
+    let done: Vec<bool> = done
+        .iter()
+        .map(|row| row[1] != Value::Int(0) && row[1] != Value::Bool(false))
+        .collect();
     assert_eq!(done, [true, false, false]);
 }
 
@@ -206,7 +219,11 @@ async fn half_done<H: Harness>(rows: i64, conditions: Vec<Mirror>) -> (H, QueueS
     harness.create(&table()).await;
     for id in 1..=rows {
         let done = Value::Bool(id % 2 == 0);
-        let status = if id % 5 == 0 { text("broken") } else { Value::Null };
+        let status = if id % 5 == 0 {
+            text("broken")
+        } else {
+            Value::Null
+        };
         let row = [("id", Value::Int(id)), ("done", done), ("status", status)];
         harness.insert("item", &row).await;
     }
@@ -251,12 +268,19 @@ pub(crate) async fn rows_done_by_the_old_program_after_adoption_are_found_by_the
     let held = bench.one().await;
     for id in [1, 3] {
         let at = ("id", Value::Int(id));
-        bench.harness.update("item", ("done", Value::Bool(true)), at).await;
+        bench
+            .harness
+            .update("item", ("done", Value::Bool(true)), at)
+            .await;
     }
     let spec = &bench.queues[0];
     assert_eq!(bench.harness.plan(spec).await.expect("plan").len(), 1);
     bench.harness.apply(spec).await.expect("apply");
-    assert_eq!(bench.counts().await, [0, 1, 0, 3, 0], "what is leased stays leased");
+    assert_eq!(
+        bench.counts().await,
+        [0, 1, 0, 3, 0],
+        "what is leased stays leased"
+    );
     assert_eq!(bench.complete(&held.lease).await, Some(State::Completed));
     assert_eq!(bench.harness.plan(spec).await, Ok(Vec::new()));
 }

@@ -81,7 +81,10 @@ pub(crate) async fn any_name_will_do<H: Harness>() {
         let done = complete_with(vec![follow_up]);
         let settled = queue.settle(&items[0].lease, done).await;
         assert_eq!(settled, Some(State::Completed), "{name}");
-        queue.settle(&items[1].lease, fail(Some(MINUTE))).await.expect(name);
+        queue
+            .settle(&items[1].lease, fail(Some(MINUTE)))
+            .await
+            .expect(name);
         queue.heartbeat(&items[2].lease, MINUTE).await.expect(name);
         queue.claim(1).await;
         bench.advance(10 * MINUTE).await;
@@ -89,7 +92,10 @@ pub(crate) async fn any_name_will_do<H: Harness>() {
         assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1), "{name}");
         assert_eq!(queue.counts().await, [2, 1, 0, 0, 0], "{name}");
         let archive = column("archive");
-        let archived = bench.harness.rows(&archive, &[&column("k"), &column("m")]).await;
+        let archived = bench
+            .harness
+            .rows(&archive, &[&column("k"), &column("m")])
+            .await;
         assert_eq!(archived, [[Value::Int(3), text(name)]]);
         bench.advance(HOUR).await;
     }
@@ -108,12 +114,18 @@ pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called
         let StoreError::Rejected(rejection) = error else {
             panic!("{name}: {error:?}");
         };
-        assert_eq!(rejection.column, Some(format!("{name}p")), "{}", rejection.problem);
+        assert_eq!(
+            rejection.column,
+            Some(format!("{name}p")),
+            "{}",
+            rejection.problem
+        );
     }
 }
 
 pub(crate) async fn a_queue_may_be_called_otherwise_than_its_table<H: Harness>() {
-    let bench = Bench::<H>::with(1, |spec| "quite; \"another\" {name}".clone_into(&mut spec.name)).await;
+    let name = "quite; \"another\" {name}".to_owned();
+    let bench = Bench::<H>::with(1, |spec| spec.name = name).await;
     let lease = bench.one().await.lease;
     assert_eq!(bench.complete(&lease).await, Some(State::Completed));
 }

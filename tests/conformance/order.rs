@@ -41,7 +41,9 @@ async fn ranked<H: Harness>(order: Order) -> Bench<H> {
 
 async fn claimed<H: Harness>(order: Order) -> Vec<String> {
     let bench = ranked::<H>(order).await;
-    let items = bench.calls(vec![call("a", 2), call("b", 1), call("c", 9)]).await;
+    let items = bench
+        .calls(vec![call("a", 2), call("b", 1), call("c", 9)])
+        .await;
     keys(&items.concat())
 }
 
@@ -50,11 +52,17 @@ pub(crate) async fn without_a_wish_the_key_orders<H: Harness>() {
 }
 
 pub(crate) async fn the_key_may_descend<H: Harness>() {
-    assert_eq!(claimed::<H>(by(&["-id"])).await, ["6", "5", "4", "3", "2", "1"]);
+    assert_eq!(
+        claimed::<H>(by(&["-id"])).await,
+        ["6", "5", "4", "3", "2", "1"]
+    );
 }
 
 pub(crate) async fn the_key_breaks_a_tie<H: Harness>() {
-    assert_eq!(claimed::<H>(by(&["rank"])).await, ["4", "1", "3", "6", "2", "5"]);
+    assert_eq!(
+        claimed::<H>(by(&["rank"])).await,
+        ["4", "1", "3", "6", "2", "5"]
+    );
 }
 
 pub(crate) async fn several_columns_order_each_in_its_direction<H: Harness>() {
@@ -109,6 +117,9 @@ pub(crate) async fn a_null_in_an_order_column_is_claimed_too<H: Harness>() {
 pub(crate) async fn a_change_of_the_order_column_changes_the_place<H: Harness>() {
     let bench = ranked::<H>(by(&["rank"])).await;
     let at = ("id", Value::Int(5));
-    bench.harness.update("item", ("rank", Value::Int(0)), at).await;
+    bench
+        .harness
+        .update("item", ("rank", Value::Int(0)), at)
+        .await;
     assert_eq!(keys(&bench.claim(2).await), ["5", "4"]);
 }

@@ -5,7 +5,9 @@ use lease_broker::queue::OnComplete;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, about, complete, fail, item_table, queue, release, text};
+use crate::harness::bench::{
+    Bench, HOUR, MINUTE, about, complete, fail, item_table, queue, release, text,
+};
 use crate::harness::table::{Kind, Table};
 
 fn archive() -> OnComplete {
@@ -25,7 +27,10 @@ pub(crate) async fn a_kept_row_stays_in_the_table<H: Harness>() {
 pub(crate) async fn a_deleted_row_is_gone_and_others_are_not<H: Harness>() {
     let bench = Bench::<H>::with(5, |spec| spec.on_complete = OnComplete::Delete).await;
     let items = bench.claim(4).await;
-    assert_eq!(bench.complete(&items[0].lease).await, Some(State::Completed));
+    assert_eq!(
+        bench.complete(&items[0].lease).await,
+        Some(State::Completed)
+    );
     bench.settle(&items[1].lease, fail(None)).await;
     bench.settle(&items[2].lease, release(MINUTE)).await;
     let ids = bench.harness.rows("item", &["id"]).await;
@@ -63,7 +68,15 @@ pub(crate) async fn an_archive_made_by_hand_gets_the_columns_that_it_has<H: Harn
     bench.complete(&lease).await;
     let columns = ["id", "payload", "extra", "lease_owner"];
     let archived = bench.harness.rows("item archive", &columns).await;
-    assert_eq!(archived, [[Value::Int(1), text("payload 1"), Value::Null, text("worker")]]);
+    assert_eq!(
+        archived,
+        [[
+            Value::Int(1),
+            text("payload 1"),
+            Value::Null,
+            text("worker")
+        ]]
+    );
 }
 
 pub(crate) async fn a_computed_column_does_not_hinder_the_archive<H: Harness>() {

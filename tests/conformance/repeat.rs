@@ -34,7 +34,10 @@ pub(crate) async fn another_broker_answers_the_same_request_with_the_same_leases
         items.iter().map(|item| item.lease.clone()).collect()
     };
     assert_eq!(leases(&first), leases(&again));
-    assert_eq!(other.complete(&first[0].lease).await, Some(State::Completed));
+    assert_eq!(
+        other.complete(&first[0].lease).await,
+        Some(State::Completed)
+    );
 }
 
 pub(crate) async fn a_request_that_got_less_than_it_asked_for_gets_no_more_later<H: Harness>() {
@@ -70,7 +73,11 @@ pub(crate) async fn leases_that_expired_are_not_handed_out_again<H: Harness>() {
     let item = bench.claim_by(short.clone()).await.remove(0);
     bench.advance(2 * MINUTE).await;
     let next = bench.claim_by(short.clone()).await;
-    assert_eq!(keys(&next), ["2"], "the expired lease is gone, reaped or not");
+    assert_eq!(
+        keys(&next),
+        ["2"],
+        "the expired lease is gone, reaped or not"
+    );
     assert_eq!(bench.heartbeat(&item.lease, HOUR).await, None);
     assert_eq!(keys(&bench.claim_by(short).await), ["2"]);
 }
@@ -95,7 +102,11 @@ pub(crate) async fn the_same_request_may_win_the_same_item_twice<H: Harness>() {
     bench.settle(&first.lease, release(Duration::ZERO)).await;
     let second = bench.request(token, 1).await.remove(0);
     assert_eq!(second.lease.fence, first.lease.fence + 1);
-    assert_eq!(bench.complete(&first.lease).await, None, "the fence tells them apart");
+    assert_eq!(
+        bench.complete(&first.lease).await,
+        None,
+        "the fence tells them apart"
+    );
     assert_eq!(bench.heartbeat(&first.lease, HOUR).await, None);
     assert_eq!(bench.complete(&second.lease).await, Some(State::Completed));
 }

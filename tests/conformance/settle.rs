@@ -129,9 +129,16 @@ pub(crate) async fn any_broker_may_settle_a_lease<H: Harness>() {
 pub(crate) async fn the_same_lease_twice_in_one_list_is_settled_once<H: Harness>() {
     let bench = Bench::<H>::items(1).await;
     let lease = bench.one().await.lease;
-    let settlements = vec![(&lease, complete()), (&lease, complete()), (&lease, fail(None))];
+    let settlements = vec![
+        (&lease, complete()),
+        (&lease, complete()),
+        (&lease, fail(None)),
+    ];
     let states = bench.try_settle(settlements).await.expect("settle");
-    assert_eq!(states, [Some(State::Completed), Some(State::Completed), None]);
+    assert_eq!(
+        states,
+        [Some(State::Completed), Some(State::Completed), None]
+    );
 }
 
 pub(crate) async fn an_empty_list_settles_nothing<H: Harness>() {

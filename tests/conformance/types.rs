@@ -25,7 +25,10 @@ async fn round_trip<H: Harness>(kind: Kind, values: &[Value]) {
     for (at, value) in values.iter().enumerate() {
         let expected = H::as_read(kind, value);
         assert_eq!(ours[at].columns[1], expected, "{kind:?} by a broker");
-        assert_eq!(theirs[at].columns[1], expected, "{kind:?} by another program");
+        assert_eq!(
+            theirs[at].columns[1], expected,
+            "{kind:?} by another program"
+        );
     }
 }
 
@@ -94,7 +97,11 @@ pub(crate) async fn moments_pass_as_the_store_keeps_them<H: Harness>() {
 pub(crate) async fn errors_and_worker_names_are_kept_as_they_are<H: Harness>() {
     let bench = Bench::<H>::items(1).await;
     let odd = "wörker '\"; --\u{1f980}";
-    let lease = bench.claim_by(crate::harness::bench::call(odd, 1)).await.remove(0).lease;
+    let lease = bench
+        .claim_by(crate::harness::bench::call(odd, 1))
+        .await
+        .remove(0)
+        .lease;
     let ending = lease_broker::store::Ending::Fail {
         error: format!("no luck, says {odd}"),
         retry: None,

@@ -83,7 +83,9 @@ pub(crate) fn text(text: &str) -> Value {
 pub(crate) fn new_item(columns: &[(&str, Value)]) -> NewItem {
     let columns = columns.iter().cloned();
     NewItem {
-        columns: columns.map(|(name, value)| (name.to_owned(), value)).collect(),
+        columns: columns
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
         delay: Duration::ZERO,
         trace_parent: None,
     }
@@ -122,7 +124,10 @@ pub(crate) fn release(delay: Duration) -> Ending {
 
 /// The keys of leases, as clients see them.
 pub(crate) fn keys(items: &[ClaimedItem]) -> Vec<String> {
-    items.iter().map(|item| item.lease.key.to_string()).collect()
+    items
+        .iter()
+        .map(|item| item.lease.key.to_string())
+        .collect()
 }
 
 /// One queue of one broker.
@@ -221,11 +226,17 @@ impl Broker {
     }
 
     pub(crate) async fn enqueue(&self, item: NewItem) -> Key {
-        self.try_enqueue(vec![item]).await.expect("enqueue").remove(0)
+        self.try_enqueue(vec![item])
+            .await
+            .expect("enqueue")
+            .remove(0)
     }
 
     pub(crate) async fn redrive(&self, limit: usize) -> usize {
-        self.store.redrive(self.queue, limit).await.expect("redrive")
+        self.store
+            .redrive(self.queue, limit)
+            .await
+            .expect("redrive")
     }
 
     pub(crate) async fn list(&self, state: State) -> Vec<ListedItem> {

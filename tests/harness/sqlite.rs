@@ -204,18 +204,18 @@ fn column(column: &Column) -> String {
     if column.required {
         sql.push_str(" NOT NULL");
     }
-    match &column.default {
-        None => {}
-        Some(Value::Text(text)) => {
-            sql.push_str(&format!(" DEFAULT '{}'", text.replace('\'', "''")));
-        }
-        Some(Value::Bytes(bytes)) => sql.push_str(&format!(" DEFAULT x'{}'", hex(bytes))),
-        Some(Value::Int(int)) => sql.push_str(&format!(" DEFAULT {int}")),
-        Some(Value::Bool(bool)) => sql.push_str(&format!(" DEFAULT {}", i64::from(*bool))),
-        Some(other) => panic!("no default of this kind is needed: {other:?}"),
+    if let Some(default) = &column.default {
+        let literal = match default {
+            Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+            Value::Bytes(bytes) => format!("x'{}'", hex(bytes)),
+            Value::Int(int) => int.to_string(),
+            Value::Bool(bool) => i64::from(*bool).to_string(),
+            other => panic!("no default of this kind is needed: {other:?}"),
+        };
+        sql.extend([" DEFAULT ", &literal]);
     }
     if let Some(of) = &column.copy_of {
-        sql.push_str(&format!(" GENERATED ALWAYS AS ({}) VIRTUAL", quote(of)));
+        sql.extend([" GENERATED ALWAYS AS (", &quote(of), ") VIRTUAL"]);
     }
     sql
 }
@@ -232,12 +232,10 @@ fn sql_value(value: &Value) -> Sql {
         Value::Double(double) => Sql::Real(*double),
         Value::Text(text) | Value::Decimal(text) => Sql::Text(text.clone()),
         Value::Bytes(bytes) => Sql::Blob(bytes.clone()),
-        moment @ Value::Timestamp { .. } => {
-            match SqliteHarness::as_read(Kind::Timestamp, moment) {
-                Value::Text(text) => Sql::Text(text),
-                other => panic!("{other:?} is no moment"),
-            }
-        }
+        moment @ Value::Timestamp { .. } => match SqliteHarness::as_read(Kind::Timestamp, moment) {
+            Value::Text(text) => Sql::Text(text),
+            other => panic!("{other:?} is no moment"),
+        },
     }
 }
 
