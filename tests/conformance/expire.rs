@@ -1,9 +1,11 @@
 //! Leases that nobody ended.
 
 use lease_broker::lease::State;
+use lease_broker::store::NewItem;
+use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, about, call, fail, keys};
+use crate::harness::bench::{Bench, HOUR, MINUTE, about, call, fail, keys, new_item};
 
 pub(crate) async fn an_expired_items_lease_is_reported_and_the_item_is_ready<H: Harness>() {
     let bench = Bench::<H>::items(1).await;
@@ -65,25 +67,32 @@ pub(crate) async fn an_expired_item_is_not_claimed_before_it_is_reaped<H: Harnes
 }
 
 pub(crate) async fn a_reaper_ends_no_more_than_its_limit_the_longest_due_first<H: Harness>() {
-    let bench = Bench::<H>::items(5).await;
-    for minutes in [5, 1, 4, 2, 3] {
-        bench.claim_for(1, minutes * MINUTE).await;
-    }
-    bench.advance(HOUR).await;
-    let mut ended = Vec::new();
-    for expected in [2, 2, 1, 0] {
-        let reaped = bench.reap(2).await;
-        assert_eq!(reaped.expired.len(), expected);
-        ended.extend(
-            reaped
+    for filtered in [true, false] {
+        let bench = Bench::<H>::with(5, |spec| spec.filtered_indexes = filtered).await;
+        for minutes in [5, 1, 4, 2, 3] {
+            bench.claim_for(1, minutes * MINUTE).await;
+        }
+        // A delayed item is between them.
+        let item = NewItem {
+            delay: MINUTE + MINUTE / 2,
+            ..new_item(&[("id", Value::Int(6))])
+        };
+        bench.enqueue(item).await;
+        bench.advance(HOUR).await;
+        let mut ended = Vec::new();
+        for (expired, promoted) in [(1, 1), (2, 0), (2, 0), (0, 0)] {
+            let reaped = bench.reap(2).await;
+            assert_eq!((reaped.expired.len(), reaped.promoted), (expired, promoted));
+            let mut keys: Vec<_> = reaped
                 .expired
                 .iter()
-                .map(|expired| expired.lease.key.to_string()),
-        );
+                .map(|e| e.lease.key.to_string())
+                .collect();
+            keys.sort_unstable();
+            ended.extend(keys);
+        }
+        assert_eq!(ended, ["2", "4", "5", "1", "3"]);
     }
-    ended[..2].sort_unstable();
-    ended[2..4].sort_unstable();
-    assert_eq!(ended, ["2", "4", "3", "5", "1"]);
 }
 
 pub(crate) async fn promotions_count_towards_the_reapers_limit<H: Harness>() {

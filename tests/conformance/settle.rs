@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lease_broker::lease::State;
+use lease_broker::queue::OnComplete;
 use lease_broker::store::Ending;
 
 use super::heartbeat::impostors;
@@ -76,14 +77,21 @@ pub(crate) async fn a_completion_forgets_an_earlier_error<H: Harness>() {
 }
 
 pub(crate) async fn a_lease_past_its_due_time_can_not_be_settled_and_nothing_changes<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
-    bench.advance(MINUTE).await;
-    let before = bench.snapshot().await;
-    for ending in endings() {
-        assert_eq!(bench.settle(&lease, ending).await, None);
+    for on_complete in [
+        OnComplete::Keep,
+        OnComplete::Delete,
+        OnComplete::Archive("done".to_owned()),
+        OnComplete::Recur(HOUR),
+    ] {
+        let bench = Bench::<H>::with(1, |spec| spec.on_complete = on_complete).await;
+        let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
+        bench.advance(MINUTE).await;
+        let before = bench.snapshot().await;
+        for ending in endings() {
+            assert_eq!(bench.settle(&lease, ending).await, None);
+        }
+        assert_eq!(bench.snapshot().await, before);
     }
-    assert_eq!(bench.snapshot().await, before);
 }
 
 pub(crate) async fn a_lease_that_was_never_given_can_not_be_settled<H: Harness>() {
