@@ -54,6 +54,9 @@ WHERE ({key}) IN (
 -- :: backfill_needed
 SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match})
 
+-- :: drop_index
+DROP INDEX {index}
+
 -- :: ready_index
 CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}
 

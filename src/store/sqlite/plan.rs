@@ -87,9 +87,6 @@ impl Schema for SqliteSchema {
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
         let shape = Shape::new(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let lacks_state = table
-            .column(queue.soft_lock.name(SoftLockColumn::State))
-            .is_none();
         for column in SoftLockColumn::ALL {
             let name = queue.soft_lock.name(column);
             if table.column(name).is_none() {
@@ -102,16 +99,13 @@ impl Schema for SqliteSchema {
             holes.insert("backfill_state", state.code().to_string());
             holes.insert(
                 "backfill_if_present",
-                if lacks_state {
-                    String::new()
-                } else {
-                    let column = |column| quote(queue.soft_lock.name(column));
-                    format!(
-                        "{} = 0 AND {} = 0 AND ",
-                        column(SoftLockColumn::State),
-                        column(SoftLockColumn::Fence)
-                    )
-                },
+                [SoftLockColumn::State, SoftLockColumn::Fence]
+                    .map(|column| queue.soft_lock.name(column))
+                    .into_iter()
+                    .filter(|name| table.column(name).is_some())
+                    .map(|name| format!("{} = 0 AND ", quote(name)))
+                    .collect::<Vec<_>>()
+                    .concat(),
             );
             let needed = render(ADOPT, "backfill_needed", &holes);
             if connection.query_row(&needed, [], |row| row.get(0))? {
@@ -123,9 +117,17 @@ impl Schema for SqliteSchema {
             }
         }
         for (section, role) in INDEXES {
-            if !table.has_index(&index_name(queue, role)) {
-                steps.push(step(format!("add the {role} index"), section, &shape.holes));
+            let index = table.index(&index_name(queue, role));
+            if index.is_some_and(|index| shape.is_usable(queue, role, index)) {
+                continue;
             }
+            if index.is_some() {
+                let purpose =
+                    format!("drop the {role} index, which has another order than the queue");
+                let holes = with(shape.holes.clone(), "index", shape.holes[section].clone());
+                steps.push(step(purpose, "drop_index", &holes));
+            }
+            steps.push(step(format!("add the {role} index"), section, &shape.holes));
         }
         if let OnComplete::Archive(archive) = &queue.on_complete
             && Table::read(&self.connection, archive)?.is_none()
@@ -188,9 +190,14 @@ impl Schema for SqliteSchema {
             .map(|name| format!("table {:?} lacks the column {name}", queue.table))
             .collect();
         for (_, role) in INDEXES {
-            let index = index_name(queue, role);
-            if !table.has_index(&index) {
-                missing.push(format!("table {:?} lacks the index {index}", queue.table));
+            let name = index_name(queue, role);
+            match table.index(&name) {
+                None => missing.push(format!("table {:?} lacks the index {name}", queue.table)),
+                Some(index) if shape.is_usable(queue, role, index) => {}
+                Some(_) => missing.push(format!(
+                    "the index {name} of table {:?} has another order than the queue",
+                    queue.table
+                )),
             }
         }
         if let OnComplete::Archive(archive) = &queue.on_complete {

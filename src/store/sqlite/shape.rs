@@ -1,6 +1,6 @@
 //! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
 
-use super::catalogue::{Column, Table};
+use super::catalogue::{Column, Index, Table};
 use super::template::{Holes, quote, quote_all};
 use super::types::ColumnType;
 use crate::lease::State;
@@ -16,6 +16,8 @@ pub(super) struct Shape {
     pub(super) writable: Vec<(String, ColumnType)>,
     /// Every column that is not a soft-lock column nor computed: what an archive keeps.
     pub(super) own: Vec<(String, String)>,
+    /// The queue's order, and whether each column descends; none for a queue without order.
+    order: Option<Vec<(String, bool)>>,
     pub(super) holes: Holes,
 }
 
@@ -106,8 +108,32 @@ impl Shape {
                 .map(|column| (column.name.clone(), column.declared.clone()))
                 .collect(),
             holes: holes(queue, table, &key, &columns),
+            order: order(queue, &key),
             key: key_names,
         })
+    }
+
+    /// Returns whether the index of this role serves the queue. A ready index in another order would be sorted anew at
+    /// each claim; whether the state leads it or filters it is all the same.
+    pub(super) fn is_usable(&self, queue: &QueueSpec, role: &str, index: &Index) -> bool {
+        let Some(order) = self.order.as_ref().filter(|_| role == "ready") else {
+            return true;
+        };
+        let state = queue.soft_lock.name(SoftLockColumn::State);
+        let is = |column: &Option<String>, name: &str| {
+            column
+                .as_ref()
+                .is_some_and(|column| column.eq_ignore_ascii_case(name))
+        };
+        let columns = match &*index.columns {
+            [(first, _), rest @ ..] if is(first, state) => rest,
+            all => all,
+        };
+        columns.len() == order.len()
+            && columns
+                .iter()
+                .zip(order)
+                .all(|((column, descends), (name, down))| is(column, name) && descends == down)
     }
 }
 
@@ -226,26 +252,34 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     holes
 }
 
-/// The queue's order with its tie-breaker, the key; none for a queue without order.
-fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
+/// Returns the queue's order with its tie-breaker, the key, and whether each column descends; none for a queue without
+/// order.
+fn order(queue: &QueueSpec, key: &[&Column]) -> Option<Vec<(String, bool)>> {
     let Order::By(order) = &queue.order else {
         return None;
     };
-    let mut parts: Vec<String> = order
+    let named = |column: &Column| {
+        let mut parts = order.iter();
+        parts.any(|part| part.column.eq_ignore_ascii_case(&column.name))
+    };
+    let parts = order
         .iter()
-        .map(|part| {
-            let direction = if part.descending { " DESC" } else { "" };
-            format!("{}{direction}", quote(&part.column))
+        .map(|part| (part.column.clone(), part.descending));
+    let ties = key.iter().filter(|column| !named(column));
+    Some(
+        parts
+            .chain(ties.map(|column| (column.name.clone(), false)))
+            .collect(),
+    )
+}
+
+fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
+    let parts: Vec<String> = order(queue, key)?
+        .iter()
+        .map(|(column, descends)| {
+            format!("{}{}", quote(column), if *descends { " DESC" } else { "" })
         })
         .collect();
-    for column in key {
-        if !order
-            .iter()
-            .any(|part| part.column.eq_ignore_ascii_case(&column.name))
-        {
-            parts.push(quote(&column.name));
-        }
-    }
     Some(parts.join(", "))
 }
 
