@@ -69,6 +69,8 @@ macro_rules! conformance {
                     rows_that_were_there_before_are_claimed
                     a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again
                     a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lacks
+                    an_interrupted_adoption_is_taken_up_where_it_was_left
+                    another_order_needs_another_index
                     apply_adds_all_and_a_second_time_nothing
                     a_table_and_columns_that_are_missing_are_named
                     a_table_without_a_key_is_refused

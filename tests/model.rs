@@ -19,10 +19,8 @@ const STEPS: usize = 4_000;
 
 fn from_environment<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
-    match text.parse() {
-        Ok(value) => Some(value),
-        Err(_) => panic!("{name}={text} is no number"),
-    }
+    let value = text.parse();
+    Some(value.unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 async fn run<H: harness::Harness>(policy: Policy) {

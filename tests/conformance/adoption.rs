@@ -1,7 +1,7 @@
 //! How a table becomes a queue.
 
 use lease_broker::lease::State;
-use lease_broker::queue::{Mirror, MirrorValue, OnComplete, SoftLockColumn};
+use lease_broker::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
@@ -135,6 +135,64 @@ pub(crate) async fn a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again<H:
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
     let error = bench.store.stats(bench.queue).await.expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+}
+
+pub(crate) async fn an_interrupted_adoption_is_taken_up_where_it_was_left<H: Harness>() {
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    spec.mirror = vec![Mirror {
+        state: State::Completed,
+        column: "payload".to_owned(),
+        value: MirrorValue::Literal(text("done")),
+    }];
+    let mut left = usize::MAX;
+    while left > 0 {
+        let harness = H::start().await;
+        harness.create(&item_table("item")).await;
+        for (id, payload) in [(1, "done"), (2, "new"), (3, "done")] {
+            let row = [("id", Value::Int(id)), ("payload", text(payload))];
+            harness.insert("item", &row).await;
+        }
+        let steps = harness.plan(&spec).await.expect("plan");
+        left = left.min(steps.len()) - 1;
+        for step in &steps[..steps.len() - left] {
+            harness.run(step).await.expect(&step.sql);
+        }
+        let rest = harness.plan(&spec).await.expect("plan the rest");
+        assert_eq!(rest, steps[steps.len() - left..]);
+        let bench = Bench::adopt(harness, vec![spec.clone()]).await;
+        assert_eq!(bench.counts().await, [1, 0, 0, 2, 0]);
+    }
+}
+
+pub(crate) async fn another_order_needs_another_index<H: Harness>() {
+    let bench = Bench::<H>::items(3).await;
+    let harness = &bench.harness;
+    for order in [
+        by(&["-id"]),
+        by(&["payload"]),
+        by(&["payload", "-id"]),
+        by(&["-payload"]),
+    ] {
+        let mut spec = queue("item");
+        spec.order = order;
+        let problems = harness.check(&spec).await.expect("check");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(harness.open(std::slice::from_ref(&spec)).await.is_err());
+        harness.apply(&spec).await.expect("apply");
+        assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
+        assert_eq!(harness.plan(&spec).await, Ok(Vec::new()));
+    }
+    let mut spec = queue("item");
+    spec.order = by(&["-payload"]);
+    let broker = Broker::new(harness.open(&[spec.clone()]).await.expect("open"));
+    assert_eq!(keys(&broker.claim(9).await), ["3", "2", "1"]);
+    spec.order = Order::None;
+    assert_eq!(
+        harness.check(&spec).await,
+        Ok(Vec::new()),
+        "any index will do"
+    );
 }
 
 pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {

@@ -42,8 +42,16 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Plans the schema changes that the queue needs.
     async fn plan(&self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError>;
 
+    /// Makes one of the schema changes.
+    async fn run(&self, step: &Step) -> Result<(), StoreError>;
+
     /// Plans the schema changes and makes them.
-    async fn apply(&self, queue: &QueueSpec) -> Result<(), StoreError>;
+    async fn apply(&self, queue: &QueueSpec) -> Result<(), StoreError> {
+        for step in self.plan(queue).await? {
+            self.run(&step).await?;
+        }
+        Ok(())
+    }
 
     /// Returns what a broker would refuse the queue for.
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;

@@ -110,12 +110,8 @@ impl Harness for SqliteHarness {
         SqliteSchema::open(&self.path())?.plan(queue)
     }
 
-    async fn apply(&self, queue: &QueueSpec) -> Result<(), StoreError> {
-        let mut schema = SqliteSchema::open(&self.path())?;
-        for step in schema.plan(queue)? {
-            schema.apply(&step, &mut |_| ())?;
-        }
-        Ok(())
+    async fn run(&self, step: &Step) -> Result<(), StoreError> {
+        SqliteSchema::open(&self.path())?.apply(step, &mut |_| ())
     }
 
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
