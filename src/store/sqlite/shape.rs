@@ -125,15 +125,16 @@ impl Shape {
                 .as_ref()
                 .is_some_and(|column| column.eq_ignore_ascii_case(name))
         };
-        let columns = match &*index.columns {
-            [(first, _), rest @ ..] if is(first, state) => rest,
-            all => all,
+        let in_order = |columns: &[(Option<String>, bool)]| {
+            let mut pairs = columns.iter().zip(order);
+            columns.len() == order.len()
+                && pairs
+                    .all(|((column, descends), (name, down))| is(column, name) && descends == down)
         };
-        columns.len() == order.len()
-            && columns
-                .iter()
-                .zip(order)
-                .all(|((column, descends), (name, down))| is(column, name) && descends == down)
+        match &*index.columns {
+            [(first, _), rest @ ..] if is(first, state) && in_order(rest) => true,
+            all => in_order(all),
+        }
     }
 }
 

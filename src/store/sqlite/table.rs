@@ -149,11 +149,16 @@ impl QueueTable {
         )
     }
 
-    /// Returns the column that the message of a broken constraint blames: "NOT NULL constraint failed: table.column".
+    /// Returns the column that the message of a broken constraint blames: "NOT NULL constraint failed: table.column", or
+    /// "cannot store TEXT value in BLOB column table.column".
     pub(super) fn blamed(&self, problem: &str) -> Option<String> {
-        let (_, place) = problem.split_once("constraint failed: ")?;
-        let is_blamed =
-            |column: &&String| place.eq_ignore_ascii_case(&format!("{}.{column}", self.spec.table));
+        let problem = problem.to_ascii_lowercase();
+        let is_blamed = |column: &&String| {
+            let place = format!("{}.{column}", self.spec.table).to_ascii_lowercase();
+            problem.strip_suffix(&place).is_some_and(|before| {
+                before.ends_with("constraint failed: ") || before.ends_with(" column ")
+            })
+        };
         self.writable.keys().find(is_blamed).cloned()
     }
 
