@@ -119,6 +119,7 @@ macro_rules! conformance {
                     one_request_sent_by_many_brokers_gets_the_same_leases
                     a_claim_and_the_reaper_never_both_have_a_lease
                     producers_and_workers_together_lose_and_repeat_nothing
+                    a_refused_operation_does_not_spoil_those_beside_it
                     an_operation_whose_caller_goes_away_runs_to_its_end
                 }
                 dead_letter {
@@ -148,6 +149,7 @@ macro_rules! conformance {
                     a_value_that_is_there_already_is_refused_where_it_must_be_unique
                     text_that_is_no_number_is_refused_for_a_number_column
                     a_column_named_twice_is_refused
+                    bytes_and_fractions_are_refused_for_a_column_of_integers
                     an_item_without_its_key_is_refused
                     an_item_without_a_key_that_may_be_null_is_refused
                     a_refused_list_may_be_sent_again_without_the_bad_item
@@ -216,6 +218,7 @@ macro_rules! conformance {
                     null_is_a_value_to_be_set
                     adoption_finds_the_rows_that_are_done_or_given_up_already
                     adoption_knows_done_by_several_columns_and_by_null
+                    adoption_passes_over_rows_without_a_key
                     rows_done_by_the_old_program_after_adoption_are_found_by_the_next_apply
                 }
                 names {

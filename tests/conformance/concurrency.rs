@@ -207,6 +207,35 @@ pub(crate) async fn producers_and_workers_together_lose_and_repeat_nothing<H: Ha
     assert!(counts.values().all(|&times| times == 1));
 }
 
+pub(crate) async fn a_refused_operation_does_not_spoil_those_beside_it<H: Harness>() {
+    let bench = filled::<H>(0).await;
+    let shared = bench.another().await;
+    let added = crowd(&bench, |_, worker| {
+        let broker = shared.clone();
+        async move {
+            let mut added = 0;
+            for at in 0..20 {
+                let id = i64::try_from(worker * 100 + at).expect("small");
+                let mut items = vec![new_item(&[("id", Value::Int(id))])];
+                if (worker + at) % 3 == 0 {
+                    items.push(new_item(&[("id", Value::Int(id))]));
+                    broker
+                        .try_enqueue(items)
+                        .await
+                        .expect_err("the same id twice");
+                } else {
+                    broker.try_enqueue(items).await.expect("enqueue");
+                    added += 1;
+                }
+            }
+            added
+        }
+    })
+    .await;
+    let added: u64 = added.into_iter().sum();
+    assert_eq!(bench.counts().await, [added, 0, 0, 0, 0]);
+}
+
 pub(crate) async fn an_operation_whose_caller_goes_away_runs_to_its_end<H: Harness>() {
     let bench = filled::<H>(50).await;
     for _ in 0..50 {

@@ -170,6 +170,13 @@ pub(crate) async fn text_that_is_no_number_is_refused_for_a_number_column<H: Har
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
 }
 
+pub(crate) async fn bytes_and_fractions_are_refused_for_a_column_of_integers<H: Harness>() {
+    for value in [Value::Bytes(vec![1]), Value::Double(1.5)] {
+        let bad = with("size", value);
+        assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
+    }
+}
+
 pub(crate) async fn a_column_named_twice_is_refused<H: Harness>() {
     let bad = new_item(&[
         ("name", text("x")),

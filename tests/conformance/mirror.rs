@@ -259,6 +259,23 @@ pub(crate) async fn adoption_knows_done_by_several_columns_and_by_null<H: Harnes
     assert_eq!(completed, ["2", "4", "6", "8"]);
 }
 
+pub(crate) async fn adoption_passes_over_rows_without_a_key<H: Harness>() {
+    let harness = H::start().await;
+    let table = table().column("code", Kind::Text).unique(&["code"]);
+    harness.create(&table).await;
+    let done = ("done", Value::Bool(true));
+    let row = [("id", Value::Int(1)), ("code", text("a")), done.clone()];
+    harness.insert("item", &row).await;
+    harness.insert("item", &[("id", Value::Int(2)), done]).await;
+    let mut spec = queue("item");
+    spec.key = vec!["code".to_owned()];
+    let value = literal(Value::Bool(true));
+    spec.mirror = vec![mirror(State::Completed, "done", value)];
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    assert_eq!(bench.list(State::Completed).await.len(), 1);
+    assert_eq!(bench.harness.plan(&bench.queues[0]).await, Ok(Vec::new()));
+}
+
 pub(crate) async fn rows_done_by_the_old_program_after_adoption_are_found_by_the_next_apply<
     H: Harness,
 >() {

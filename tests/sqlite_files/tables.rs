@@ -1,10 +1,12 @@
 //! Tables that can't be a queue, and why.
 
+use lease_broker::lease::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::store::StoreError;
+use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, by, keys, queue};
+use crate::harness::bench::{Bench, by, keys, new_item, queue, text};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Makes tables and returns why the queue over `item` is refused.
@@ -96,6 +98,50 @@ async fn a_key_of_more_than_three_columns_is_refused() {
     let problems = problems(table, &queue("item")).await;
     assert_eq!(problems.len(), 1);
     assert!(problems[0].contains("three is the most"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_strict_table_is_a_queue_and_names_the_column_that_can_not_hold_a_value() {
+    let harness = SqliteHarness::start().await;
+    let table =
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, size ANY, digest BLOB) STRICT";
+    harness.connect().execute_batch(table).expect(table);
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let good = new_item(&[
+        ("name", text("a")),
+        ("size", text("12")),
+        ("digest", Value::Bytes(vec![])),
+    ]);
+    bench.enqueue(good).await;
+    let bad = new_item(&[("digest", text("no bytes"))]);
+    let error = bench.try_enqueue(vec![bad]).await;
+    let Err(StoreError::Rejected(rejection)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(
+        rejection.column.as_deref(),
+        Some("digest"),
+        "{}",
+        rejection.problem
+    );
+    let item = bench.one().await;
+    assert_eq!(item.columns[2], text("12"));
+    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn an_order_by_the_state_itself_is_of_no_use_but_does_no_harm() {
+    for filtered in [true, false] {
+        let harness = SqliteHarness::start().await;
+        let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
+        harness.connect().execute_batch(table).expect(table);
+        let mut spec = queue("item");
+        spec.order = by(&["lease_state"]);
+        spec.filtered_indexes = filtered;
+        let bench = Bench::adopt(harness, vec![spec]).await;
+        bench.enqueue(new_item(&[])).await;
+        assert_eq!(keys(&bench.claim(9).await), ["1"]);
+    }
 }
 
 #[tokio::test]
