@@ -13,7 +13,7 @@ CREATE TABLE {table} (
     {lease_fence} INTEGER NOT NULL DEFAULT 0,
     {lease_attempt} INTEGER NOT NULL DEFAULT 0,
     {lease_error} TEXT,
-    {trace_parent} TEXT
+    {trace_parent} TEXT{primary_key}
 )
 
 -- :: lease_state
@@ -48,11 +48,14 @@ UPDATE {table}
 SET {lease_state} = {backfill_state}
 WHERE ({key}) IN (
     SELECT {key} FROM {table}
-    WHERE {lease_state} = 0 AND {lease_fence} = 0 AND {backfill_match}
+    WHERE {lease_state} = 0 AND {lease_fence} = 0 AND {backfill_match}{key_present}
     LIMIT 10000)
 
 -- :: backfill_needed
-SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match})
+SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_present})
+
+-- :: drop_index
+DROP INDEX {index}
 
 -- :: ready_index
 CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}

@@ -8,6 +8,8 @@ mod error;
 mod inspect;
 mod migrations;
 mod plan;
+#[cfg(test)]
+mod query_plans;
 mod reap;
 mod settle;
 mod shape;

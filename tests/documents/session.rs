@@ -78,32 +78,26 @@ impl Session {
         eprintln!("$ {command}");
         let shown: Vec<String> = step.shown.iter().map(|line| steady(line)).collect();
         let output = self.folder.path().join("output");
-        match command.strip_suffix(" &") {
-            Some(service) => {
-                let output = self
-                    .folder
-                    .path()
-                    .join(format!("output-{}", self.services.len()));
-                let service = self.shell(&format!("exec {service}"), &output).spawn();
-                self.services.push(service.expect("the service starts"));
-                let deadline = Instant::now() + PATIENCE;
-                while !matches(&shown, &self.printed(&output)) || self.printed(&output).is_empty() {
-                    assert!(
-                        Instant::now() < deadline,
-                        "{command} printed {:#?}",
-                        self.printed(&output)
-                    );
-                    std::thread::yield_now();
-                }
-            }
-            None => {
-                let _ = self.shell(&command, &output).status().expect("a shell");
+        if let Some(service) = command.strip_suffix(" &") {
+            let output = self
+                .folder
+                .path()
+                .join(format!("output-{}", self.services.len()));
+            let service = self.shell(&format!("exec {service}"), &output).spawn();
+            self.services.push(service.expect("the service starts"));
+            let deadline = Instant::now() + PATIENCE;
+            while self.printed(&output).is_empty() || !matches(&shown, &self.printed(&output)) {
                 let printed = self.printed(&output);
-                assert!(
-                    matches(&shown, &printed),
-                    "{command}\nshown {shown:#?}\nprinted {printed:#?}"
-                );
+                assert!(Instant::now() < deadline, "{command} printed {printed:#?}");
+                std::thread::yield_now();
             }
+        } else {
+            let _ = self.shell(&command, &output).status().expect("a shell");
+            let printed = self.printed(&output);
+            assert!(
+                matches(&shown, &printed),
+                "{command}\nshown {shown:#?}\nprinted {printed:#?}"
+            );
         }
     }
 

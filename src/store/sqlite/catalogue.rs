@@ -11,7 +11,15 @@ pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     /// The unique lists of columns: the primary key first, if there is one.
     pub(super) unique: Vec<Vec<String>>,
-    pub(super) indexes: Vec<String>,
+    pub(super) indexes: Vec<Index>,
+}
+
+/// An index as it is.
+#[derive(Debug)]
+pub(super) struct Index {
+    name: String,
+    /// The columns, and whether each descends; an expression has no name.
+    pub(super) columns: Vec<(Option<String>, bool)>,
 }
 
 /// A column as it is.
@@ -92,19 +100,21 @@ impl Table {
             |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)),
         )?;
         for (index, unique) in indexes {
+            let columns: Vec<(Option<String>, bool)> = rows(
+                connection,
+                "SELECT name, \"desc\" FROM pragma_index_xinfo(?1) WHERE \"key\" ORDER BY seqno",
+                &index,
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
             if unique {
-                let columns: Vec<Option<String>> = rows(
-                    connection,
-                    "SELECT name FROM pragma_index_info(?1) ORDER BY seqno",
-                    &index,
-                    |row| row.get(0),
-                )?;
-                // An index on an expression has a column without a name.
-                table
-                    .unique
-                    .extend(columns.into_iter().collect::<Option<Vec<_>>>());
+                let names = columns.iter().map(|(name, _)| name.clone());
+                // An index on an expression identifies no row by its columns.
+                table.unique.extend(names.collect::<Option<Vec<_>>>());
             }
-            table.indexes.push(index);
+            table.indexes.push(Index {
+                name: index,
+                columns,
+            });
         }
         Ok(Some(table))
     }
@@ -128,11 +138,11 @@ impl Table {
         })
     }
 
-    /// Returns whether an index of this name is on the table.
-    pub(super) fn has_index(&self, name: &str) -> bool {
+    /// Returns the table's index called `name`.
+    pub(super) fn index(&self, name: &str) -> Option<&Index> {
         self.indexes
             .iter()
-            .any(|index| index.eq_ignore_ascii_case(name))
+            .find(|index| index.name.eq_ignore_ascii_case(name))
     }
 }
 

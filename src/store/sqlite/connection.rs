@@ -1,10 +1,10 @@
 //! Opens the file as every connection of the broker needs it.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::store::StoreError;
 
@@ -12,6 +12,8 @@ use crate::store::StoreError;
 const STATEMENTS: usize = 4_096;
 /// How often a writer asks for the lock before it gives up: about five seconds at 1.25 ms.
 const BUSY_RETRIES: i32 = 4_000;
+/// How long a broker that starts waits for others that start with it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens the file in WAL mode, where a commit is on the device before it returns.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
@@ -39,8 +41,7 @@ fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
             "the file is read-only; the broker writes leases into it".to_owned(),
         ));
     }
-    let mode: String =
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    let mode = wal_mode(connection)?;
     if mode != "wal" {
         return Err(StoreError::Io(format!(
             "the file can't be put into WAL mode (it stays in {mode}); it must be on a local file system"
@@ -50,6 +51,25 @@ fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     // What a savepoint may have to undo is kept in memory: a file of it costs as much as the transaction itself.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(())
+}
+
+/// Puts the file into WAL mode and returns the mode that it is in. Where two brokers open a fresh file together, each
+/// may hold what the other waits for; `SQLite` then refuses both without asking the busy handler.
+fn wal_mode(connection: &Connection) -> rusqlite::Result<String> {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let mode =
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0));
+        match mode {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < patience =>
+            {
+                wait_for_lock(0);
+            }
+            mode => return mode,
+        }
+    }
 }
 
 /// Asks for the lock again after about a millisecond. `SQLite`'s own handler sleeps longer each time, up to 100 ms, so

@@ -1,12 +1,15 @@
 //! New items.
 
+use rusqlite::types::Value as Sql;
+
 use super::claim::millis;
 use super::error::broken_constraint;
 use super::statement::{bind, borrowed};
+use super::table::QueueTable;
 use super::writer::Session;
 use crate::lease::State;
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
-use crate::value::Key;
+use crate::value::{Key, Value};
 
 /// Why one request of a list can't be applied.
 pub(super) enum Refusal {
@@ -36,9 +39,9 @@ impl Refusal {
 impl From<rusqlite::Error> for Refusal {
     fn from(error: rusqlite::Error) -> Self {
         match broken_constraint(&error) {
-            Some(broken) => Self::Row {
-                column: broken.column,
-                problem: broken.problem,
+            Some(problem) => Self::Row {
+                column: None,
+                problem,
             },
             None => Self::Store(error.into()),
         }
@@ -72,6 +75,38 @@ pub(super) fn insert(
             column: Some(column),
             problem,
         })?;
+    let inserted = insert_row(session, table, queue, item, &values, now);
+    let key = inserted.map_err(|error| match broken_constraint(&error) {
+        Some(problem) => Refusal::Row {
+            column: table.blamed(&problem),
+            problem,
+        },
+        None => Refusal::Store(error.into()),
+    })?;
+    let Some(key) = key else {
+        return Err(Refusal::Row {
+            column: None,
+            problem: "a trigger of the table ignores the insert".to_owned(),
+        });
+    };
+    match key.0.iter().position(|value| *value == Value::Null) {
+        None => Ok(key),
+        Some(at) => Err(Refusal::Row {
+            column: Some(table.key[at].clone()),
+            problem: "the item has no key: nobody could lease it".to_owned(),
+        }),
+    }
+}
+
+/// Returns the new row's key; none if there is no new row.
+fn insert_row(
+    session: &Session,
+    table: &QueueTable,
+    queue: QueueIndex,
+    item: &NewItem,
+    values: &[Sql],
+    now: i64,
+) -> rusqlite::Result<Option<Key>> {
     let sql = session.inserts.get(queue.0, table, item);
     let mut statement = session.connection.prepare_cached(&sql)?;
     let (state, due) = if item.delay.is_zero() {
@@ -84,19 +119,11 @@ pub(super) fn insert(
         1,
         &[&state.code(), &now, &due, &item.trace_parent],
     )?;
-    for (at, value) in (5..).zip(&values) {
+    for (at, value) in (5..).zip(values) {
         statement.raw_bind_parameter(at, borrowed(value))?;
     }
     let mut rows = statement.raw_query();
-    let key = match rows.next()? {
-        Some(row) => table.read_key(row)?,
-        None => {
-            return Err(Refusal::Row {
-                column: None,
-                problem: "a trigger of the table ignores the insert".to_owned(),
-            });
-        }
-    };
+    let key = rows.next()?.map(|row| table.read_key(row)).transpose()?;
     while rows.next()?.is_some() {}
     Ok(key)
 }

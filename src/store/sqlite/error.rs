@@ -7,8 +7,11 @@ use crate::store::StoreError;
 /// Classifies an error of a statement or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     let text = error.to_string();
-    let rusqlite::Error::SqliteFailure(failure, _) = error else {
-        return StoreError::Bug(text);
+    let failure = match error {
+        rusqlite::Error::SqliteFailure(failure, _) => failure,
+        // A table or a column that a statement names is gone.
+        rusqlite::Error::SqlInputError { error, .. } => error,
+        _ => return StoreError::Bug(text),
     };
     match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Unavailable(format!(
@@ -42,14 +45,8 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// A constraint that a row breaks: its message, and the column that the message names.
-pub(super) struct BrokenConstraint {
-    pub(super) column: Option<String>,
-    pub(super) problem: String,
-}
-
-/// Returns the constraint that the statement's row breaks, if that is what went wrong.
-pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<BrokenConstraint> {
+/// Returns the message of the constraint that the statement's row breaks, if that is what went wrong.
+pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<String> {
     let rusqlite::Error::SqliteFailure(failure, message) = error else {
         return None;
     };
@@ -57,17 +54,7 @@ pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<BrokenConstra
         failure.code,
         ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig
     );
-    by_value.then(|| {
-        let problem = message.clone().unwrap_or_else(|| error.to_string());
-        // "NOT NULL constraint failed: table.column"; several columns are left to the message.
-        let column = problem
-            .split_once("constraint failed: ")
-            .map(|(_, place)| place)
-            .filter(|place| !place.contains(", "))
-            .and_then(|place| place.rsplit_once('.'))
-            .map(|(_, column)| column.to_owned());
-        BrokenConstraint { column, problem }
-    })
+    by_value.then(|| message.clone().unwrap_or_else(|| error.to_string()))
 }
 
 impl From<rusqlite::Error> for StoreError {

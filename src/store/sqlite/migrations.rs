@@ -73,13 +73,18 @@ fn migrate_all(connection: &Connection) -> Result<(), StoreError> {
 
 /// Reads the deployment's secret.
 pub(super) fn secret(connection: &Connection) -> Result<Secret, StoreError> {
-    let bytes: Vec<u8> = connection.query_row(
-        "SELECT value FROM lease_broker_meta WHERE name = 'secret'",
-        [],
-        |row| row.get(0),
-    )?;
-    let bytes = bytes.try_into().map_err(|_| {
-        StoreError::Misconfigured("the secret in lease_broker_meta is not 16 bytes long".to_owned())
-    })?;
-    Ok(Secret::new(bytes))
+    let bytes: Option<Vec<u8>> = connection
+        .query_row(
+            "SELECT value FROM lease_broker_meta WHERE name = 'secret'",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.map(Secret::new).ok_or_else(|| {
+        StoreError::Misconfigured(
+            "lease_broker_meta has no secret of 16 bytes: restore that row from a backup"
+                .to_owned(),
+        )
+    })
 }

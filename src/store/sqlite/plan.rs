@@ -74,31 +74,19 @@ impl SqliteSchema {
 impl Schema for SqliteSchema {
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         let mut steps = Vec::new();
-        let Some(table) = Table::read(&self.connection, &queue.table)? else {
-            let Some(definitions) = &queue.managed else {
-                return Err(no_table(queue));
-            };
-            steps.push(step(
-                format!("make the table of queue {:?}", queue.name),
-                "create",
-                &with(
-                    queue_holes(queue),
-                    "definitions",
-                    definitions_sql(queue, definitions),
-                ),
-            ));
+        let mut future = None;
+        if Table::read(&self.connection, &queue.table)?.is_none() {
+            let create = create(queue).ok_or_else(|| no_table(queue))?;
             // The indexes of a table that does not exist yet: planned over the table as it will be.
-            let future = Connection::open_in_memory()?;
-            future.execute_batch(&steps[0].sql)?;
-            let mut rest = Self::over(future);
-            steps.extend(rest.plan(queue)?);
-            return Ok(steps);
-        };
+            let connection = Connection::open_in_memory()?;
+            connection.execute_batch(&create.sql)?;
+            future = Some(connection);
+            steps.push(create);
+        }
+        let connection = future.as_ref().unwrap_or(&self.connection);
+        let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
         let shape = Shape::new(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let lacks_state = table
-            .column(queue.soft_lock.name(SoftLockColumn::State))
-            .is_none();
         for column in SoftLockColumn::ALL {
             let name = queue.soft_lock.name(column);
             if table.column(name).is_none() {
@@ -111,19 +99,16 @@ impl Schema for SqliteSchema {
             holes.insert("backfill_state", state.code().to_string());
             holes.insert(
                 "backfill_if_present",
-                if lacks_state {
-                    String::new()
-                } else {
-                    let column = |column| quote(queue.soft_lock.name(column));
-                    format!(
-                        "{} = 0 AND {} = 0 AND ",
-                        column(SoftLockColumn::State),
-                        column(SoftLockColumn::Fence)
-                    )
-                },
+                [SoftLockColumn::State, SoftLockColumn::Fence]
+                    .map(|column| queue.soft_lock.name(column))
+                    .into_iter()
+                    .filter(|name| table.column(name).is_some())
+                    .map(|name| format!("{} = 0 AND ", quote(name)))
+                    .collect::<Vec<_>>()
+                    .concat(),
             );
             let needed = render(ADOPT, "backfill_needed", &holes);
-            if self.connection.query_row(&needed, [], |row| row.get(0))? {
+            if connection.query_row(&needed, [], |row| row.get(0))? {
                 let purpose = format!("mark the rows that are {} already", state.name());
                 steps.push(Step {
                     repeat: true,
@@ -132,9 +117,17 @@ impl Schema for SqliteSchema {
             }
         }
         for (section, role) in INDEXES {
-            if !table.has_index(&index_name(queue, role)) {
-                steps.push(step(format!("add the {role} index"), section, &shape.holes));
+            let index = table.index(&index_name(queue, role));
+            if index.is_some_and(|index| shape.is_usable(queue, role, index)) {
+                continue;
             }
+            if index.is_some() {
+                let purpose =
+                    format!("drop the {role} index, which has another order than the queue");
+                let holes = with(shape.holes.clone(), "index", shape.holes[section].clone());
+                steps.push(step(purpose, "drop_index", &holes));
+            }
+            steps.push(step(format!("add the {role} index"), section, &shape.holes));
         }
         if let OnComplete::Archive(archive) = &queue.on_complete
             && Table::read(&self.connection, archive)?.is_none()
@@ -197,9 +190,14 @@ impl Schema for SqliteSchema {
             .map(|name| format!("table {:?} lacks the column {name}", queue.table))
             .collect();
         for (_, role) in INDEXES {
-            let index = index_name(queue, role);
-            if !table.has_index(&index) {
-                missing.push(format!("table {:?} lacks the index {index}", queue.table));
+            let name = index_name(queue, role);
+            match table.index(&name) {
+                None => missing.push(format!("table {:?} lacks the index {name}", queue.table)),
+                Some(index) if shape.is_usable(queue, role, index) => {}
+                Some(_) => missing.push(format!(
+                    "the index {name} of table {:?} has another order than the queue",
+                    queue.table
+                )),
             }
         }
         if let OnComplete::Archive(archive) = &queue.on_complete {
@@ -240,15 +238,23 @@ fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
     holes
 }
 
-fn definitions_sql(queue: &QueueSpec, columns: &[(String, String)]) -> String {
+/// Returns the statement that makes a managed queue's table; none if the queue is not managed.
+fn create(queue: &QueueSpec) -> Option<Step> {
+    let columns = queue.managed.as_ref()?;
+    let (definitions, key) = definitions(queue, columns);
+    let purpose = format!("make the table of queue {:?}", queue.name);
+    let holes = with(queue_holes(queue), "definitions", definitions);
+    Some(step(purpose, "create", &with(holes, "primary_key", key)))
+}
+
+/// Renders the table's own columns, and the constraint that has to follow all columns.
+fn definitions(queue: &QueueSpec, columns: &[(String, String)]) -> (String, String) {
     let columns = columns
         .iter()
         .map(|(name, declared)| format!("{} {declared}", quote(name)));
     let named = |name: &String| {
-        let defined = queue.managed.iter().flatten();
-        defined
-            .into_iter()
-            .any(|(column, _)| column.eq_ignore_ascii_case(name))
+        let mut defined = queue.managed.iter().flatten();
+        defined.any(|(column, _)| column.eq_ignore_ascii_case(name))
     };
     // A key that counts up never returns, so that an old lease can't name a new item.
     let (first, last) = match &*queue.key {
@@ -260,9 +266,9 @@ fn definitions_sql(queue: &QueueSpec, columns: &[(String, String)]) -> String {
         .map(|key| format!("{} INTEGER PRIMARY KEY AUTOINCREMENT", quote(key)))
         .into_iter()
         .chain(columns)
-        .chain(last.map(|key| format!("PRIMARY KEY ({key})")))
         .collect();
-    definitions.join(",\n    ")
+    let key = last.map(|key| format!(",\n    PRIMARY KEY ({key})"));
+    (definitions.join(",\n    "), key.unwrap_or_default())
 }
 
 /// The states that rows may be in already, by their mirror columns, and the condition that tells it.

@@ -1,6 +1,6 @@
 //! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
 
-use super::catalogue::{Column, Table};
+use super::catalogue::{Column, Index, Table};
 use super::template::{Holes, quote, quote_all};
 use super::types::ColumnType;
 use crate::lease::State;
@@ -16,6 +16,8 @@ pub(super) struct Shape {
     pub(super) writable: Vec<(String, ColumnType)>,
     /// Every column that is not a soft-lock column nor computed: what an archive keeps.
     pub(super) own: Vec<(String, String)>,
+    /// The queue's order, and whether each column descends; none for a queue without order.
+    order: Option<Vec<(String, bool)>>,
     pub(super) holes: Holes,
 }
 
@@ -106,8 +108,33 @@ impl Shape {
                 .map(|column| (column.name.clone(), column.declared.clone()))
                 .collect(),
             holes: holes(queue, table, &key, &columns),
+            order: order(queue, &key),
             key: key_names,
         })
+    }
+
+    /// Returns whether the index of this role serves the queue. A ready index in another order would be sorted anew at
+    /// each claim; whether the state leads it or filters it is all the same.
+    pub(super) fn is_usable(&self, queue: &QueueSpec, role: &str, index: &Index) -> bool {
+        let Some(order) = self.order.as_ref().filter(|_| role == "ready") else {
+            return true;
+        };
+        let state = queue.soft_lock.name(SoftLockColumn::State);
+        let is = |column: &Option<String>, name: &str| {
+            column
+                .as_ref()
+                .is_some_and(|column| column.eq_ignore_ascii_case(name))
+        };
+        let in_order = |columns: &[(Option<String>, bool)]| {
+            let mut pairs = columns.iter().zip(order);
+            columns.len() == order.len()
+                && pairs
+                    .all(|((column, descends), (name, down))| is(column, name) && descends == down)
+        };
+        match &*index.columns {
+            [(first, _), rest @ ..] if is(first, state) && in_order(rest) => true,
+            all => in_order(all),
+        }
     }
 }
 
@@ -134,11 +161,19 @@ pub(super) const INDEXES: [(&str, &str); 3] = [
     ("token_index", "token"),
 ];
 
+/// Names an index so that queues with soft-lock columns of their own share a table and no index.
 pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
-    format!("{}_lease_{role}", queue.table)
+    let state = queue.soft_lock.name(SoftLockColumn::State);
+    if state == SoftLockColumn::State.default_name() {
+        format!("{}_lease_{role}", queue.table)
+    } else {
+        format!("{}_{state}_{role}", queue.table)
+    }
 }
 
 fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Holes {
+    use State::{Completed, Dead, Delayed, Leased, Ready};
+
     let mut holes = queue_holes(queue);
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
@@ -150,18 +185,18 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
         .zip(key)
         .map(|(at, column)| format!("{} = ?{at}", quote(&column.name)))
         .collect();
-    let present: String = key
+    let present: Vec<String> = key
         .iter()
         .filter(|column| column.nullable)
         .map(|column| format!(" AND {} IS NOT NULL", quote(&column.name)))
         .collect();
-    let data: String = columns
+    let data: Vec<String> = columns
         .iter()
         .map(|column| format!(", {}", quote(&column.name)))
         .collect();
     holes.insert("key_match", matches.join(" AND "));
-    holes.insert("key_present", present);
-    holes.insert("columns", data);
+    holes.insert("key_present", present.concat());
+    holes.insert("columns", data.concat());
     holes.insert("held_order", order.clone().unwrap_or(key_list.clone()));
     holes.insert(
         "order_by",
@@ -198,7 +233,6 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     holes.insert("key", key_list);
 
     let mirror = |states: &[State], switch: &str| mirror_sets(queue, table, states, switch, "?5");
-    use State::{Completed, Dead, Delayed, Leased, Ready};
     holes.insert(
         "mirror_leased",
         mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"),
@@ -209,32 +243,44 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     holes.insert("mirror_expire", mirror(&[Ready, Dead], "?6"));
     holes.insert("mirror_promote", mirror(&[Ready], ""));
     holes.insert("mirror_redrive", mirror(&[Ready], ""));
-    let (names, values) = mirror_inserts(queue, table);
-    holes.insert("mirror_columns", names);
-    holes.insert("mirror_values", values);
+    let (names, values) = mirror_inserts(queue, table, &[Ready]);
+    holes.insert("mirror_columns_ready", names);
+    holes.insert("mirror_values_ready", values);
+    // A delayed item that has no value of its own looks like a ready one.
+    let (names, values) = mirror_inserts(queue, table, &[Delayed, Ready]);
+    holes.insert("mirror_columns_delayed", names);
+    holes.insert("mirror_values_delayed", values);
     holes
 }
 
-/// The queue's order with its tie-breaker, the key; none for a queue without order.
-fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
+/// Returns the queue's order with its tie-breaker, the key, and whether each column descends; none for a queue without
+/// order.
+fn order(queue: &QueueSpec, key: &[&Column]) -> Option<Vec<(String, bool)>> {
     let Order::By(order) = &queue.order else {
         return None;
     };
-    let mut parts: Vec<String> = order
+    let named = |column: &Column| {
+        let mut parts = order.iter();
+        parts.any(|part| part.column.eq_ignore_ascii_case(&column.name))
+    };
+    let parts = order
         .iter()
-        .map(|part| {
-            let direction = if part.descending { " DESC" } else { "" };
-            format!("{}{direction}", quote(&part.column))
+        .map(|part| (part.column.clone(), part.descending));
+    let ties = key.iter().filter(|column| !named(column));
+    Some(
+        parts
+            .chain(ties.map(|column| (column.name.clone(), false)))
+            .collect(),
+    )
+}
+
+fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
+    let parts: Vec<String> = order(queue, key)?
+        .iter()
+        .map(|(column, descends)| {
+            format!("{}{}", quote(column), if *descends { " DESC" } else { "" })
         })
         .collect();
-    for column in key {
-        if !order
-            .iter()
-            .any(|part| part.column.eq_ignore_ascii_case(&column.name))
-        {
-            parts.push(quote(&column.name));
-        }
-    }
     Some(parts.join(", "))
 }
 
@@ -272,41 +318,35 @@ fn mirror_sets_by(
         let column = quote(name);
         match (&*cases, states.len()) {
             ([], _) => {}
-            ([(_, value)], 1) => sets.push_str(&format!(", {column} = {value}")),
+            ([(_, value)], 1) => sets.extend([", ", &column, " = ", value]),
             (cases, _) => {
-                let whens: String = cases
-                    .iter()
-                    .map(|(state, value)| format!(" WHEN {} THEN {value}", state.code()))
-                    .collect();
-                sets.push_str(&format!(
-                    ", {column} = CASE {switch}{whens} ELSE {column} END"
-                ));
+                sets.extend([", ", &column, " = CASE ", switch]);
+                for (state, value) in cases {
+                    sets.extend([" WHEN ", &state.code().to_string(), " THEN ", value]);
+                }
+                sets.extend([" ELSE ", &column, " END"]);
             }
         }
     }
     sets
 }
 
-/// Renders the mirror columns of a new item and their values, by its state (parameter 1) and time (parameter 2).
-fn mirror_inserts(queue: &QueueSpec, table: &Table) -> (String, String) {
+/// Renders the mirror columns of a new item and their values: of the first of these states that has one.
+fn mirror_inserts(queue: &QueueSpec, table: &Table, states: &[State]) -> (String, String) {
     let mut names = String::new();
     let mut values = String::new();
     for name in mirrored_columns(queue) {
-        let of = |state| {
+        let of = |state: &State| {
+            let mut mirrors = queue.mirror.iter();
+            mirrors.find(|mirror| mirror.column == name && mirror.state == *state)
+        };
+        if let Some(mirror) = states.iter().find_map(of) {
             let kind = table.column(name).map_or(ColumnType::Text, |c| c.kind);
-            queue
-                .mirror
-                .iter()
-                .find(|mirror| mirror.column == name && mirror.state == state)
-                .map(|mirror| mirror_value(&mirror.value, kind, "?2", "NULL"))
-        };
-        // A delayed item that has no value of its own looks like a ready one.
-        let Some(ready) = of(State::Ready) else {
-            continue;
-        };
-        let delayed = of(State::Delayed).unwrap_or_else(|| ready.clone());
-        names.push_str(&format!(", {}", quote(name)));
-        values.push_str(&format!(", CASE ?1 WHEN 0 THEN {ready} ELSE {delayed} END"));
+            names.push_str(", ");
+            names.push_str(&quote(name));
+            values.push_str(", ");
+            values.push_str(&mirror_value(&mirror.value, kind, "?2", "NULL"));
+        }
     }
     (names, values)
 }

@@ -26,6 +26,7 @@ macro_rules! file {
 pub(super) struct QueueTable {
     pub(super) spec: QueueSpec,
     pub(super) key_len: usize,
+    pub(super) key: Vec<String>,
     pub(super) columns: Arc<[String]>,
     pub(super) kinds: Vec<ColumnType>,
     pub(super) sql: Statements,
@@ -97,6 +98,7 @@ impl QueueTable {
         Ok(Self {
             spec: spec.clone(),
             key_len: shape.key.len(),
+            key: shape.key,
             columns: shape.columns.iter().map(|(name, _)| name.clone()).collect(),
             kinds: shape.columns.iter().map(|(_, kind)| *kind).collect(),
             sql,
@@ -120,7 +122,14 @@ impl QueueTable {
     pub(super) fn accept(&self, item: &NewItem) -> Result<Vec<Sql>, (String, String)> {
         item.columns
             .iter()
-            .map(|(name, value)| {
+            .enumerate()
+            .map(|(at, (name, value))| {
+                if item.columns[..at]
+                    .iter()
+                    .any(|(earlier, _)| earlier == name)
+                {
+                    return Err((name.clone(), format!("the column {name:?} is named twice")));
+                }
                 let kind = self
                     .writable
                     .get(name)
@@ -140,28 +149,47 @@ impl QueueTable {
         )
     }
 
+    /// Returns the column that the message of a broken constraint blames: "NOT NULL constraint failed: table.column", or
+    /// "cannot store TEXT value in BLOB column table.column".
+    pub(super) fn blamed(&self, problem: &str) -> Option<String> {
+        let problem = problem.to_ascii_lowercase();
+        let is_blamed = |column: &&String| {
+            let place = format!("{}.{column}", self.spec.table).to_ascii_lowercase();
+            problem.strip_suffix(&place).is_some_and(|before| {
+                before.ends_with("constraint failed: ") || before.ends_with(" column ")
+            })
+        };
+        self.writable.keys().find(is_blamed).cloned()
+    }
+
     fn insert(&self, item: &NewItem) -> String {
         let mut holes = self.holes.clone();
-        let named = item.columns.iter();
-        holes.insert(
-            "named",
-            named
-                .clone()
-                .map(|(name, _)| format!(", {}", quote(name)))
-                .collect(),
-        );
-        holes.insert(
-            "named_values",
-            (5..).zip(named).map(|(at, _)| format!(", ?{at}")).collect(),
-        );
+        let (columns, values) = if item.delay.is_zero() {
+            ("mirror_columns_ready", "mirror_values_ready")
+        } else {
+            ("mirror_columns_delayed", "mirror_values_delayed")
+        };
+        holes.insert("mirror_columns", self.holes[columns].clone());
+        holes.insert("mirror_values", self.holes[values].clone());
+        let mut named = String::new();
+        let mut values = String::new();
+        for (at, (name, _)) in (5..).zip(&item.columns) {
+            named.extend([", ", &quote(name)]);
+            values.extend([", ?", &at.to_string()]);
+        }
+        holes.insert("named", named);
+        holes.insert("named_values", values);
         render(file!("enqueue"), "insert", &holes)
     }
 }
 
-/// The insert statements that a writer has rendered, by queue and columns.
+/// The queue, whether the item is ready at once, and the columns that it names.
+type ItemShape = (usize, bool, Vec<String>);
+
+/// The insert statements that a writer has rendered.
 #[derive(Default)]
 pub(super) struct Inserts {
-    by_columns: RefCell<HashMap<(usize, Vec<String>), Arc<str>>>,
+    by_shape: RefCell<HashMap<ItemShape, Arc<str>>>,
 }
 
 impl Inserts {
@@ -171,11 +199,11 @@ impl Inserts {
         const MOST: usize = 1_024;
 
         let columns = item.columns.iter().map(|(name, _)| name.clone()).collect();
-        let mut by_columns = self.by_columns.borrow_mut();
-        if by_columns.len() >= MOST {
-            by_columns.clear();
+        let mut by_shape = self.by_shape.borrow_mut();
+        if by_shape.len() >= MOST {
+            by_shape.clear();
         }
-        let statement = by_columns.entry((queue, columns));
+        let statement = by_shape.entry((queue, item.delay.is_zero(), columns));
         statement
             .or_insert_with(|| table.insert(item).into())
             .clone()

@@ -36,6 +36,10 @@ impl ColumnType {
         }
     }
 
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Integer | Self::Bool)
+    }
+
     fn is_number(self) -> bool {
         matches!(
             self,
@@ -82,11 +86,24 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<Sql, String> {
         Value::Double(double) if double.is_nan() => {
             refuse("is not a number, which SQLite would store as NULL")
         }
+        Value::Double(double) if column.is_whole() && double.fract() != 0.0 => {
+            refuse("does not fit a column of integers")
+        }
         Value::Double(double) => Ok(Sql::Real(*double)),
+        // Dates are text in a column of numbers by its name alone (DATETIME).
+        Value::Text(text)
+            if (column.is_whole() || column == ColumnType::Real)
+                && text.trim().parse::<f64>().is_err() =>
+        {
+            refuse("is text that is no number, for a number column")
+        }
         Value::Text(text) => Ok(Sql::Text(text.clone())),
+        Value::Bytes(_) if column.is_whole() || column == ColumnType::Real => {
+            refuse("does not fit a number column")
+        }
         Value::Bytes(bytes) => Ok(Sql::Blob(bytes.clone())),
         Value::Timestamp { seconds, nanos } => {
-            if column.is_number() && column != ColumnType::Numeric {
+            if column.is_whole() || column == ColumnType::Real {
                 return refuse("does not fit a number column");
             }
             match iso(*seconds, *nanos) {
@@ -180,6 +197,12 @@ mod tests {
             Ok(Sql::Text("12345678901234567.89".into()))
         );
         assert!(store(&Value::Decimal("1e5".into()), ColumnType::Text).is_err());
+        assert!(store(&Value::Double(1.5), ColumnType::Integer).is_err());
+        assert!(store(&Value::Double(f64::INFINITY), ColumnType::Integer).is_err());
+        assert!(store(&Value::Text("many".into()), ColumnType::Integer).is_err());
+        assert!(store(&Value::Bytes(vec![1]), ColumnType::Real).is_err());
+        let uuid = ColumnType::of_declaration("uniqueidentifier");
+        assert_eq!(store(&Value::Bytes(vec![1]), uuid), Ok(Sql::Blob(vec![1])));
         assert!(store(&Value::Double(f64::NAN), ColumnType::Real).is_err());
         assert!(store(&Value::Int((1 << 53) + 1), ColumnType::Real).is_err());
         assert_eq!(

@@ -1,0 +1,344 @@
+//! How a table becomes a queue.
+
+use lease_broker::lease::State;
+use lease_broker::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
+use lease_broker::store::StoreError;
+use lease_broker::value::Value;
+
+use crate::harness::Harness;
+use crate::harness::bench::{
+    Bench, Broker, SECOND, by, call, complete, item_table, keys, new_item, queue, text,
+};
+use crate::harness::table::{Kind, Table};
+
+fn row(id: i64) -> [(&'static str, Value); 2] {
+    [("id", Value::Int(id)), ("payload", text("old"))]
+}
+
+pub(crate) async fn rows_that_were_there_before_are_claimed<H: Harness>() {
+    let harness = H::start().await;
+    harness.create(&item_table("item")).await;
+    for id in 1..=3 {
+        harness.insert("item", &row(id)).await;
+    }
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    assert_eq!(keys(&bench.claim(9).await), ["1", "2", "3"]);
+}
+
+pub(crate) async fn a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lacks<H: Harness>() {
+    let harness = H::start().await;
+    harness.create(&item_table("item")).await;
+    let spec = queue("item");
+    let problems = harness.check(&spec).await.expect("check");
+    for column in SoftLockColumn::ALL {
+        let name = column.default_name();
+        let named = problems.iter().filter(|problem| problem.contains(name));
+        assert!(named.count() >= 1, "{name} in {problems:?}");
+    }
+    let Err(StoreError::Misconfigured(text)) = harness.open(&[spec]).await else {
+        panic!("not refused");
+    };
+    for problem in problems {
+        assert!(text.contains(&problem), "{problem} in {text}");
+    }
+}
+
+pub(crate) async fn apply_adds_all_and_a_second_time_nothing<H: Harness>() {
+    let harness = H::start().await;
+    harness.create(&item_table("item")).await;
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    let planned = harness.plan(&spec).await.expect("plan");
+    assert!(planned.len() >= SoftLockColumn::ALL.len());
+    assert_eq!(
+        harness.plan(&spec).await.expect("plan"),
+        planned,
+        "a plan changes nothing"
+    );
+    harness.apply(&spec).await.expect("apply");
+    assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
+    assert_eq!(harness.plan(&spec).await, Ok(Vec::new()));
+    harness.apply(&spec).await.expect("apply again");
+    assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
+}
+
+pub(crate) async fn a_table_and_columns_that_are_missing_are_named<H: Harness>() {
+    let harness = H::start().await;
+    let spec = queue("nowhere");
+    let problems = harness.check(&spec).await.expect("check");
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("nowhere"));
+    assert!(matches!(
+        harness.plan(&spec).await,
+        Err(StoreError::Misconfigured(_))
+    ));
+
+    harness.create(&item_table("item")).await;
+    let mut spec = queue("item");
+    spec.order = by(&["rank"]);
+    spec.columns = Some(vec!["body".to_owned()]);
+    spec.mirror = vec![Mirror {
+        state: State::Completed,
+        column: "done".to_owned(),
+        value: MirrorValue::Now,
+    }];
+    let problems = harness.check(&spec).await.expect("check").join("; ");
+    for name in ["rank", "body", "done"] {
+        assert!(problems.contains(name), "{name} in {problems}");
+    }
+    assert!(matches!(
+        harness.plan(&spec).await,
+        Err(StoreError::Misconfigured(_))
+    ));
+    spec = queue("item");
+    spec.key = vec!["number".to_owned()];
+    let problems = harness.check(&spec).await.expect("check").join("; ");
+    assert!(problems.contains("number"), "{problems}");
+}
+
+pub(crate) async fn a_table_without_a_key_is_refused<H: Harness>() {
+    let harness = H::start().await;
+    let table = Table::new("item")
+        .column("id", Kind::BigInt)
+        .column("payload", Kind::Text);
+    harness.create(&table).await;
+    let mut spec = queue("item");
+    let problems = harness.check(&spec).await.expect("check");
+    assert!(
+        problems.join("; ").contains("no primary key"),
+        "{problems:?}"
+    );
+    spec.key = vec!["id".to_owned()];
+    let problems = harness.check(&spec).await.expect("check");
+    assert!(
+        problems.join("; ").contains("does not identify a row"),
+        "{problems:?}"
+    );
+    assert!(harness.plan(&spec).await.is_err());
+}
+
+pub(crate) async fn a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.one().await.lease;
+    bench.harness.drop_table("item").await;
+    let calls = vec![call("worker", 1)];
+    let error = bench
+        .store
+        .claim(bench.queue, calls.into())
+        .await
+        .expect_err("gone");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    let error = bench
+        .try_settle(vec![(&lease, complete())])
+        .await
+        .expect_err("gone");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    let error = bench.store.stats(bench.queue).await.expect_err("gone");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+}
+
+pub(crate) async fn an_interrupted_adoption_is_taken_up_where_it_was_left<H: Harness>() {
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    spec.mirror = vec![Mirror {
+        state: State::Completed,
+        column: "payload".to_owned(),
+        value: MirrorValue::Literal(text("done")),
+    }];
+    let mut left = usize::MAX;
+    while left > 0 {
+        let harness = H::start().await;
+        harness.create(&item_table("item")).await;
+        for (id, payload) in [(1, "done"), (2, "new"), (3, "done")] {
+            let row = [("id", Value::Int(id)), ("payload", text(payload))];
+            harness.insert("item", &row).await;
+        }
+        let steps = harness.plan(&spec).await.expect("plan");
+        left = left.min(steps.len()) - 1;
+        for step in &steps[..steps.len() - left] {
+            harness.run(step).await.expect(&step.sql);
+        }
+        let rest = harness.plan(&spec).await.expect("plan the rest");
+        assert_eq!(rest, steps[steps.len() - left..]);
+        let bench = Bench::adopt(harness, vec![spec.clone()]).await;
+        assert_eq!(bench.counts().await, [1, 0, 0, 2, 0]);
+    }
+}
+
+pub(crate) async fn another_order_needs_another_index<H: Harness>() {
+    let bench = Bench::<H>::items(3).await;
+    let harness = &bench.harness;
+    for order in [
+        by(&["-id"]),
+        by(&["payload"]),
+        by(&["payload", "-id"]),
+        by(&["-payload"]),
+    ] {
+        let mut spec = queue("item");
+        spec.order = order;
+        let problems = harness.check(&spec).await.expect("check");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(harness.open(std::slice::from_ref(&spec)).await.is_err());
+        harness.apply(&spec).await.expect("apply");
+        assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
+        assert_eq!(harness.plan(&spec).await, Ok(Vec::new()));
+    }
+    let mut spec = queue("item");
+    spec.order = by(&["-payload"]);
+    let broker = Broker::new(harness.open(&[spec.clone()]).await.expect("open"));
+    assert_eq!(keys(&broker.claim(9).await), ["3", "2", "1"]);
+    spec.order = Order::None;
+    assert_eq!(
+        harness.check(&spec).await,
+        Ok(Vec::new()),
+        "any index will do"
+    );
+}
+
+pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {
+    let table = item_table("item")
+        .required("code", Kind::Text)
+        .unique(&["code"]);
+    let mut spec = queue("item");
+    spec.key = vec!["code".to_owned()];
+    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    for (id, code) in [(1, "b"), (2, "a")] {
+        let row = [("id", Value::Int(id)), ("code", text(code))];
+        bench.harness.insert("item", &row).await;
+    }
+    let items = bench.claim(9).await;
+    assert_eq!(keys(&items), ["a", "b"]);
+    assert_eq!(
+        bench.complete(&items[0].lease).await,
+        Some(State::Completed)
+    );
+}
+
+pub(crate) async fn rows_without_a_key_are_passed_over<H: Harness>() {
+    let table = item_table("item")
+        .column("code", Kind::Text)
+        .unique(&["code"]);
+    let mut spec = queue("item");
+    spec.key = vec!["code".to_owned()];
+    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    bench.insert([1]).await;
+    let row = [("id", Value::Int(2)), ("code", text("a"))];
+    bench.harness.insert("item", &row).await;
+    assert_eq!(keys(&bench.claim(9).await), ["a"]);
+}
+
+pub(crate) async fn the_soft_lock_columns_may_have_other_names<H: Harness>() {
+    let rename = |column: SoftLockColumn| format!("{} of ours", column.default_name());
+    let bench = Bench::<H>::with(2, |spec| {
+        for column in SoftLockColumn::ALL {
+            spec.soft_lock.rename(column, rename(column));
+        }
+    })
+    .await;
+    assert_eq!(*bench.store.columns(bench.queue), ["id", "payload"]);
+    let items = bench.claim(2).await;
+    bench.complete(&items[0].lease).await;
+    let columns = ["id".to_owned(), rename(SoftLockColumn::State)];
+    let columns = columns.each_ref().map(String::as_str);
+    let states = bench.harness.rows("item", &columns).await;
+    assert_eq!(
+        states,
+        [
+            [Value::Int(1), Value::Int(3)],
+            [Value::Int(2), Value::Int(1)]
+        ]
+    );
+}
+
+pub(crate) async fn two_queues_with_soft_locks_of_their_own_share_a_table<H: Harness>() {
+    let mut second = queue("item");
+    "second".clone_into(&mut second.name);
+    for column in SoftLockColumn::ALL {
+        let name = format!("second_{}", column.default_name());
+        second.soft_lock.rename(column, name);
+    }
+    second.columns = Some(vec!["payload".to_owned()]);
+    let mut first = queue("item");
+    first.columns = Some(vec!["payload".to_owned()]);
+    let bench = Bench::<H>::over(&[item_table("item")], vec![first, second]).await;
+    bench.insert(1..=2).await;
+    let (first, second) = (bench.at(0), bench.at(1));
+    let lease = first.one().await.lease;
+    assert_eq!(keys(&second.claim(9).await), ["1", "2"]);
+    assert_eq!(
+        second.complete(&lease).await,
+        None,
+        "it is the other queue's"
+    );
+    assert_eq!(first.complete(&lease).await, Some(State::Completed));
+    assert_eq!(second.counts().await, [0, 2, 0, 0, 0]);
+    assert_eq!(first.counts().await, [1, 0, 0, 1, 0]);
+}
+
+pub(crate) async fn a_managed_table_is_made_when_the_store_is_opened<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    spec.on_complete = OnComplete::Archive("made archive".to_owned());
+    let specs = [spec];
+    let broker = Broker::new(harness.open(&specs).await.expect("open"));
+    assert_eq!(harness.check(&specs[0]).await, Ok(Vec::new()));
+    let item = new_item(&[("payload", text("one"))]);
+    let key = broker.enqueue(item).await;
+    let again = Broker::new(harness.open(&specs).await.expect("open again"));
+    let item = again.one().await;
+    assert_eq!(item.lease.key, key);
+    assert_eq!(again.complete(&item.lease).await, Some(State::Completed));
+    let archived = harness.rows("made archive", &["payload"]).await;
+    assert_eq!(archived, [[text("one")]]);
+}
+
+pub(crate) async fn a_managed_table_is_made_again_beside_its_archive<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    spec.on_complete = OnComplete::Archive("made archive".to_owned());
+    harness.apply(&spec).await.expect("apply");
+    harness.drop_table("made").await;
+    harness.apply(&spec).await.expect("apply again");
+    assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
+}
+
+pub(crate) async fn a_managed_column_of_no_type_is_a_misconfiguration<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.managed = Some(vec![("payload".to_owned(), "no type, at (all".to_owned())]);
+    let error = harness.apply(&spec).await.expect_err("refused");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    assert!(harness.open(&[spec]).await.is_err());
+}
+
+pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.key = vec!["shop".to_owned(), "number".to_owned()];
+    let number = H::declare(Kind::BigInt);
+    spec.managed = Some(vec![
+        ("shop".to_owned(), number.clone()),
+        ("number".to_owned(), number),
+    ]);
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    let item =
+        |shop, number| new_item(&[("shop", Value::Int(shop)), ("number", Value::Int(number))]);
+    let items = vec![item(2, 1), item(1, 2), item(1, 1)];
+    bench.try_enqueue(items).await.expect("enqueue");
+    assert_eq!(keys(&bench.claim(9).await), ["[1,1]", "[1,2]", "[2,1]"]);
+}
+
+pub(crate) async fn a_managed_tables_rows_tell_since_when_they_are_ready<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.key = vec!["id".to_owned()];
+    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    let row = [("payload", text("by another program"))];
+    bench.harness.insert("made", &row).await;
+    bench.advance(100 * SECOND).await;
+    let age = bench.list(State::Ready).await[0].age.expect("an age");
+    assert!(age >= 90 * SECOND && age < 200 * SECOND, "{age:?}");
+}

@@ -1,0 +1,261 @@
+//! Many brokers and workers at the same time: each item once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lease_broker::lease::State;
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::queue::OnComplete;
+use lease_broker::store::{FollowUp, QueueIndex};
+use lease_broker::value::Value;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::harness::Harness;
+use crate::harness::bench::{
+    Bench, Broker, HOUR, MINUTE, call, complete_with, fail, item_table, new_item, queue, release,
+};
+
+const BROKERS: usize = 3;
+const WORKERS: usize = 4;
+
+/// Starts `WORKERS` workers on each of `BROKERS` brokers at the same moment and collects what they return.
+async fn crowd<H, T, F>(bench: &Bench<H>, work: impl Fn(Broker, usize) -> F) -> Vec<T>
+where
+    H: Harness,
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(BROKERS * WORKERS));
+    let mut tasks = JoinSet::new();
+    for broker in 0..BROKERS {
+        let broker_at = bench.another().await;
+        for worker in 0..WORKERS {
+            let work = work(broker_at.clone(), broker * WORKERS + worker);
+            let start = start.clone();
+            tasks.spawn(async move {
+                start.wait().await;
+                work.await
+            });
+        }
+    }
+    tasks.join_all().await
+}
+
+async fn filled<H: Harness>(rows: i64) -> Bench<H> {
+    let bench = Bench::<H>::with(0, |spec| spec.retry.max_attempts = None).await;
+    let items = (1..=rows).map(|id| new_item(&[("id", Value::Int(id))]));
+    bench.try_enqueue(items.collect()).await.expect("enqueue");
+    bench
+}
+
+fn count(keys: impl IntoIterator<Item = String>) -> HashMap<String, usize> {
+    keys.into_iter().fold(HashMap::new(), |mut counts, key| {
+        *counts.entry(key).or_default() += 1;
+        counts
+    })
+}
+
+pub(crate) async fn each_row_is_claimed_and_completed_once<H: Harness>() {
+    let bench = filled::<H>(600).await;
+    let done = crowd(&bench, |broker, worker| async move {
+        let mut done = Vec::new();
+        loop {
+            let items = broker.claim_by(call(&format!("worker {worker}"), 7)).await;
+            if items.is_empty() {
+                break done;
+            }
+            for item in items {
+                assert_eq!(item.lease.fence, 1);
+                let state = broker.complete(&item.lease).await;
+                assert_eq!(state, Some(State::Completed));
+                done.push(item.lease.key.to_string());
+            }
+        }
+    })
+    .await;
+    let counts = count(done.concat());
+    assert_eq!(counts.len(), 600);
+    assert!(counts.values().all(|&times| times == 1));
+    assert_eq!(bench.counts().await, [0, 0, 0, 600, 0]);
+}
+
+pub(crate) async fn of_many_settlements_of_one_lease_one_kind_wins<H: Harness>() {
+    let bench = filled::<H>(20).await;
+    for item in bench.claim(20).await {
+        let lease = item.lease.clone();
+        let answers = crowd(&bench, |broker, worker| {
+            let lease = lease.clone();
+            async move {
+                let done = worker % 2 == 0;
+                let ending = if done {
+                    complete_with(Vec::new())
+                } else {
+                    fail(None)
+                };
+                (done, broker.settle(&lease, ending).await)
+            }
+        })
+        .await;
+        let won: Vec<_> = answers
+            .iter()
+            .filter(|(_, state)| state.is_some())
+            .collect();
+        assert_eq!(won.len(), answers.len() / 2, "all of one kind: {answers:?}");
+        assert!(won.iter().all(|(done, _)| *done == won[0].0));
+    }
+}
+
+pub(crate) async fn follow_ups_are_added_once_however_often_the_completion_is_sent<H: Harness>() {
+    let mut first = queue("item");
+    first.on_complete = OnComplete::Keep;
+    let tables = [item_table("item"), item_table("next")];
+    let bench = Bench::<H>::over(&tables, vec![first, queue("next")]).await;
+    bench.insert([1]).await;
+    let lease = bench.one().await.lease;
+    crowd(&bench, |broker, worker| {
+        let lease = lease.clone();
+        let id = Value::Int(i64::try_from(worker).expect("small"));
+        let follow_up = FollowUp {
+            queue: QueueIndex(1),
+            item: new_item(&[("id", id)]),
+        };
+        async move { broker.settle(&lease, complete_with(vec![follow_up])).await }
+    })
+    .await;
+    assert_eq!(bench.at(1).counts().await, [1, 0, 0, 0, 0]);
+}
+
+pub(crate) async fn one_request_sent_by_many_brokers_gets_the_same_leases<H: Harness>() {
+    let bench = filled::<H>(100).await;
+    let token = Uuid::new_v4();
+    let answers = crowd(&bench, |broker, _| async move {
+        let items = broker.request(token, 5).await;
+        items
+            .into_iter()
+            .map(|item| item.lease)
+            .collect::<Vec<LeaseRef>>()
+    })
+    .await;
+    for answer in &answers {
+        assert_eq!(answer, &answers[0]);
+    }
+    assert_eq!(bench.counts().await, [95, 5, 0, 0, 0]);
+}
+
+pub(crate) async fn a_claim_and_the_reaper_never_both_have_a_lease<H: Harness>() {
+    let bench = filled::<H>(300).await;
+    bench.claim_for(300, MINUTE).await;
+    bench.advance(HOUR).await;
+    let ended = crowd(&bench, |broker, worker| async move {
+        let (mut expired, mut claimed) = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            if worker % 2 == 0 {
+                let reaped = broker.reap(10).await.expired;
+                expired.extend(reaped.iter().map(|expired| expired.lease.key.to_string()));
+            } else {
+                let items = broker.claim(10).await;
+                claimed.extend(items.iter().map(|item| item.lease.key.to_string()));
+            }
+        }
+        (expired, claimed)
+    })
+    .await;
+    let (expired, claimed): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+    let mut expired = count(expired.concat());
+    for rest in bench.reap(1_000).await.expired {
+        *expired.entry(rest.lease.key.to_string()).or_default() += 1;
+    }
+    assert_eq!(expired.len(), 300);
+    assert!(expired.values().all(|&times| times == 1));
+    assert!(count(claimed.concat()).values().all(|&times| times == 1));
+}
+
+pub(crate) async fn producers_and_workers_together_lose_and_repeat_nothing<H: Harness>() {
+    const EACH: i64 = 40;
+    let bench = filled::<H>(0).await;
+    let producers = BROKERS * WORKERS / 2;
+    let total = usize::try_from(EACH).expect("small") * producers;
+    let done = crowd(&bench, |broker, worker| async move {
+        let mut done = Vec::new();
+        if worker % 2 == 0 {
+            let base = i64::try_from(worker).expect("small") * 1_000;
+            for id in base..base + EACH {
+                broker.enqueue(new_item(&[("id", Value::Int(id))])).await;
+            }
+        } else {
+            // Half of the claims are given back, to be claimed again.
+            while broker.counts().await[State::Completed as usize] < total as u64 {
+                let items = broker.claim(5).await;
+                for (at, item) in items.iter().enumerate() {
+                    if at % 2 == 1 {
+                        let back = release(std::time::Duration::ZERO);
+                        assert_eq!(broker.settle(&item.lease, back).await, Some(State::Ready));
+                    } else if broker.complete(&item.lease).await.is_some() {
+                        done.push(item.lease.key.to_string());
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        done
+    })
+    .await;
+    let counts = count(done.concat());
+    assert_eq!(counts.len(), total);
+    assert!(counts.values().all(|&times| times == 1));
+}
+
+pub(crate) async fn a_refused_operation_does_not_spoil_those_beside_it<H: Harness>() {
+    let bench = filled::<H>(0).await;
+    let shared = bench.another().await;
+    let added = crowd(&bench, |_, worker| {
+        let broker = shared.clone();
+        async move {
+            let mut added = 0;
+            for at in 0..20 {
+                let id = i64::try_from(worker * 100 + at).expect("small");
+                let mut items = vec![new_item(&[("id", Value::Int(id))])];
+                if (worker + at) % 3 == 0 {
+                    items.push(new_item(&[("id", Value::Int(id))]));
+                    broker
+                        .try_enqueue(items)
+                        .await
+                        .expect_err("the same id twice");
+                } else {
+                    broker.try_enqueue(items).await.expect("enqueue");
+                    added += 1;
+                }
+            }
+            added
+        }
+    })
+    .await;
+    let added: u64 = added.into_iter().sum();
+    assert_eq!(bench.counts().await, [added, 0, 0, 0, 0]);
+}
+
+pub(crate) async fn an_operation_whose_caller_goes_away_runs_to_its_end<H: Harness>() {
+    let bench = filled::<H>(50).await;
+    for _ in 0..50 {
+        let claim = tokio::spawn({
+            let broker = bench.clone();
+            async move { broker.claim(1).await }
+        });
+        tokio::task::yield_now().await;
+        claim.abort();
+        let _ = claim.await;
+    }
+    // Each was applied or not; the store goes on, and nothing is half done.
+    let rest = bench.claim(100).await.len() as u64;
+    let counts = bench.counts().await;
+    assert_eq!((counts[0], counts[1]), (0, 50));
+    let leased = bench.list(State::Leased).await;
+    assert!(
+        rest <= 50
+            && leased
+                .iter()
+                .all(|item| item.fence == 1 && item.attempt == 1)
+    );
+}

@@ -1,0 +1,152 @@
+//! Items that a completion adds.
+
+use lease_broker::lease::State;
+use lease_broker::queue::OnComplete;
+use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, StoreError};
+use lease_broker::value::Value;
+
+use crate::harness::Harness;
+use crate::harness::bench::{
+    Bench, HOUR, MINUTE, complete_with, item_table, keys, new_item, queue, text,
+};
+
+/// Two queues; the first holds items 1 to `rows`.
+async fn two_queues<H: Harness>(rows: i64, on_complete: OnComplete) -> Bench<H> {
+    let mut first = queue("item");
+    first.on_complete = on_complete;
+    let tables = [item_table("item"), item_table("next")];
+    let bench = Bench::<H>::over(&tables, vec![first, queue("next")]).await;
+    bench.insert(1..=rows).await;
+    bench
+}
+
+fn follow_up(queue: usize, columns: &[(&str, Value)]) -> FollowUp {
+    FollowUp {
+        queue: QueueIndex(queue),
+        item: new_item(columns),
+    }
+}
+
+fn next(id: i64) -> FollowUp {
+    follow_up(1, &[("id", Value::Int(id)), ("payload", text("next"))])
+}
+
+fn and_then(ids: &[i64]) -> Ending {
+    complete_with(ids.iter().map(|&id| next(id)).collect())
+}
+
+pub(crate) async fn follow_ups_are_added_with_the_completion<H: Harness>() {
+    for on_complete in [
+        OnComplete::Keep,
+        OnComplete::Delete,
+        OnComplete::Archive("done".to_owned()),
+        OnComplete::Recur(HOUR),
+    ] {
+        let bench = two_queues::<H>(1, on_complete).await;
+        let lease = bench.one().await.lease;
+        assert!(bench.settle(&lease, and_then(&[10, 11])).await.is_some());
+        let items = bench.at(1).claim(9).await;
+        assert_eq!(keys(&items), ["10", "11"]);
+        assert_eq!(items[0].columns[1], text("next"));
+    }
+}
+
+pub(crate) async fn follow_ups_are_added_only_once<H: Harness>() {
+    for on_complete in [
+        OnComplete::Keep,
+        OnComplete::Delete,
+        OnComplete::Recur(HOUR),
+    ] {
+        let bench = two_queues::<H>(1, on_complete).await;
+        let lease = bench.one().await.lease;
+        bench.settle(&lease, and_then(&[10])).await.expect("held");
+        // Another key, so that only the lease can tell that this is a repeat.
+        bench.settle(&lease, and_then(&[20])).await;
+        let other = bench.another().await;
+        other.settle(&lease, and_then(&[30])).await;
+        assert_eq!(keys(&bench.at(1).claim(9).await), ["10"]);
+    }
+}
+
+pub(crate) async fn a_lost_lease_adds_nothing<H: Harness>() {
+    let bench = two_queues::<H>(1, OnComplete::Keep).await;
+    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
+    bench.advance(HOUR).await;
+    assert_eq!(bench.settle(&lease, and_then(&[10])).await, None);
+    bench.reap(9).await;
+    assert_eq!(bench.settle(&lease, and_then(&[10])).await, None);
+    assert_eq!(bench.at(1).counts().await, [0; 5]);
+}
+
+pub(crate) async fn a_follow_up_may_go_to_its_own_queue_be_delayed_and_carry_a_trace<H: Harness>() {
+    let bench = two_queues::<H>(1, OnComplete::Keep).await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let later = FollowUp {
+        queue: QueueIndex(0),
+        item: NewItem {
+            delay: HOUR,
+            trace_parent: Some(trace.to_owned()),
+            ..new_item(&[("id", Value::Int(2))])
+        },
+    };
+    let lease = bench.one().await.lease;
+    bench.settle(&lease, complete_with(vec![later])).await;
+    assert_eq!(bench.counts().await, [0, 0, 1, 1, 0]);
+    bench.advance(HOUR).await;
+    bench.reap(9).await;
+    assert_eq!(bench.one().await.trace_parent.as_deref(), Some(trace));
+}
+
+/// Settles items 1 to 3, the second with a follow-up that can't be added, and expects that nothing was.
+async fn refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
+    let bench = two_queues::<H>(3, OnComplete::Keep).await;
+    bench.at(1).enqueue(next(1).item).await;
+    let items = bench.claim(3).await;
+    let before = bench.snapshot().await;
+    let settlements = vec![
+        (&items[0].lease, and_then(&[10])),
+        (&items[1].lease, complete_with(vec![next(11), bad])),
+        (&items[2].lease, and_then(&[12])),
+    ];
+    let error = bench.try_settle(settlements).await.expect_err("refused");
+    let StoreError::Rejected(rejection) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((rejection.item, rejection.follow_up), (1, Some(1)));
+    assert_eq!(rejection.column.as_deref(), column, "{}", rejection.problem);
+    assert_eq!(bench.snapshot().await, before);
+    assert_eq!(bench.at(1).counts().await, [1, 0, 0, 0, 0]);
+    assert_eq!(
+        bench.complete(&items[0].lease).await,
+        Some(State::Completed)
+    );
+}
+
+pub(crate) async fn a_follow_up_with_an_unknown_column_refuses_the_whole_list<H: Harness>() {
+    let bad = follow_up(1, &[("id", Value::Int(20)), ("nonsense", text(""))]);
+    refused::<H>(bad, Some("nonsense")).await;
+}
+
+pub(crate) async fn a_follow_up_that_breaks_a_constraint_refuses_the_whole_list<H: Harness>() {
+    refused::<H>(next(1), Some("id")).await;
+}
+
+pub(crate) async fn a_follow_up_with_an_unknown_column_is_refused_even_when_its_lease_is_lost<
+    H: Harness,
+>() {
+    let bench = two_queues::<H>(2, OnComplete::Keep).await;
+    let lost = bench.claim_for(1, MINUTE).await.remove(0).lease;
+    bench.advance(HOUR).await;
+    let held = bench.one().await.lease;
+    let before = bench.snapshot().await;
+    let bad = follow_up(1, &[("lease_state", Value::Int(3))]);
+    let settlements = vec![(&held, and_then(&[10])), (&lost, complete_with(vec![bad]))];
+    let error = bench.try_settle(settlements).await.expect_err("refused");
+    let StoreError::Rejected(rejection) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!((rejection.item, rejection.follow_up), (1, Some(0)));
+    assert_eq!(rejection.column.as_deref(), Some("lease_state"));
+    assert_eq!(bench.snapshot().await, before);
+    assert_eq!(bench.at(1).counts().await, [0; 5]);
+}

@@ -1,0 +1,121 @@
+//! Leases made to last longer.
+
+use std::time::Duration;
+
+use lease_broker::lease::State;
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::store::Extension;
+use lease_broker::value::{Key, Value};
+use uuid::Uuid;
+
+use crate::harness::Harness;
+use crate::harness::bench::{Bench, HOUR, MINUTE, SECOND, about, fail, release};
+
+pub(crate) async fn a_heartbeat_makes_the_lease_last_from_now<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
+    for _ in 0..5 {
+        bench.advance(45 * SECOND).await;
+        let held = bench.heartbeat(&lease, MINUTE).await.expect("held");
+        assert!(about(held.time_left, MINUTE));
+    }
+    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+}
+
+pub(crate) async fn a_heartbeat_may_shorten_the_lease<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.claim_for(1, HOUR).await.remove(0).lease;
+    bench.heartbeat(&lease, MINUTE).await.expect("held");
+    bench.advance(2 * MINUTE).await;
+    assert_eq!(bench.heartbeat(&lease, MINUTE).await, None);
+}
+
+pub(crate) async fn a_lease_past_its_due_time_is_lost_before_any_reaper_comes<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
+    bench.advance(MINUTE).await;
+    let before = bench.snapshot().await;
+    assert_eq!(bench.heartbeat(&lease, HOUR).await, None);
+    assert_eq!(bench.snapshot().await, before);
+}
+
+pub(crate) async fn each_lease_of_a_list_has_its_own_answer_in_the_order_asked<H: Harness>() {
+    let bench = Bench::<H>::items(3).await;
+    let items = bench.claim(3).await;
+    bench.complete(&items[1].lease).await;
+    let extensions = [(2, MINUTE), (1, MINUTE), (0, HOUR), (2, 2 * HOUR)];
+    let extensions = extensions.map(|(at, duration): (usize, Duration)| Extension {
+        lease: items[at].lease.clone(),
+        duration,
+    });
+    let held = bench.store.heartbeat(bench.queue, extensions.into()).await;
+    let held = held.expect("heartbeat");
+    assert_eq!(held.len(), 4);
+    assert!(about(held[0].expect("held").time_left, MINUTE));
+    assert_eq!(held[1], None);
+    assert!(about(held[2].expect("held").time_left, HOUR));
+    assert!(about(held[3].expect("held").time_left, 2 * HOUR));
+}
+
+pub(crate) async fn a_settled_lease_is_not_held<H: Harness>() {
+    let bench = Bench::<H>::items(4).await;
+    let items = bench.claim(4).await;
+    bench.complete(&items[0].lease).await;
+    bench.settle(&items[1].lease, fail(None)).await;
+    bench.settle(&items[2].lease, fail(Some(MINUTE))).await;
+    bench.settle(&items[3].lease, release(Duration::ZERO)).await;
+    for item in &items {
+        assert_eq!(bench.heartbeat(&item.lease, HOUR).await, None);
+    }
+}
+
+/// Leases that are like `lease` and are not it.
+pub(crate) fn impostors(lease: &LeaseRef) -> Vec<LeaseRef> {
+    let with = |change: &dyn Fn(&mut LeaseRef)| {
+        let mut other = lease.clone();
+        change(&mut other);
+        other
+    };
+    let key = |values: Vec<Value>| Key(values.into());
+    vec![
+        with(&|lease| lease.token = Uuid::new_v4()),
+        with(&|lease| lease.token = Uuid::nil()),
+        with(&|lease| lease.fence += 1),
+        with(&|lease| lease.fence -= 1),
+        with(&|lease| lease.key = key(vec![Value::Int(999)])),
+        with(&|lease| lease.key = key(vec![])),
+        with(&|lease| lease.key = key(vec![Value::Null])),
+        with(&|lease| lease.key = key(vec![Value::Int(1), Value::Int(1)])),
+        with(&|lease| lease.key = key(vec![Value::Int(1); 4])),
+    ]
+}
+
+pub(crate) async fn a_lease_that_was_never_given_is_not_held<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.one().await.lease;
+    let before = bench.snapshot().await;
+    for impostor in impostors(&lease) {
+        let held = bench.heartbeat(&impostor, 2 * HOUR).await;
+        assert_eq!(held, None, "{impostor:?}");
+    }
+    assert_eq!(bench.snapshot().await, before);
+    assert!(bench.heartbeat(&lease, HOUR).await.is_some());
+}
+
+pub(crate) async fn another_brokers_heartbeat_counts<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
+    let other = bench.another().await;
+    assert!(other.heartbeat(&lease, HOUR).await.is_some());
+    bench.advance(2 * MINUTE).await;
+    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+}
+
+pub(crate) async fn a_heartbeat_does_not_make_the_lease_look_younger<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let lease = bench.one().await.lease;
+    bench.advance(10 * MINUTE).await;
+    bench.heartbeat(&lease, HOUR).await.expect("held");
+    let age = bench.list(State::Leased).await[0].age.expect("an age");
+    assert!(age >= 10 * MINUTE);
+}

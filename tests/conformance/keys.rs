@@ -1,0 +1,235 @@
+//! Keys of several columns and of every kind.
+
+use std::collections::HashSet;
+
+use lease_broker::lease::State;
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::queue::OnComplete;
+use lease_broker::value::Value;
+use uuid::Uuid;
+
+use super::settle::endings;
+use crate::harness::Harness;
+use crate::harness::bench::{Bench, HOUR, MINUTE, call, complete, fail, queue, text};
+use crate::harness::table::{Kind, Table};
+
+const NAMES: [&str; 3] = ["first", "second", "third"];
+
+fn keyed(kinds: &[Kind]) -> Table {
+    let columns = NAMES.iter().zip(kinds);
+    let table = columns.fold(Table::new("item"), |table, (name, &kind)| {
+        table.required(name, kind)
+    });
+    table
+        .column("payload", Kind::Text)
+        .key(&NAMES[..kinds.len()])
+}
+
+/// Takes every row through all that names it by its key: claim, repeat, heartbeat, each ending, expiry and redrive.
+async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
+    let mut spec = queue("item");
+    spec.retry.max_attempts = None;
+    spec.key = NAMES[..kinds.len()]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let bench = Bench::<H>::over(&[keyed(kinds)], vec![spec]).await;
+    for row in rows {
+        let row: Vec<_> = NAMES.into_iter().zip(row.iter().cloned()).collect();
+        bench.harness.insert("item", &row).await;
+    }
+    let all = |leases: &[LeaseRef]| {
+        let distinct: HashSet<_> = leases.iter().map(|lease| lease.key.to_string()).collect();
+        assert_eq!(distinct.len(), rows.len());
+        for row in rows {
+            assert!(leases.iter().any(|lease| *lease.key.0 == **row), "{row:?}");
+        }
+    };
+    for ending in endings().into_iter().skip(1) {
+        let token = Uuid::new_v4();
+        let items = bench.request(token, 1_000).await;
+        let leases: Vec<LeaseRef> = items.into_iter().map(|item| item.lease).collect();
+        all(&leases);
+        let again = bench.request(token, 1_000).await;
+        assert_eq!(again.len(), rows.len());
+        for lease in &leases {
+            assert!(bench.heartbeat(lease, HOUR).await.is_some(), "{lease:?}");
+            let mut other = lease.clone();
+            other.key = leases[0].key.clone();
+            if other.key != lease.key {
+                other.key.0[0] = Value::Null;
+                assert_eq!(bench.heartbeat(&other, HOUR).await, None);
+            }
+            let settled = bench.settle(lease, ending.clone()).await;
+            assert!(settled.is_some(), "{lease:?} {ending:?}");
+            assert_eq!(bench.settle(lease, ending.clone()).await, settled);
+        }
+        bench.advance(2 * HOUR).await;
+        bench.reap(1_000).await;
+        bench.redrive(1_000).await;
+    }
+    let leases = bench.claim_for(1_000, MINUTE).await;
+    bench.advance(HOUR).await;
+    let expired = bench.reap(1_000).await.expired;
+    all(&expired
+        .into_iter()
+        .map(|expired| expired.lease)
+        .collect::<Vec<_>>());
+    let items = bench.claim(1_000).await;
+    assert_eq!(items.len(), leases.len());
+    for item in items {
+        assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+    }
+}
+
+pub(crate) fn odd_texts() -> Vec<Value> {
+    let texts = [
+        "",
+        " ",
+        "a",
+        "A",
+        "a'b",
+        "a\"b",
+        "[\"a\",1]",
+        "ä",
+        "a\u{308}",
+        "世界",
+        "🦀",
+        "a\\b",
+        "a;b--c",
+        "{key}",
+        "%_",
+        "1",
+        "01",
+        "1.0",
+        "null",
+        "a\nb",
+    ];
+    texts.map(text).to_vec()
+}
+
+pub(crate) async fn a_key_of_text_may_be_any_text<H: Harness>() {
+    let rows: Vec<_> = odd_texts().into_iter().map(|text| vec![text]).collect();
+    live::<H>(&[Kind::Text], &rows).await;
+}
+
+pub(crate) async fn a_key_of_numbers_may_be_any_number<H: Harness>() {
+    let numbers = [0, 1, -1, i64::MAX, i64::MIN, (1 << 53) + 1];
+    let rows = numbers.map(|number| vec![Value::Int(number)]);
+    live::<H>(&[Kind::BigInt], &rows).await;
+}
+
+pub(crate) async fn a_key_may_be_bytes<H: Harness>() {
+    let bytes = [vec![], vec![0], vec![0, 0], vec![255; 40], b"abc".to_vec()];
+    let rows = bytes.map(|bytes| vec![Value::Bytes(bytes)]);
+    live::<H>(&[Kind::Blob], &rows).await;
+}
+
+pub(crate) async fn a_key_may_have_two_columns<H: Harness>() {
+    let mut rows = Vec::new();
+    for number in [1, 2, -7] {
+        for text in odd_texts() {
+            rows.push(vec![Value::Int(number), text]);
+        }
+    }
+    live::<H>(&[Kind::Int, Kind::Text], &rows).await;
+}
+
+pub(crate) async fn a_key_may_have_three_columns<H: Harness>() {
+    let mut rows = Vec::new();
+    for name in ["", "a", "b'\"]"] {
+        for bytes in [vec![], vec![0, 1, 2]] {
+            for number in [i64::MIN, 0, 5] {
+                rows.push(vec![
+                    text(name),
+                    Value::Bytes(bytes.clone()),
+                    Value::Int(number),
+                ]);
+            }
+        }
+    }
+    live::<H>(&[Kind::Text, Kind::Blob, Kind::BigInt], &rows).await;
+}
+
+pub(crate) async fn items_are_claimed_in_the_order_of_all_key_columns<H: Harness>() {
+    let mut spec = queue("item");
+    spec.key = vec!["first".to_owned(), "second".to_owned()];
+    let table = keyed(&[Kind::Int, Kind::Text]);
+    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    for (first, second) in [(2, "a"), (1, "b"), (10, "a"), (1, "a")] {
+        let row = [("first", Value::Int(first)), ("second", text(second))];
+        bench.harness.insert("item", &row).await;
+    }
+    let items = bench.calls(vec![call("a", 3), call("b", 3)]).await;
+    let got: Vec<_> = items
+        .concat()
+        .iter()
+        .map(|item| item.lease.key.to_string())
+        .collect();
+    assert_eq!(got, ["[1,\"a\"]", "[1,\"b\"]", "[2,\"a\"]", "[10,\"a\"]"]);
+}
+
+pub(crate) async fn a_lease_with_too_few_or_too_many_key_values_is_not_held<H: Harness>() {
+    let mut spec = queue("item");
+    spec.key = vec!["first".to_owned(), "second".to_owned()];
+    let table = keyed(&[Kind::Int, Kind::Int]);
+    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    let row = [("first", Value::Int(1)), ("second", Value::Int(1))];
+    bench.harness.insert("item", &row).await;
+    let lease = bench.one().await.lease;
+    for length in [0, 1, 3, 4, 20] {
+        let mut other = lease.clone();
+        other.key.0 = vec![Value::Int(1); length].into();
+        assert_eq!(bench.heartbeat(&other, HOUR).await, None);
+        for ending in endings() {
+            assert_eq!(bench.settle(&other, ending).await, None);
+        }
+    }
+    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+}
+
+pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H: Harness>() {
+    for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
+        let mut spec = queue("item");
+        spec.on_complete = on_complete.clone();
+        let table = keyed(&[Kind::Int, Kind::Text]);
+        let bench = Bench::<H>::over(&[table], vec![spec]).await;
+        for (first, second) in [(1, "a"), (1, "b"), (2, "a")] {
+            let row = [("first", Value::Int(first)), ("second", text(second))];
+            bench.harness.insert("item", &row).await;
+        }
+        let items = bench.claim(9).await;
+        let settlements = vec![(&items[1].lease, complete()), (&items[2].lease, fail(None))];
+        bench.try_settle(settlements).await.expect("settle");
+        let left = bench.harness.rows("item", &["first", "second"]).await;
+        assert_eq!(
+            left,
+            [[Value::Int(1), text("a")], [Value::Int(2), text("a")]]
+        );
+        if let OnComplete::Archive(archive) = on_complete {
+            let moved = bench.harness.rows(&archive, &["first", "second"]).await;
+            assert_eq!(moved, [[Value::Int(1), text("b")]]);
+        }
+    }
+}
+
+pub(crate) async fn a_completed_key_may_come_again_where_its_row_is_deleted<H: Harness>() {
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Delete;
+    let bench = Bench::<H>::over(&[keyed(&[Kind::Text])], vec![spec]).await;
+    let row = [("first", text("again"))];
+    bench.harness.insert("item", &row).await;
+    let old = bench.one().await.lease;
+    bench.complete(&old).await;
+    bench.harness.insert("item", &row).await;
+    let new = bench.one().await.lease;
+    assert_eq!((new.key == old.key, new.fence), (true, old.fence));
+    for ending in endings() {
+        assert_eq!(
+            bench.settle(&old, ending).await,
+            None,
+            "the token tells them apart"
+        );
+    }
+    assert_eq!(bench.complete(&new).await, Some(State::Completed));
+}

@@ -1,0 +1,131 @@
+//! Names of tables, columns and queues that SQL would take for something else.
+
+use lease_broker::lease::State;
+use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use lease_broker::store::{FollowUp, NewItem, QueueIndex, StoreError};
+use lease_broker::value::Value;
+use uuid::Uuid;
+
+use crate::harness::Harness;
+use crate::harness::bench::{Bench, HOUR, MINUTE, by, complete_with, fail, new_item, queue, text};
+use crate::harness::table::{Kind, Table};
+
+const HOSTILE: [&str; 9] = [
+    "select",
+    "a \"quoted\" name",
+    "a [bracketed] name",
+    "it's; DROP TABLE item; --",
+    "{table} {key} {{}}",
+    "naïve 表 🦀",
+    " ",
+    "dots.and, commas",
+    "/* ?1 :a @b $c */",
+];
+
+fn hostile(name: &str) -> (Table, QueueSpec) {
+    let [key, payload, rank, mirror, archive] =
+        ["k", "p", "r", "m", "archive"].map(|suffix| format!("{name}{suffix}"));
+    let table = Table::new(name)
+        .required(&key, Kind::BigInt)
+        .required(&payload, Kind::Text)
+        .column(&rank, Kind::Int)
+        .column(&mirror, Kind::Text)
+        .key(&[&key])
+        .unique(&[&payload]);
+    let mut spec = queue(name);
+    spec.key = vec![key];
+    spec.order = by(&[&rank]);
+    spec.on_complete = OnComplete::Archive(archive);
+    for state in [State::Ready, State::Leased, State::Completed] {
+        spec.mirror.push(Mirror {
+            state,
+            column: mirror.clone(),
+            value: MirrorValue::Literal(text(name)),
+        });
+    }
+    for column in SoftLockColumn::ALL {
+        let own = format!("{name}{}", column.default_name());
+        spec.soft_lock.rename(column, own);
+    }
+    (table, spec)
+}
+
+pub(crate) async fn any_name_will_do<H: Harness>() {
+    let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile).unzip();
+    let bench = Bench::<H>::over(&tables, queues).await;
+    for (at, name) in HOSTILE.into_iter().enumerate() {
+        let queue = bench.at(at);
+        let column = |suffix: &str| format!("{name}{suffix}");
+        let item = |id: i64| -> NewItem {
+            let payload = format!("payload {id}");
+            let columns = [
+                (column("k"), Value::Int(id)),
+                (column("p"), text(&payload)),
+                (column("r"), Value::Int(-id)),
+            ];
+            NewItem {
+                columns: columns.to_vec(),
+                ..new_item(&[])
+            }
+        };
+        let items = vec![item(1), item(2), item(3)];
+        queue.try_enqueue(items).await.expect(name);
+        let token = Uuid::new_v4();
+        let items = queue.request(token, 3).await;
+        assert_eq!(queue.request(token, 3).await.len(), 3, "{name}");
+        assert_eq!(items[0].columns[0], Value::Int(3), "{name}");
+        let follow_up = FollowUp {
+            queue: QueueIndex(at),
+            item: item(4),
+        };
+        let done = complete_with(vec![follow_up]);
+        let settled = queue.settle(&items[0].lease, done).await;
+        assert_eq!(settled, Some(State::Completed), "{name}");
+        queue
+            .settle(&items[1].lease, fail(Some(MINUTE)))
+            .await
+            .expect(name);
+        queue.heartbeat(&items[2].lease, MINUTE).await.expect(name);
+        queue.claim(1).await;
+        bench.advance(10 * MINUTE).await;
+        let reaped = queue.reap(9).await;
+        assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1), "{name}");
+        assert_eq!(queue.counts().await, [2, 1, 0, 0, 0], "{name}");
+        let archive = column("archive");
+        let archived = bench
+            .harness
+            .rows(&archive, &[&column("k"), &column("m")])
+            .await;
+        assert_eq!(archived, [[Value::Int(3), text(name)]]);
+        bench.advance(HOUR).await;
+    }
+}
+
+pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called<H: Harness>() {
+    for name in HOSTILE {
+        let (table, spec) = hostile(name);
+        let bench = Bench::<H>::over(&[table], vec![spec]).await;
+        let columns = [(format!("{name}k"), Value::Int(1))];
+        let item = NewItem {
+            columns: columns.to_vec(),
+            ..new_item(&[])
+        };
+        let error = bench.try_enqueue(vec![item]).await.expect_err(name);
+        let StoreError::Rejected(rejection) = error else {
+            panic!("{name}: {error:?}");
+        };
+        assert_eq!(
+            rejection.column,
+            Some(format!("{name}p")),
+            "{}",
+            rejection.problem
+        );
+    }
+}
+
+pub(crate) async fn a_queue_may_be_called_otherwise_than_its_table<H: Harness>() {
+    let name = "quite; \"another\" {name}".to_owned();
+    let bench = Bench::<H>::with(1, |spec| spec.name = name).await;
+    let lease = bench.one().await.lease;
+    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+}

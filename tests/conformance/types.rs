@@ -1,0 +1,113 @@
+//! Values on their way into the table and out of it.
+
+use lease_broker::lease::State;
+use lease_broker::value::Value;
+
+use crate::harness::Harness;
+use crate::harness::bench::{Bench, new_item, queue, text};
+use crate::harness::table::{Kind, Table};
+
+/// Puts each value into a column of this kind, by a broker and by another program, and expects it back from a claim.
+async fn round_trip<H: Harness>(kind: Kind, values: &[Value]) {
+    let table = Table::new("item")
+        .required("id", Kind::BigInt)
+        .column("value", kind)
+        .key(&["id"]);
+    let bench = Bench::<H>::over(&[table], vec![queue("item")]).await;
+    for (id, value) in (1..).zip(values) {
+        let row = [("id", Value::Int(id)), ("value", value.clone())];
+        bench.enqueue(new_item(&row)).await;
+        let row = [("id", Value::Int(id + 1_000)), ("value", value.clone())];
+        bench.harness.insert("item", &row).await;
+    }
+    let items = bench.claim(2_000).await;
+    let (ours, theirs) = items.split_at(values.len());
+    for (at, value) in values.iter().enumerate() {
+        let expected = H::as_read(kind, value);
+        assert_eq!(ours[at].columns[1], expected, "{kind:?} by a broker");
+        assert_eq!(
+            theirs[at].columns[1], expected,
+            "{kind:?} by another program"
+        );
+    }
+}
+
+pub(crate) async fn integers_pass_unchanged<H: Harness>() {
+    let small = [0, 1, -1, i64::from(i32::MAX), i64::from(i32::MIN)].map(Value::Int);
+    round_trip::<H>(Kind::Int, &small).await;
+    let large = [i64::MAX, i64::MIN, 1 << 53, (1 << 53) + 1].map(Value::Int);
+    round_trip::<H>(Kind::BigInt, &large).await;
+    round_trip::<H>(Kind::BigInt, &[Value::Null]).await;
+}
+
+pub(crate) async fn text_passes_unchanged<H: Harness>() {
+    let texts = [
+        "",
+        " ",
+        "  spaces  ",
+        "'; DROP TABLE item; --",
+        "\"[]{}`\\%_?1:a@b$c",
+        "line\r\nbreak\ttab",
+        "Grüße, 世界 🦀 e\u{301}",
+        "12",
+        "007",
+        "1e3",
+        "NULL",
+    ]
+    .map(text);
+    round_trip::<H>(Kind::Text, &texts).await;
+    let long = text(&"ä🦀".repeat(50_000));
+    round_trip::<H>(Kind::Text, &[Value::Null, long]).await;
+}
+
+pub(crate) async fn bytes_pass_unchanged<H: Harness>() {
+    let all = (0..=255).collect();
+    let bytes = [vec![], vec![0], vec![0, 0, 255], all, vec![7; 100_000]];
+    round_trip::<H>(Kind::Blob, &bytes.map(Value::Bytes)).await;
+    round_trip::<H>(Kind::Blob, &[Value::Null]).await;
+}
+
+pub(crate) async fn truth_values_pass_unchanged<H: Harness>() {
+    let values = [Value::Bool(true), Value::Bool(false), Value::Null];
+    round_trip::<H>(Kind::Bool, &values).await;
+}
+
+pub(crate) async fn floating_point_numbers_pass_unchanged<H: Harness>() {
+    let values = [0.5, -0.1, 1e300, 5e-324, 1.0, 123_456_789.123_456_79].map(Value::Double);
+    round_trip::<H>(Kind::Double, &values).await;
+}
+
+pub(crate) async fn decimals_pass_as_the_store_keeps_them<H: Harness>() {
+    let digits = ["12.5", "-0.25", "7", "99999999999.9999"];
+    let values = digits.map(|digits| Value::Decimal(digits.to_owned()));
+    round_trip::<H>(Kind::Decimal, &values).await;
+}
+
+pub(crate) async fn moments_pass_as_the_store_keeps_them<H: Harness>() {
+    let moment = |seconds, nanos| Value::Timestamp { seconds, nanos };
+    let values = [
+        moment(0, 0),
+        moment(1_700_000_000, 0),
+        moment(1_700_000_000, 123_000_000),
+        moment(-1_000_000, 500_000_000),
+    ];
+    round_trip::<H>(Kind::Timestamp, &values).await;
+}
+
+pub(crate) async fn errors_and_worker_names_are_kept_as_they_are<H: Harness>() {
+    let bench = Bench::<H>::items(1).await;
+    let odd = "wörker '\"; --\u{1f980}";
+    let lease = bench
+        .claim_by(crate::harness::bench::call(odd, 1))
+        .await
+        .remove(0)
+        .lease;
+    let ending = lease_broker::store::Ending::Fail {
+        error: format!("no luck, says {odd}"),
+        retry: None,
+    };
+    bench.settle(&lease, ending).await;
+    let listed = bench.list(State::Dead).await.remove(0);
+    assert_eq!(listed.owner.as_deref(), Some(odd));
+    assert_eq!(listed.error, Some(format!("no luck, says {odd}")));
+}

@@ -1,0 +1,334 @@
+//! A queue set up for a test, and a broker's operations with one request each.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_broker::lease::{Backoff, RetryPolicy, State};
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::queue::{
+    LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
+};
+use lease_broker::store::{
+    ClaimCall, ClaimedItem, Ending, Extension, FollowUp, Held, ListedItem, NewItem, QueueIndex,
+    Reaped, Settlement, Store, StoreError,
+};
+use lease_broker::value::{Key, Value};
+use uuid::Uuid;
+
+use super::Harness;
+use super::table::{Kind, Table};
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A queue over `table` with the defaults: the primary key, its order, three attempts, completed rows stay.
+pub(crate) fn queue(table: &str) -> QueueSpec {
+    QueueSpec {
+        name: table.to_owned(),
+        table: table.to_owned(),
+        key: Vec::new(),
+        columns: None,
+        order: Order::By(Vec::new()),
+        lease: LeaseBounds {
+            default: MINUTE,
+            min: SECOND,
+            max: HOUR,
+        },
+        retry: RetryPolicy {
+            max_attempts: Some(3),
+            backoff: Backoff {
+                initial: SECOND,
+                factor: 2.0,
+                max: MINUTE,
+                jitter: 0.0,
+            },
+        },
+        on_complete: OnComplete::Keep,
+        soft_lock: SoftLock::default(),
+        mirror: Vec::new(),
+        managed: None,
+        filtered_indexes: true,
+    }
+}
+
+/// Ascending, by these columns.
+pub(crate) fn by(columns: &[&str]) -> Order {
+    let part = |&name: &&str| OrderColumn {
+        column: name.trim_start_matches('-').to_owned(),
+        descending: name.starts_with('-'),
+    };
+    Order::By(columns.iter().map(part).collect())
+}
+
+/// The table that most tests use: `id` and `payload`.
+pub(crate) fn item_table(name: &str) -> Table {
+    Table::new(name)
+        .required("id", Kind::BigInt)
+        .column("payload", Kind::Text)
+        .key(&["id"])
+}
+
+/// Returns whether `left` is `expected` less the time that a test may take.
+pub(crate) fn about(left: Duration, expected: Duration) -> bool {
+    left <= expected && left + 20 * SECOND > expected
+}
+
+pub(crate) fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+/// An item that is ready at once.
+pub(crate) fn new_item(columns: &[(&str, Value)]) -> NewItem {
+    let columns = columns.iter().cloned();
+    NewItem {
+        columns: columns
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        delay: Duration::ZERO,
+        trace_parent: None,
+    }
+}
+
+pub(crate) fn call(worker: &str, max_items: usize) -> ClaimCall {
+    ClaimCall {
+        worker: worker.to_owned(),
+        token: Uuid::new_v4(),
+        repeat: false,
+        max_items,
+        duration: HOUR,
+    }
+}
+
+pub(crate) fn complete() -> Ending {
+    Ending::Complete {
+        follow_ups: Vec::new(),
+    }
+}
+
+pub(crate) fn complete_with(follow_ups: Vec<FollowUp>) -> Ending {
+    Ending::Complete { follow_ups }
+}
+
+pub(crate) fn fail(retry: Option<Duration>) -> Ending {
+    Ending::Fail {
+        error: "no luck".to_owned(),
+        retry,
+    }
+}
+
+pub(crate) fn release(delay: Duration) -> Ending {
+    Ending::Release { delay }
+}
+
+/// The keys of leases, as clients see them.
+pub(crate) fn keys(items: &[ClaimedItem]) -> Vec<String> {
+    items
+        .iter()
+        .map(|item| item.lease.key.to_string())
+        .collect()
+}
+
+/// One queue of one broker.
+#[derive(Clone)]
+pub(crate) struct Broker {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) queue: QueueIndex,
+}
+
+impl Broker {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let queue = QueueIndex(0);
+        Self { store, queue }
+    }
+
+    /// The same broker's queue number `queue`.
+    pub(crate) fn at(&self, queue: usize) -> Self {
+        Self {
+            store: self.store.clone(),
+            queue: QueueIndex(queue),
+        }
+    }
+
+    pub(crate) async fn calls(&self, calls: Vec<ClaimCall>) -> Vec<Vec<ClaimedItem>> {
+        let asked = calls.len();
+        let items = self.store.claim(self.queue, calls.into()).await;
+        let items = items.expect("claim");
+        assert_eq!(items.len(), asked, "one answer for each call");
+        items
+    }
+
+    pub(crate) async fn claim_by(&self, call: ClaimCall) -> Vec<ClaimedItem> {
+        self.calls(vec![call]).await.remove(0)
+    }
+
+    /// Claims for an hour.
+    pub(crate) async fn claim(&self, max_items: usize) -> Vec<ClaimedItem> {
+        self.claim_by(call("worker", max_items)).await
+    }
+
+    pub(crate) async fn claim_for(&self, max_items: usize, lease: Duration) -> Vec<ClaimedItem> {
+        let mut call = call("worker", max_items);
+        call.duration = lease;
+        self.claim_by(call).await
+    }
+
+    /// Claims one item, which there must be.
+    pub(crate) async fn one(&self) -> ClaimedItem {
+        self.claim(1).await.pop().expect("a ready item")
+    }
+
+    /// Claims with a request's token.
+    pub(crate) async fn request(&self, token: Uuid, max_items: usize) -> Vec<ClaimedItem> {
+        let mut call = call("worker", max_items);
+        call.token = token;
+        call.repeat = true;
+        self.claim_by(call).await
+    }
+
+    pub(crate) async fn heartbeat(&self, lease: &LeaseRef, duration: Duration) -> Option<Held> {
+        let lease = lease.clone();
+        let extension = Extension { lease, duration };
+        let held = self.store.heartbeat(self.queue, [extension].into()).await;
+        held.expect("heartbeat").remove(0)
+    }
+
+    pub(crate) async fn try_settle(
+        &self,
+        settlements: Vec<(&LeaseRef, Ending)>,
+    ) -> Result<Vec<Option<State>>, StoreError> {
+        let asked = settlements.len();
+        let settlements = settlements.into_iter().map(|(lease, ending)| Settlement {
+            lease: lease.clone(),
+            ending,
+        });
+        let states = self.store.settle(self.queue, settlements.collect()).await?;
+        assert_eq!(states.len(), asked, "one answer for each settlement");
+        Ok(states)
+    }
+
+    pub(crate) async fn settle(&self, lease: &LeaseRef, ending: Ending) -> Option<State> {
+        let states = self.try_settle(vec![(lease, ending)]).await;
+        states.expect("settle").remove(0)
+    }
+
+    pub(crate) async fn complete(&self, lease: &LeaseRef) -> Option<State> {
+        self.settle(lease, complete()).await
+    }
+
+    pub(crate) async fn reap(&self, limit: usize) -> Reaped {
+        self.store.reap(self.queue, limit).await.expect("reap")
+    }
+
+    pub(crate) async fn try_enqueue(&self, items: Vec<NewItem>) -> Result<Vec<Key>, StoreError> {
+        self.store.enqueue(self.queue, items.into()).await
+    }
+
+    pub(crate) async fn enqueue(&self, item: NewItem) -> Key {
+        self.try_enqueue(vec![item])
+            .await
+            .expect("enqueue")
+            .remove(0)
+    }
+
+    pub(crate) async fn redrive(&self, limit: usize) -> usize {
+        self.store
+            .redrive(self.queue, limit)
+            .await
+            .expect("redrive")
+    }
+
+    pub(crate) async fn list(&self, state: State) -> Vec<ListedItem> {
+        let items = self.store.list(self.queue, state, 10_000).await;
+        items.expect("list")
+    }
+
+    /// Counts items by state: ready, leased, delayed, completed, dead.
+    pub(crate) async fn counts(&self) -> [u64; 5] {
+        self.store.stats(self.queue).await.expect("stats").count
+    }
+}
+
+/// A database with its queues and one broker on the first of them.
+pub(crate) struct Bench<H> {
+    pub(crate) harness: H,
+    pub(crate) queues: Vec<QueueSpec>,
+    broker: Broker,
+}
+
+impl<H> Deref for Bench<H> {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        &self.broker
+    }
+}
+
+impl<H: Harness> Bench<H> {
+    /// A queue of rows 1 to `rows`, inserted by another program.
+    pub(crate) async fn items(rows: i64) -> Self {
+        Self::with(rows, |_| ()).await
+    }
+
+    /// The same, with another configuration.
+    pub(crate) async fn with(rows: i64, change: impl FnOnce(&mut QueueSpec)) -> Self {
+        let mut spec = queue("item");
+        change(&mut spec);
+        let bench = Self::over(&[item_table("item")], vec![spec]).await;
+        bench.insert(1..=rows).await;
+        bench
+    }
+
+    /// Queues over new tables.
+    pub(crate) async fn over(tables: &[Table], queues: Vec<QueueSpec>) -> Self {
+        let harness = H::start().await;
+        for table in tables {
+            harness.create(table).await;
+        }
+        Self::adopt(harness, queues).await
+    }
+
+    /// Queues over tables that are there.
+    pub(crate) async fn adopt(harness: H, queues: Vec<QueueSpec>) -> Self {
+        for queue in &queues {
+            harness.apply(queue).await.expect("apply");
+        }
+        let store = harness.open(&queues).await.expect("open");
+        Self {
+            harness,
+            queues,
+            broker: Broker::new(store),
+        }
+    }
+
+    /// Inserts rows with these ids, as another program would.
+    pub(crate) async fn insert(&self, ids: impl IntoIterator<Item = i64>) {
+        for id in ids {
+            let payload = text(&format!("payload {id}"));
+            let row = [("id", Value::Int(id)), ("payload", payload)];
+            self.harness.insert(&self.queues[0].table, &row).await;
+        }
+    }
+
+    /// Opens one more broker on the same database.
+    pub(crate) async fn another(&self) -> Broker {
+        let store = self.harness.open(&self.queues).await.expect("open");
+        Broker::new(store)
+    }
+
+    pub(crate) async fn advance(&self, by: Duration) {
+        self.harness.advance(by).await;
+    }
+
+    /// Reads the first queue's soft-lock columns of every row: to be compared with what they are later.
+    pub(crate) async fn snapshot(&self) -> Vec<Vec<Value>> {
+        let names = SoftLockColumn::ALL.map(|column| self.queues[0].soft_lock.name(column));
+        let key: Vec<&str> = match &*self.queues[0].key {
+            [] => vec!["id"],
+            key => key.iter().map(String::as_str).collect(),
+        };
+        let columns = [&*key, &names].concat();
+        self.harness.rows(&self.queues[0].table, &columns).await
+    }
+}

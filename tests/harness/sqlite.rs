@@ -1,0 +1,246 @@
+//! The embedded store's harness: a file in a folder of its own, and a clock that the test moves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use lease_broker::queue::QueueSpec;
+use lease_broker::store::schema::{Schema as _, Step};
+use lease_broker::store::sqlite::{Clock, SqliteSchema, SqliteStore, system_clock};
+use lease_broker::store::{Store, StoreError};
+use lease_broker::value::{Value, hex};
+use rusqlite::Connection;
+use rusqlite::types::{Value as Sql, ValueRef};
+use tempfile::TempDir;
+
+use super::Harness;
+use super::table::{Column, Kind, Table};
+
+pub(crate) struct SqliteHarness {
+    folder: TempDir,
+    time: Arc<AtomicI64>,
+}
+
+impl SqliteHarness {
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("queue.db")
+    }
+
+    /// Connects as another program would.
+    pub(crate) fn connect(&self) -> Connection {
+        let connection = Connection::open(self.path()).expect("open");
+        let patience = Duration::from_secs(20);
+        connection.busy_timeout(patience).expect("busy_timeout");
+        connection
+    }
+
+    /// A clock that goes on by a millisecond whenever it is read, so that no test can rely on time standing still.
+    pub(crate) fn clock(&self) -> Clock {
+        let time = self.time.clone();
+        Arc::new(move || time.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+impl Harness for SqliteHarness {
+    async fn start() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("tempdir"),
+            time: Arc::new(AtomicI64::new(system_clock()())),
+        }
+    }
+
+    async fn create(&self, table: &Table) {
+        let sql = create_table(table);
+        self.connect().execute_batch(&sql).expect(&sql);
+    }
+
+    async fn insert(&self, table: &str, row: &[(&str, Value)]) {
+        let names: Vec<String> = row.iter().map(|(name, _)| quote(name)).collect();
+        let marks: Vec<String> = (1..=row.len()).map(|at| format!("?{at}")).collect();
+        let sql = format!(
+            "INSERT INTO {} ({}) VALUES ({})",
+            quote(table),
+            names.join(", "),
+            marks.join(", ")
+        );
+        let values = row.iter().map(|(_, value)| sql_value(value));
+        let values = rusqlite::params_from_iter(values);
+        self.connect().execute(&sql, values).expect(&sql);
+    }
+
+    async fn update(&self, table: &str, set: (&str, Value), at: (&str, Value)) {
+        let sql = format!(
+            "UPDATE {} SET {} = ?1 WHERE {} = ?2",
+            quote(table),
+            quote(set.0),
+            quote(at.0)
+        );
+        let values = (sql_value(&set.1), sql_value(&at.1));
+        self.connect().execute(&sql, values).expect(&sql);
+    }
+
+    async fn delete(&self, table: &str, at: (&str, Value)) {
+        let sql = format!("DELETE FROM {} WHERE {} = ?1", quote(table), quote(at.0));
+        let value = [sql_value(&at.1)];
+        self.connect().execute(&sql, value).expect(&sql);
+    }
+
+    async fn drop_table(&self, table: &str) {
+        let sql = format!("DROP TABLE {}", quote(table));
+        self.connect().execute_batch(&sql).expect(&sql);
+    }
+
+    async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>> {
+        let names: Vec<String> = columns.iter().map(|name| quote(name)).collect();
+        let names = names.join(", ");
+        let sql = format!("SELECT {names} FROM {} ORDER BY {names}", quote(table));
+        let connection = self.connect();
+        let mut statement = connection.prepare(&sql).expect(&sql);
+        let rows = statement.query_map([], |row| {
+            (0..columns.len())
+                .map(|at| Ok(value(row.get_ref(at)?)))
+                .collect()
+        });
+        rows.and_then(Iterator::collect).expect(&sql)
+    }
+
+    async fn plan(&self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+        SqliteSchema::open(&self.path())?.plan(queue)
+    }
+
+    async fn run(&self, step: &Step) -> Result<(), StoreError> {
+        SqliteSchema::open(&self.path())?.apply(step, &mut |_| ())
+    }
+
+    async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        SqliteSchema::open(&self.path())?.check(queue)
+    }
+
+    async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
+        let store = SqliteStore::open(&self.path(), queues, self.clock())?;
+        Ok(Arc::new(store))
+    }
+
+    async fn advance(&self, by: Duration) {
+        let millis = i64::try_from(by.as_millis()).expect("a short time");
+        self.time.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn declare(kind: Kind) -> String {
+        let declared = match kind {
+            Kind::Int => "INT",
+            Kind::BigInt => "BIGINT",
+            Kind::Counter => "INTEGER",
+            Kind::Text => "TEXT",
+            Kind::Blob => "BLOB",
+            Kind::Bool => "BOOLEAN",
+            Kind::Decimal => "DECIMAL(18, 4)",
+            Kind::Timestamp => "DATETIME",
+            Kind::Double => "DOUBLE",
+        };
+        declared.to_owned()
+    }
+
+    /// `SQLite` has neither decimals nor moments: it keeps the one as a number, the other as text.
+    fn as_read(kind: Kind, value: &Value) -> Value {
+        match (kind, value) {
+            (Kind::Decimal, Value::Decimal(digits)) => match digits.parse() {
+                Ok(int) => Value::Int(int),
+                Err(_) => Value::Double(digits.parse().expect("decimal digits")),
+            },
+            (Kind::Timestamp, Value::Timestamp { seconds, nanos }) => {
+                let text = lease_broker::value::rfc3339(*seconds, *nanos);
+                Value::Text(text.replace('T', " ").replace('Z', ""))
+            }
+            _ => value.clone(),
+        }
+    }
+
+    fn moment(value: &Value) -> Option<i64> {
+        let Value::Text(text) = value else {
+            return None;
+        };
+        let format = time::macros::format_description!(
+            "[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:3]"
+        );
+        let moment = time::PrimitiveDateTime::parse(text, format).ok()?;
+        let nanos = moment.assume_utc().unix_timestamp_nanos();
+        i64::try_from(nanos / 1_000_000).ok()
+    }
+}
+
+fn create_table(table: &Table) -> String {
+    let counter = |column: &&Column| column.kind == Kind::Counter;
+    let counts = table.columns.iter().find(counter).is_some();
+    let mut parts: Vec<String> = table.columns.iter().map(column).collect();
+    let list = |names: &[String]| {
+        let names: Vec<String> = names.iter().map(|name| quote(name)).collect();
+        names.join(", ")
+    };
+    if !table.key.is_empty() && !counts {
+        parts.push(format!("PRIMARY KEY ({})", list(&table.key)));
+    }
+    for unique in &table.unique {
+        parts.push(format!("UNIQUE ({})", list(unique)));
+    }
+    format!("CREATE TABLE {} ({})", quote(&table.name), parts.join(", "))
+}
+
+fn column(column: &Column) -> String {
+    let mut sql = format!(
+        "{} {}",
+        quote(&column.name),
+        SqliteHarness::declare(column.kind)
+    );
+    if column.kind == Kind::Counter {
+        sql.push_str(" PRIMARY KEY AUTOINCREMENT");
+    }
+    if column.required {
+        sql.push_str(" NOT NULL");
+    }
+    if let Some(default) = &column.default {
+        let literal = match default {
+            Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+            Value::Bytes(bytes) => format!("x'{}'", hex(bytes)),
+            Value::Int(int) => int.to_string(),
+            Value::Bool(bool) => i64::from(*bool).to_string(),
+            other => panic!("no default of this kind is needed: {other:?}"),
+        };
+        sql.extend([" DEFAULT ", &literal]);
+    }
+    if let Some(of) = &column.copy_of {
+        sql.extend([" GENERATED ALWAYS AS (", &quote(of), ") VIRTUAL"]);
+    }
+    sql
+}
+
+pub(crate) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn sql_value(value: &Value) -> Sql {
+    match value {
+        Value::Null => Sql::Null,
+        Value::Bool(bool) => Sql::Integer((*bool).into()),
+        Value::Int(int) => Sql::Integer(*int),
+        Value::Double(double) => Sql::Real(*double),
+        Value::Text(text) | Value::Decimal(text) => Sql::Text(text.clone()),
+        Value::Bytes(bytes) => Sql::Blob(bytes.clone()),
+        moment @ Value::Timestamp { .. } => match SqliteHarness::as_read(Kind::Timestamp, moment) {
+            Value::Text(text) => Sql::Text(text),
+            other => panic!("{other:?} is no moment"),
+        },
+    }
+}
+
+fn value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(int) => Value::Int(int),
+        ValueRef::Real(double) => Value::Double(double),
+        ValueRef::Text(text) => Value::Text(String::from_utf8(text.to_vec()).expect("UTF-8")),
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+    }
+}

@@ -1,0 +1,100 @@
+//! A table described in no database's words.
+
+use lease_broker::value::Value;
+
+/// The kinds of columns that every database has, under whatever names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// 32 bits.
+    Int,
+    /// 64 bits.
+    BigInt,
+    /// 64 bits; a row that does not name the column gets the next number.
+    Counter,
+    /// Unicode text, compared by its bytes.
+    Text,
+    Blob,
+    Bool,
+    Decimal,
+    Timestamp,
+    Double,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) required: bool,
+    pub(crate) default: Option<Value>,
+    /// The column whose value the database copies into this one.
+    pub(crate) copy_of: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) key: Vec<String>,
+    pub(crate) unique: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            columns: Vec::new(),
+            key: Vec::new(),
+            unique: Vec::new(),
+        }
+    }
+
+    /// Adds a column that may be NULL.
+    pub(crate) fn column(mut self, name: &str, kind: Kind) -> Self {
+        self.columns.push(Column {
+            name: name.to_owned(),
+            kind,
+            required: false,
+            default: None,
+            copy_of: None,
+        });
+        self
+    }
+
+    /// Adds a column that must not be NULL.
+    pub(crate) fn required(self, name: &str, kind: Kind) -> Self {
+        let mut table = self.column(name, kind);
+        table.last().required = true;
+        table
+    }
+
+    /// Adds a column that must not be NULL and has a default.
+    pub(crate) fn defaulted(self, name: &str, kind: Kind, default: Value) -> Self {
+        let mut table = self.required(name, kind);
+        table.last().default = Some(default);
+        table
+    }
+
+    /// Adds a column that the database computes: a copy of another one.
+    pub(crate) fn copy(self, name: &str, kind: Kind, of: &str) -> Self {
+        let mut table = self.column(name, kind);
+        table.last().copy_of = Some(of.to_owned());
+        table
+    }
+
+    /// Makes these columns the primary key.
+    pub(crate) fn key(mut self, columns: &[&str]) -> Self {
+        self.key = columns.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
+    /// Adds a unique constraint.
+    pub(crate) fn unique(mut self, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|&name| name.to_owned());
+        self.unique.push(columns.collect());
+        self
+    }
+
+    fn last(&mut self) -> &mut Column {
+        self.columns.last_mut().expect("a column")
+    }
+}

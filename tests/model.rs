@@ -1,0 +1,61 @@
+//! Random operations of several brokers, compared step by step with a small model of the contract.
+//!
+//! A run is repeated with `LEASE_BROKER_TEST_SEED`, which a failure prints, and lengthened with
+//! `LEASE_BROKER_TEST_STEPS`. To add a store, add one line at the end of this file.
+
+#[path = "harness/harness.rs"]
+mod harness;
+#[path = "model/items.rs"]
+mod items;
+#[path = "model/run.rs"]
+mod run;
+
+use std::str::FromStr;
+
+use items::Policy;
+
+/// How many steps a run takes where nobody asks for another number: some seconds.
+const STEPS: usize = 4_000;
+
+fn from_environment<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    let value = text.parse();
+    Some(value.unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+async fn run<H: harness::Harness>(policy: Policy) {
+    let seed = from_environment("LEASE_BROKER_TEST_SEED").unwrap_or_else(rand::random);
+    let steps = from_environment("LEASE_BROKER_TEST_STEPS").unwrap_or(STEPS);
+    eprintln!("{policy:?}: LEASE_BROKER_TEST_SEED={seed} LEASE_BROKER_TEST_STEPS={steps}");
+    run::run::<H>(policy, seed, steps).await;
+}
+
+macro_rules! model {
+    ($store:ident, $harness:ty) => {
+        mod $store {
+            use crate::items::Policy;
+
+            #[tokio::test]
+            async fn a_queue_that_keeps_its_rows_behaves_as_the_model() {
+                crate::run::<$harness>(Policy::Keep).await;
+            }
+
+            #[tokio::test]
+            async fn a_queue_that_deletes_its_rows_behaves_as_the_model() {
+                crate::run::<$harness>(Policy::Delete).await;
+            }
+
+            #[tokio::test]
+            async fn a_queue_that_archives_its_rows_behaves_as_the_model() {
+                crate::run::<$harness>(Policy::Archive).await;
+            }
+
+            #[tokio::test]
+            async fn a_queue_whose_items_recur_behaves_as_the_model() {
+                crate::run::<$harness>(Policy::Recur).await;
+            }
+        }
+    };
+}
+
+model!(sqlite, crate::harness::sqlite::SqliteHarness);

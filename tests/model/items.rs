@@ -1,0 +1,275 @@
+//! The model: a queue as the contract describes it, in memory, in whole minutes and half ones.
+//!
+//! Time in the model moves in whole minutes and everything lasts some minutes and a half. So no due time is ever nearer
+//! than half a minute to a moment at which it is looked at, and the time that the store's own operations take does not
+//! matter.
+
+use std::collections::BTreeMap;
+
+use lease_broker::lease::State;
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::value::{Key, Value};
+use uuid::Uuid;
+
+/// A moment or a time, in half minutes.
+pub(crate) type Halves = i64;
+
+/// What completion does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Keep,
+    Delete,
+    Archive,
+    Recur,
+}
+
+/// How a lease is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Complete,
+    Fail(Option<Halves>),
+    Release(Halves),
+}
+
+/// How a recurring item's next round is away.
+pub(crate) const EVERY: Halves = 7;
+pub(crate) const MAX_ATTEMPTS: u32 = 3;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) rank: i64,
+    pub(crate) state: State,
+    /// When the state last changed.
+    pub(crate) since: Halves,
+    pub(crate) due: Option<Halves>,
+    pub(crate) owner: Option<String>,
+    pub(crate) token: Option<Uuid>,
+    pub(crate) fence: i64,
+    pub(crate) attempt: u32,
+    pub(crate) has_error: bool,
+    /// How the lease of `token` ended.
+    ended: Option<End>,
+}
+
+/// What a settlement must answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Exactly(Option<State>),
+    /// A failure after a release, or the other way round: the row may not tell them apart.
+    PerhapsAgain(State),
+}
+
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) now: Halves,
+    pub(crate) items: BTreeMap<i64, Item>,
+    pub(crate) archived: usize,
+    pub(crate) policy: Policy,
+}
+
+pub(crate) fn id(key: &Key) -> i64 {
+    match *key.0 {
+        [Value::Int(id)] => id,
+        _ => panic!("{key:?} is no key of this queue"),
+    }
+}
+
+impl Model {
+    pub(crate) fn add(&mut self, id: i64, rank: i64, delay: Halves) {
+        let item = Item {
+            rank,
+            state: if delay == 0 {
+                State::Ready
+            } else {
+                State::Delayed
+            },
+            since: self.now,
+            due: (delay > 0).then_some(self.now + delay),
+            owner: None,
+            token: None,
+            fence: 0,
+            attempt: 0,
+            has_error: false,
+            ended: None,
+        };
+        assert!(self.items.insert(id, item).is_none());
+    }
+
+    /// Returns the items in one state.
+    pub(crate) fn in_state(&self, state: State) -> Vec<i64> {
+        let items = self.items.iter();
+        items
+            .filter(|(_, item)| item.state == state)
+            .map(|(&id, _)| id)
+            .collect()
+    }
+
+    fn sort(&self, ids: &mut [i64]) {
+        ids.sort_by_key(|id| (-self.items[id].rank, *id));
+    }
+
+    /// Returns the leases that the token holds, in the queue's order.
+    fn held_by(&self, token: Uuid) -> Vec<i64> {
+        let mut held = self.in_state(State::Leased);
+        held.retain(|id| {
+            let item = &self.items[id];
+            item.token == Some(token) && item.due > Some(self.now)
+        });
+        self.sort(&mut held);
+        held
+    }
+
+    /// Leases items and returns them in order; or those that the request got before.
+    pub(crate) fn claim(
+        &mut self,
+        worker: &str,
+        token: Uuid,
+        repeat: bool,
+        max_items: usize,
+        lasts: Halves,
+    ) -> Vec<i64> {
+        if repeat {
+            let held = self.held_by(token);
+            if !held.is_empty() {
+                return held;
+            }
+        }
+        let mut picked = self.in_state(State::Ready);
+        self.sort(&mut picked);
+        picked.truncate(max_items);
+        for id in &picked {
+            let now = self.now;
+            let item = self.items.get_mut(id).expect("picked");
+            item.enter(State::Leased, now, Some(now + lasts));
+            item.owner = Some(worker.to_owned());
+            item.token = Some(token);
+            item.fence += 1;
+            item.attempt += 1;
+            item.ended = None;
+        }
+        picked
+    }
+
+    /// Returns the item if the lease is held.
+    fn held(&mut self, lease: &LeaseRef) -> Option<&mut Item> {
+        let now = self.now;
+        let item = self.items.get_mut(&id(&lease.key))?;
+        let held = item.state == State::Leased
+            && item.token == Some(lease.token)
+            && item.fence == lease.fence
+            && item.due > Some(now);
+        held.then_some(item)
+    }
+
+    pub(crate) fn is_held(&mut self, lease: &LeaseRef) -> bool {
+        self.held(lease).is_some()
+    }
+
+    pub(crate) fn heartbeat(&mut self, lease: &LeaseRef, lasts: Halves) -> bool {
+        let due = self.now + lasts;
+        self.held(lease).map(|item| item.due = Some(due)).is_some()
+    }
+
+    pub(crate) fn settle(&mut self, lease: &LeaseRef, end: End) -> Answer {
+        let (now, policy) = (self.now, self.policy);
+        let Some(item) = self.held(lease) else {
+            return self.repeat(lease, end);
+        };
+        item.ended = Some(end);
+        match end {
+            End::Complete => {
+                item.has_error = false;
+                match policy {
+                    Policy::Keep => item.enter(State::Completed, now, None),
+                    Policy::Recur => {
+                        item.enter(State::Delayed, now, Some(now + EVERY));
+                        item.attempt = 0;
+                    }
+                    Policy::Delete | Policy::Archive => {
+                        self.items.remove(&id(&lease.key));
+                        self.archived += usize::from(policy == Policy::Archive);
+                        return Answer::Exactly(Some(State::Completed));
+                    }
+                }
+            }
+            End::Fail(retry) => {
+                item.has_error = true;
+                match retry {
+                    Some(delay) => item.enter(State::Delayed, now, Some(now + delay)),
+                    None => item.enter(State::Dead, now, None),
+                }
+            }
+            End::Release(delay) => {
+                item.attempt -= 1;
+                item.owner = None;
+                if delay == 0 {
+                    item.enter(State::Ready, now, None);
+                } else {
+                    item.enter(State::Delayed, now, Some(now + delay));
+                }
+            }
+        }
+        Answer::Exactly(Some(item.state))
+    }
+
+    fn repeat(&self, lease: &LeaseRef, end: End) -> Answer {
+        let settled = self.items.get(&id(&lease.key)).filter(|item| {
+            item.state != State::Leased
+                && item.token == Some(lease.token)
+                && item.fence == lease.fence
+        });
+        let Some((item, ended)) = settled.and_then(|item| Some((item, item.ended?))) else {
+            return Answer::Exactly(None);
+        };
+        match (ended, end) {
+            (End::Complete, End::Complete)
+            | (End::Fail(_), End::Fail(_))
+            | (End::Release(_), End::Release(_)) => Answer::Exactly(Some(item.state)),
+            (End::Complete, _) | (_, End::Complete) => Answer::Exactly(None),
+            _ => Answer::PerhapsAgain(item.state),
+        }
+    }
+
+    /// Returns the leased and delayed items whose time has come, the longest due first.
+    pub(crate) fn due(&self) -> Vec<i64> {
+        let mut due: Vec<i64> = self.items.keys().copied().collect();
+        due.retain(|id| self.items[id].due.is_some_and(|due| due <= self.now));
+        due.sort_by_key(|id| self.items[id].due);
+        due
+    }
+
+    /// Ends an expired lease and returns where its item is then.
+    pub(crate) fn expire(&mut self, id: i64) -> State {
+        let now = self.now;
+        let item = self.items.get_mut(&id).expect("expired");
+        let spent = item.attempt >= MAX_ATTEMPTS;
+        item.enter(if spent { State::Dead } else { State::Ready }, now, None);
+        item.owner = None;
+        item.token = None;
+        item.has_error = true;
+        item.state
+    }
+
+    pub(crate) fn promote(&mut self, id: i64) {
+        let now = self.now;
+        let item = self.items.get_mut(&id).expect("delayed");
+        item.enter(State::Ready, now, None);
+    }
+
+    pub(crate) fn redrive(&mut self, id: i64) {
+        let now = self.now;
+        let item = self.items.get_mut(&id).expect("dead");
+        item.enter(State::Ready, now, None);
+        item.owner = None;
+        item.token = None;
+        item.attempt = 0;
+    }
+}
+
+impl Item {
+    fn enter(&mut self, state: State, now: Halves, due: Option<Halves>) {
+        self.state = state;
+        self.since = now;
+        self.due = due;
+    }
+}

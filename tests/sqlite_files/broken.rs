@@ -1,0 +1,126 @@
+//! Files that are no database, or no longer one.
+
+use std::fs;
+use std::path::Path;
+
+use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
+use lease_broker::store::{QueueIndex, Store as _, StoreError};
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Bench, call, queue};
+use crate::harness::sqlite::SqliteHarness;
+
+/// Expects that the file is refused for what it is, under its name.
+fn refused(path: &Path) -> String {
+    let opened = SqliteStore::open(path, &[queue("item")], system_clock());
+    let Err(StoreError::Io(text)) = opened.map(|_| ()) else {
+        panic!("not refused as it should be");
+    };
+    let Err(StoreError::Io(_)) = SqliteSchema::open(path).map(|_| ()) else {
+        panic!("not refused for schema changes");
+    };
+    text
+}
+
+#[test]
+fn a_text_file_is_no_database() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let path = folder.path().join("notes.txt");
+    let text = "This is no database.\n".repeat(200);
+    fs::write(&path, &text).expect("write");
+    let error = refused(&path);
+    assert!(
+        error.contains("notes.txt") && error.contains("no SQLite database"),
+        "{error}"
+    );
+    assert_eq!(
+        fs::read_to_string(&path).expect("read"),
+        text,
+        "it is left as it was"
+    );
+}
+
+#[test]
+fn a_folder_and_a_file_in_a_folder_that_is_missing_can_not_be_opened() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    refused(folder.path());
+    let error = refused(&folder.path().join("missing/queue.db"));
+    assert!(error.contains("missing"), "{error}");
+}
+
+/// Makes a file with a queue of 500 rows and returns its bytes.
+async fn sound() -> (Bench<SqliteHarness>, Vec<u8>) {
+    let bench = Bench::<SqliteHarness>::items(0).await;
+    let connection = bench.harness.connect();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500)
+        INSERT INTO item (id, payload) SELECT n, hex(randomblob(100)) FROM n;
+        PRAGMA wal_checkpoint(TRUNCATE)";
+    connection.execute_batch(fill).expect(fill);
+    let bytes = fs::read(bench.harness.path()).expect("read");
+    (bench, bytes)
+}
+
+/// Opens the file, if it can be, and uses it; returns the first error.
+async fn first_error(path: &Path) -> Option<StoreError> {
+    let store = match SqliteStore::open(path, &[queue("item")], system_clock()) {
+        Ok(store) => store,
+        Err(error) => return Some(error),
+    };
+    let queue = QueueIndex(0);
+    if let Err(error) = store.stats(queue).await {
+        return Some(error);
+    }
+    let calls = [call("worker", 1_000)];
+    store.claim(queue, calls.into()).await.err()
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_reported_and_nothing_is_taken_for_a_bug() {
+    let (bench, bytes) = sound().await;
+    let folder = bench.harness.path();
+    let path = folder.with_file_name("damaged.db");
+    let page = 4_096;
+    assert!(bytes.len() > 10 * page);
+    // Each page but the first in turn, then all of them, then half of the file.
+    let mut reported = 0;
+    for at in (page..bytes.len()).step_by(page) {
+        let mut damaged = bytes.clone();
+        damaged[at..at + page].fill(0xab);
+        fs::write(&path, damaged).expect("write");
+        if let Some(error) = first_error(&path).await {
+            assert!(
+                matches!(error, StoreError::Io(_)),
+                "page at {at}: {error:?}"
+            );
+            reported += 1;
+        }
+        remove(&path);
+    }
+    assert!(reported > 0);
+    for damaged in [
+        [&bytes[..page], &*vec![0xab; bytes.len() - page]].concat(),
+        bytes[..bytes.len() / 2].to_vec(),
+    ] {
+        fs::write(&path, damaged).expect("write");
+        let error = first_error(&path).await.expect("reported");
+        assert!(matches!(error, StoreError::Io(_)), "{error:?}");
+        assert!(error.to_string().contains("damaged"), "{error}");
+        remove(&path);
+    }
+}
+
+/// Removes the file and its log, whether or not the store that had it open has closed it.
+fn remove(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let _ = fs::remove_file(name);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_is_a_new_database() {
+    let harness = SqliteHarness::start().await;
+    fs::write(harness.path(), "").expect("write");
+    assert!(harness.open(&[]).await.is_ok());
+}

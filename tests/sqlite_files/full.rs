@@ -1,0 +1,83 @@
+//! A disk that is full, and one that is read-only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lease_broker::lease::State;
+use lease_broker::queue::QueueSpec;
+use lease_broker::store::sqlite::{SqliteStore, system_clock};
+use lease_broker::store::{Store, StoreError};
+use lease_broker::value::Value;
+
+use crate::harness::bench::{Broker, new_item, queue};
+use crate::mount::{SmallDisk, skipped};
+
+fn managed() -> QueueSpec {
+    let mut spec = queue("item");
+    spec.managed = Some(vec![("payload".to_owned(), "BLOB".to_owned())]);
+    spec
+}
+
+fn open(path: &Path) -> Result<Broker, StoreError> {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path, &[managed()], system_clock())?);
+    Ok(Broker::new(store))
+}
+
+#[tokio::test]
+async fn a_full_disk_loses_nothing_and_the_store_goes_on_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount("2m") else {
+        skipped("a full disk: mounting a small file system is not permitted here");
+        return;
+    };
+    let broker = open(&disk.path().join("queue.db")).expect("open");
+    let big = || new_item(&[("payload", Value::Bytes(vec![1; 50_000]))]);
+    let mut added = 0;
+    let error = loop {
+        match broker.try_enqueue(vec![big(), big()]).await {
+            Ok(keys) => added += keys.len() as u64,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains("room"), "{error}");
+    for _ in 0..3 {
+        let error = broker
+            .try_enqueue(vec![big()])
+            .await
+            .expect_err("still full");
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    }
+    assert!(added > 0);
+    assert_eq!(broker.counts().await, [added, 0, 0, 0, 0]);
+    disk.remount("size=16m");
+    broker.try_enqueue(vec![big(), big()]).await.expect("room");
+    let items = broker.claim(1_000).await;
+    assert_eq!(items.len() as u64, added + 2);
+    let lease = &items[0].lease;
+    assert_eq!(broker.complete(lease).await, Some(State::Completed));
+    assert_eq!(broker.store.probe().await, Ok(()));
+}
+
+#[test]
+fn a_file_and_a_folder_that_can_not_be_written_are_refused() {
+    let Some(disk) = SmallDisk::mount("8m") else {
+        skipped(
+            "a read-only file: mounting a file system is not permitted here, and permissions do not bind root",
+        );
+        return;
+    };
+    let file = disk.path().join("queue.db");
+    let connection = rusqlite::Connection::open(&file).expect("open");
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
+    connection.execute_batch(table).expect(table);
+    drop(connection);
+    disk.remount("ro");
+    for path in [file, disk.path().join("new.db")] {
+        let Err(error) = open(&path) else {
+            panic!("not refused");
+        };
+        assert!(matches!(error, StoreError::Io(_)), "{error:?}");
+        let name = path.file_name().expect("a name").to_string_lossy();
+        assert!(error.to_string().contains(&*name), "{error}");
+    }
+}

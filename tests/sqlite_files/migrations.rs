@@ -1,0 +1,58 @@
+//! The broker's own tables, made by another build.
+
+use lease_broker::store::StoreError;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::Bench;
+use crate::harness::sqlite::SqliteHarness;
+
+/// Changes a sound file and returns why it is refused.
+async fn refusal(change: &str) -> String {
+    let bench = Bench::<SqliteHarness>::items(1).await;
+    bench.harness.connect().execute_batch(change).expect(change);
+    match bench.harness.open(&bench.queues).await {
+        Err(StoreError::Misconfigured(text)) => text,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("not refused"),
+    }
+}
+
+#[tokio::test]
+async fn a_migration_with_another_text_is_refused() {
+    let text = refusal("UPDATE lease_broker_migration SET checksum = 'abc'").await;
+    assert!(
+        text.contains("0001_broker") && text.contains("another text"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_newer_migration_is_refused() {
+    let newer = "INSERT INTO lease_broker_migration (name, checksum) VALUES ('9999_future', '')";
+    let text = refusal(newer).await;
+    assert!(
+        text.contains("9999_future") && text.contains("newer"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_spoilt_secret_is_refused() {
+    let short = "UPDATE lease_broker_meta SET value = x'00' WHERE name = 'secret'";
+    let text = refusal(short).await;
+    assert!(text.contains("secret"), "{text}");
+    let text = refusal("DELETE FROM lease_broker_meta WHERE name = 'secret'").await;
+    assert!(text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn the_names_of_the_states_can_be_joined() {
+    let bench = Bench::<SqliteHarness>::items(1).await;
+    let names = "SELECT name FROM item JOIN lease_broker_state USING (lease_state)";
+    let name: String = bench
+        .harness
+        .connect()
+        .query_row(names, [], |row| row.get(0))
+        .expect(names);
+    assert_eq!(name, "ready");
+}

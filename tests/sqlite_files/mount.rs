@@ -1,0 +1,54 @@
+//! A small file system of a test's own, where the test may mount one.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// Says on a line of its own why a test proves nothing here; past the test runner, which hides what passing tests print.
+pub(crate) fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+pub(crate) struct SmallDisk {
+    folder: TempDir,
+}
+
+impl SmallDisk {
+    /// Mounts an empty file system of `size` (such as `1m`); none if that is not permitted.
+    pub(crate) fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("tempdir");
+        let options = format!("size={size}");
+        let mounted = run(
+            "mount",
+            &["-t", "tmpfs", "-o", &options, "tmpfs"],
+            folder.path(),
+        );
+        mounted.then_some(Self { folder })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Changes the options, such as `ro` or `size=8m`.
+    pub(crate) fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        assert!(run("mount", &["-o", &options], self.path()), "{options}");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, as a store's thread may still be closing its file.
+        run("umount", &["--lazy"], self.path());
+    }
+}
+
+fn run(program: &str, arguments: &[&str], at: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).arg(at);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}

@@ -1,0 +1,156 @@
+//! What `schema plan` prints, and that it may be run by hand.
+
+use lease_broker::lease::State;
+use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker::store::schema::{Schema as _, Step};
+use lease_broker::store::sqlite::SqliteSchema;
+use lease_broker::value::Value;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Bench, by, keys, queue};
+use crate::harness::sqlite::SqliteHarness;
+
+const ORDERS: &str = "CREATE TABLE \"my orders\" (
+        id INTEGER PRIMARY KEY,
+        customer VARCHAR(40) NOT NULL,
+        urgency INT,
+        processed BOOLEAN NOT NULL DEFAULT 0,
+        label TEXT AS (customer || ' ' || urgency)
+    );
+    INSERT INTO \"my orders\" (customer, urgency, processed)
+    VALUES ('ann', 1, 0), ('bob', 2, 1), ('cem', 3, 0)";
+
+fn spec() -> QueueSpec {
+    let mut spec = queue("my orders");
+    spec.order = by(&["-urgency"]);
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    spec.mirror = vec![Mirror {
+        state: State::Completed,
+        column: "processed".to_owned(),
+        value: MirrorValue::Literal(Value::Bool(true)),
+    }];
+    spec
+}
+
+fn text(steps: &[Step]) -> String {
+    let step = |step: &Step| {
+        let repeat = if step.repeat {
+            " (until it changes nothing)"
+        } else {
+            ""
+        };
+        format!("-- {}{repeat}\n{};\n", step.purpose, step.sql)
+    };
+    steps.iter().map(step).collect::<Vec<_>>().concat()
+}
+
+const PLAN: &str = r#"-- add the soft-lock column lease_state
+ALTER TABLE "my orders" ADD COLUMN "lease_state" INTEGER NOT NULL DEFAULT 0;
+-- add the soft-lock column lease_state_time
+ALTER TABLE "my orders" ADD COLUMN "lease_state_time" INTEGER NOT NULL DEFAULT 0;
+-- add the soft-lock column lease_due_time
+ALTER TABLE "my orders" ADD COLUMN "lease_due_time" INTEGER;
+-- add the soft-lock column lease_owner
+ALTER TABLE "my orders" ADD COLUMN "lease_owner" TEXT;
+-- add the soft-lock column lease_token
+ALTER TABLE "my orders" ADD COLUMN "lease_token" BLOB;
+-- add the soft-lock column lease_fence
+ALTER TABLE "my orders" ADD COLUMN "lease_fence" INTEGER NOT NULL DEFAULT 0;
+-- add the soft-lock column lease_attempt
+ALTER TABLE "my orders" ADD COLUMN "lease_attempt" INTEGER NOT NULL DEFAULT 0;
+-- add the soft-lock column lease_error
+ALTER TABLE "my orders" ADD COLUMN "lease_error" TEXT;
+-- add the soft-lock column trace_parent
+ALTER TABLE "my orders" ADD COLUMN "trace_parent" TEXT;
+-- mark the rows that are completed already (until it changes nothing)
+UPDATE "my orders"
+SET "lease_state" = 3
+WHERE ("id") IN (
+    SELECT "id" FROM "my orders"
+    WHERE "lease_state" = 0 AND "lease_fence" = 0 AND "processed" = 1
+    LIMIT 10000);
+-- add the ready index
+CREATE INDEX "my orders_lease_ready" ON "my orders" ("urgency" DESC, "id") WHERE "lease_state" = 0;
+-- add the due index
+CREATE INDEX "my orders_lease_due" ON "my orders" ("lease_due_time") WHERE "lease_state" IN (1, 2);
+-- add the token index
+CREATE INDEX "my orders_lease_token" ON "my orders" ("lease_token") WHERE "lease_state" = 1;
+-- make the archive table done
+CREATE TABLE "done" ("id" INTEGER, "customer" VARCHAR(40), "urgency" INT, "processed" BOOLEAN, "lease_state_time" INTEGER, "lease_owner" TEXT, "lease_fence" INTEGER, "lease_attempt" INTEGER, "trace_parent" TEXT);
+"#;
+
+#[tokio::test]
+async fn the_plan_of_an_adopted_table_is_this() {
+    let harness = SqliteHarness::start().await;
+    harness.connect().execute_batch(ORDERS).expect(ORDERS);
+    let steps = harness.plan(&spec()).await.expect("plan");
+    assert_eq!(text(&steps), PLAN);
+}
+
+#[tokio::test]
+async fn a_plan_that_was_run_by_hand_is_complete() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    for step in harness.plan(&spec()).await.expect("plan") {
+        while connection.execute(&step.sql, []).expect(&step.sql) > 0 && step.repeat {}
+    }
+    assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
+    assert_eq!(harness.plan(&spec()).await, Ok(Vec::new()));
+    let bench = Bench::adopt(harness, vec![spec()]).await;
+    let items = bench.claim(9).await;
+    assert_eq!(keys(&items), ["3", "1"]);
+    bench.complete(&items[0].lease).await;
+    let done = "SELECT customer, processed, lease_owner FROM done";
+    let done: (String, bool, String) = connection
+        .query_row(done, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .expect(done);
+    assert_eq!(done, ("cem".to_owned(), true, "worker".to_owned()));
+}
+
+#[tokio::test]
+async fn a_large_table_is_marked_in_batches_and_progress_is_told() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 25000)
+        INSERT INTO \"my orders\" (customer, processed) SELECT 'x', 1 FROM n";
+    connection.execute_batch(fill).expect(fill);
+    let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+    let mut progress = Vec::new();
+    for step in schema.plan(&spec()).expect("plan") {
+        let mut tell = |rows| progress.push(rows);
+        schema.apply(&step, &mut tell).expect(&step.sql);
+    }
+    assert_eq!(progress, [10_000, 20_000, 25_001]);
+}
+
+#[tokio::test]
+async fn the_plan_of_a_managed_table_makes_it() {
+    let harness = SqliteHarness::start().await;
+    let mut spec = queue("mail");
+    spec.managed = Some(vec![("body".to_owned(), "TEXT NOT NULL".to_owned())]);
+    let steps = harness.plan(&spec).await.expect("plan");
+    let expected = r#"-- make the table of queue "mail"
+CREATE TABLE "mail" (
+    "id" INTEGER PRIMARY KEY AUTOINCREMENT,
+    "body" TEXT NOT NULL,
+    "lease_state" INTEGER NOT NULL DEFAULT 0,
+    "lease_state_time" INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    "lease_due_time" INTEGER,
+    "lease_owner" TEXT,
+    "lease_token" BLOB,
+    "lease_fence" INTEGER NOT NULL DEFAULT 0,
+    "lease_attempt" INTEGER NOT NULL DEFAULT 0,
+    "lease_error" TEXT,
+    "trace_parent" TEXT
+);
+-- add the ready index
+CREATE INDEX "mail_lease_ready" ON "mail" ("id") WHERE "lease_state" = 0;
+-- add the due index
+CREATE INDEX "mail_lease_due" ON "mail" ("lease_due_time") WHERE "lease_state" IN (1, 2);
+-- add the token index
+CREATE INDEX "mail_lease_token" ON "mail" ("lease_token") WHERE "lease_state" = 1;
+"#;
+    assert_eq!(text(&steps), expected);
+}

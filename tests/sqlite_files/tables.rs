@@ -1,0 +1,159 @@
+//! Tables that can't be a queue, and why.
+
+use lease_broker::lease::State;
+use lease_broker::queue::{QueueSpec, SoftLockColumn};
+use lease_broker::store::StoreError;
+use lease_broker::value::Value;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Bench, by, keys, new_item, queue, text};
+use crate::harness::sqlite::SqliteHarness;
+
+/// Makes tables and returns why the queue over `item` is refused.
+async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
+    let harness = SqliteHarness::start().await;
+    harness.connect().execute_batch(sql).expect(sql);
+    let problems = harness.check(spec).await.expect("check");
+    let Err(StoreError::Misconfigured(text)) = harness.open(std::slice::from_ref(spec)).await
+    else {
+        panic!("not refused");
+    };
+    assert_eq!(text, problems.join("; "));
+    problems
+}
+
+fn keyed_by(column: &str) -> QueueSpec {
+    QueueSpec {
+        key: vec![column.to_owned()],
+        ..queue("item")
+    }
+}
+
+#[tokio::test]
+async fn every_missing_column_and_index_is_named() {
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, LEASE_OWNER TEXT)";
+    let problems = problems(table, &queue("item")).await;
+    let mut expected: Vec<String> = SoftLockColumn::ALL
+        .map(SoftLockColumn::default_name)
+        .into_iter()
+        .filter(|name| *name != "lease_owner")
+        .map(|name| format!("table \"item\" lacks the column {name}"))
+        .collect();
+    for role in ["ready", "due", "token"] {
+        expected.push(format!("table \"item\" lacks the index item_lease_{role}"));
+    }
+    assert_eq!(problems, expected);
+}
+
+#[tokio::test]
+async fn a_view_is_no_table() {
+    let view = "CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIEW item AS SELECT * FROM t";
+    let problems = problems(view, &queue("item")).await;
+    assert_eq!(
+        problems,
+        ["\"item\" is a view: only the rows of a table can be leased"]
+    );
+}
+
+#[tokio::test]
+async fn a_virtual_table_is_no_table() {
+    let table = "CREATE VIRTUAL TABLE item USING fts5 (body)";
+    let problems = problems(table, &queue("item")).await;
+    assert_eq!(
+        problems,
+        ["\"item\" is a virtual: only the rows of a table can be leased"]
+    );
+}
+
+#[tokio::test]
+async fn a_table_without_a_key_is_told_to_name_one() {
+    let problems = problems("CREATE TABLE item (id INTEGER)", &queue("item")).await;
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("no primary key"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_does_not_identify_a_row_is_refused() {
+    for table in [
+        "CREATE TABLE item (id INTEGER, code TEXT)",
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT); CREATE INDEX i ON item (code)",
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT);
+         CREATE UNIQUE INDEX i ON item (code) WHERE id > 0",
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT);
+         CREATE UNIQUE INDEX i ON item (lower(code))",
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT, UNIQUE (code, id))",
+    ] {
+        let problems = problems(table, &keyed_by("code")).await;
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems[0].contains("does not identify a row"),
+            "{problems:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_more_than_three_columns_is_refused() {
+    let table = "CREATE TABLE item (a INT, b INT, c INT, d INT, PRIMARY KEY (a, b, c, d))";
+    let problems = problems(table, &queue("item")).await;
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("three is the most"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_strict_table_is_a_queue_and_names_the_column_that_can_not_hold_a_value() {
+    let harness = SqliteHarness::start().await;
+    let table =
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, size ANY, digest BLOB) STRICT";
+    harness.connect().execute_batch(table).expect(table);
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let good = new_item(&[
+        ("name", text("a")),
+        ("size", text("12")),
+        ("digest", Value::Bytes(vec![])),
+    ]);
+    bench.enqueue(good).await;
+    let bad = new_item(&[("digest", text("no bytes"))]);
+    let error = bench.try_enqueue(vec![bad]).await;
+    let Err(StoreError::Rejected(rejection)) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(
+        rejection.column.as_deref(),
+        Some("digest"),
+        "{}",
+        rejection.problem
+    );
+    let item = bench.one().await;
+    assert_eq!(item.columns[2], text("12"));
+    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn an_order_by_the_state_itself_is_of_no_use_but_does_no_harm() {
+    for filtered in [true, false] {
+        let harness = SqliteHarness::start().await;
+        let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
+        harness.connect().execute_batch(table).expect(table);
+        let mut spec = queue("item");
+        spec.order = by(&["lease_state"]);
+        spec.filtered_indexes = filtered;
+        let bench = Bench::adopt(harness, vec![spec]).await;
+        bench.enqueue(new_item(&[])).await;
+        assert_eq!(keys(&bench.claim(9).await), ["1"]);
+    }
+}
+
+#[tokio::test]
+async fn names_are_found_whatever_their_case() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE Item (Id INTEGER PRIMARY KEY, Rank INT);
+        INSERT INTO Item (Rank) VALUES (1), (2)";
+    harness.connect().execute_batch(table).expect(table);
+    let mut spec = queue("ITEM");
+    spec.key = vec!["ID".to_owned()];
+    spec.order = by(&["-RANK"]);
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    assert_eq!(keys(&bench.claim(9).await), ["2", "1"]);
+    assert_eq!(*bench.store.columns(bench.queue), ["Id", "Rank"]);
+}

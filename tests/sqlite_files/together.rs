@@ -1,0 +1,88 @@
+//! Several brokers that open the same file at the same moment.
+
+use std::sync::Barrier;
+use std::thread;
+
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::queue::OnComplete;
+use lease_broker::store::sqlite::SqliteStore;
+use lease_broker::store::{Store as _, StoreError};
+use lease_broker::value::{Key, Value};
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Bench, call, keys, queue};
+use crate::harness::sqlite::SqliteHarness;
+
+#[tokio::test]
+async fn brokers_that_open_a_fresh_file_together_agree() {
+    const BROKERS: usize = 6;
+    let mut spec = queue("item");
+    spec.managed = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    for _ in 0..10 {
+        let harness = SqliteHarness::start().await;
+        let start = Barrier::new(BROKERS);
+        let stores: Vec<SqliteStore> = thread::scope(|scope| {
+            let open = || {
+                start.wait();
+                SqliteStore::open(
+                    &harness.path(),
+                    std::slice::from_ref(&spec),
+                    harness.clock(),
+                )
+            };
+            let threads: Vec<_> = (0..BROKERS).map(|_| scope.spawn(open)).collect();
+            let opened = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("join"));
+            opened.collect::<Result<_, _>>().expect("open")
+        });
+        let lease = LeaseRef {
+            key: Key([Value::Int(1)].into()),
+            token: uuid::Uuid::nil(),
+            fence: 1,
+            attempt: 1,
+        };
+        let id = lease.encode(stores[0].secret(), "item");
+        for store in &stores {
+            let read = LeaseRef::decode(store.secret(), "item", &id);
+            assert_eq!(read.as_ref(), Some(&lease), "one secret");
+            assert_eq!(store.probe().await, Ok(()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_waits_for_another_programs_transaction() {
+    let bench = Bench::<SqliteHarness>::items(1).await;
+    let other = bench.harness.connect();
+    other.execute_batch("BEGIN IMMEDIATE").expect("begin");
+    let claim = tokio::spawn({
+        let broker = bench.clone();
+        async move { broker.claim(9).await }
+    });
+    assert_eq!(
+        bench.counts().await,
+        [1, 0, 0, 0, 0],
+        "a read does not wait"
+    );
+    let insert = "INSERT INTO item (id) VALUES (2)";
+    other.execute(insert, []).expect(insert);
+    other.execute_batch("COMMIT").expect("commit");
+    assert_eq!(keys(&claim.await.expect("claim")), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
+    let bench = Bench::<SqliteHarness>::items(1).await;
+    let other = bench.harness.connect();
+    other.execute_batch("BEGIN IMMEDIATE").expect("begin");
+    let calls = [call("worker", 1)];
+    let error = bench.store.claim(bench.queue, calls.into()).await;
+    let Err(StoreError::Unavailable(text)) = error else {
+        panic!("{error:?}");
+    };
+    assert!(text.contains("write lock"), "{text}");
+    other.execute_batch("ROLLBACK").expect("rollback");
+    assert_eq!(keys(&bench.claim(9).await), ["1"]);
+}
