@@ -6,6 +6,7 @@ mod demo;
 mod enqueue;
 mod failure;
 mod inspect;
+mod leases;
 mod new_item;
 mod output;
 mod schema;

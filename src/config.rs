@@ -243,12 +243,12 @@ impl Document {
             .collect::<Result<Vec<_>, _>>()?;
         for (at, queue) in queues.iter().enumerate() {
             let mut earlier = queues[..at].iter();
-            let same = |other: &&QueueSpec| other.table.eq_ignore_ascii_case(&queue.table);
-            if let Some(other) = earlier.find(same) {
+            if let Some(other) = earlier.find(|other| other.shares_rows_with(queue)) {
                 return Err(Problem::new(
                     format!("queues.{}.table", queue.name),
                     format!(
-                        "queue {:?} has the table {:?} already",
+                        "queue {:?} has the table {:?} already; two queues on one table need soft-lock columns of their \
+                         own",
                         other.name, other.table
                     ),
                 ));

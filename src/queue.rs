@@ -35,6 +35,14 @@ pub struct QueueSpec {
     pub filtered_indexes: bool,
 }
 
+impl QueueSpec {
+    /// Returns whether both queues would keep leases in the same columns of the same table.
+    pub fn shares_rows_with(&self, other: &Self) -> bool {
+        let shared = |name: &String| other.soft_lock.contains(name);
+        self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock.0.iter().any(shared)
+    }
+}
+
 /// The order in which ready items are claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {

@@ -1,6 +1,5 @@
 //! `complete`, `fail` and `release`: ending leases.
 
-use std::io::{BufRead as _, stdin};
 use std::time::Duration;
 
 use clap::Args;
@@ -8,9 +7,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Failure;
 use super::client::{Client, duration};
+use super::leases::{lease_ids, outcome, report_lost};
 use super::new_item::item_of_json;
 use super::output::Output;
-use super::take::outcome;
 use crate::grpc::proto;
 
 /// The leases that a command ends.
@@ -150,34 +149,6 @@ impl Release {
     }
 }
 
-/// Returns the leases given; in the place of `-`, those on standard input.
-pub(super) fn lease_ids(given: Vec<String>) -> Result<Vec<String>, Failure> {
-    let mut ids = Vec::new();
-    for id in given {
-        if id != "-" {
-            ids.push(id);
-            continue;
-        }
-        for line in stdin().lock().lines() {
-            let line = line.map_err(|error| Failure::io(format!("standard input: {error}")))?;
-            let line = line.trim();
-            match serde_json::from_str::<Json>(line) {
-                Ok(Json::Object(fields)) => match fields.get("lease_id") {
-                    Some(Json::String(id)) => ids.push(id.clone()),
-                    _ => {
-                        return Err(Failure::usage(format!(
-                            "standard input: no lease_id in {line}"
-                        )));
-                    }
-                },
-                _ if line.is_empty() => {}
-                _ => ids.push(line.to_owned()),
-            }
-        }
-    }
-    Ok(ids)
-}
-
 fn print(output: Output, results: &[proto::SettleResult]) -> Result<(), Failure> {
     let rows: Vec<Map<String, Json>> = results
         .iter()
@@ -205,21 +176,5 @@ fn state(state: proto::ItemState) -> Json {
                 .trim_start_matches("ITEM_STATE_")
                 .to_ascii_lowercase()
         ),
-    }
-}
-
-/// Makes the command fail if a lease was lost.
-pub(super) fn report_lost(outcomes: impl Iterator<Item = proto::Outcome>) -> Result<(), Failure> {
-    let lost = outcomes
-        .filter(|outcome| *outcome != proto::Outcome::Applied)
-        .count();
-    match lost {
-        0 => Ok(()),
-        1 => Err(Failure::refused(
-            "1 lease is not held any more; nothing was changed for it",
-        )),
-        lost => Err(Failure::refused(format!(
-            "{lost} leases are not held any more; nothing was changed for them"
-        ))),
     }
 }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Failure;
 use super::client::{Client, duration};
+use super::leases::{lease_ids, outcome, report_lost};
 use super::output::{Output, seconds_of, value};
-use super::settle::{lease_ids, report_lost};
 use crate::grpc::proto;
 
 /// Lease items, to try things by hand or in a script.
@@ -138,14 +138,5 @@ impl Heartbeat {
             .collect();
         self.client.output.print(&rows, "no leases");
         report_lost(results.iter().map(proto::HeartbeatResult::outcome))
-    }
-}
-
-/// Names an outcome as the documentation does.
-pub(super) fn outcome(outcome: proto::Outcome) -> &'static str {
-    match outcome {
-        proto::Outcome::Applied => "applied",
-        proto::Outcome::LeaseLost => "lease lost",
-        proto::Outcome::Unspecified => "unknown",
     }
 }
