@@ -30,6 +30,8 @@ mod heartbeat;
 mod inspect;
 #[path = "conformance/keys.rs"]
 mod keys;
+#[path = "conformance/managed.rs"]
+mod managed;
 #[path = "conformance/mirror.rs"]
 mod mirror;
 #[path = "conformance/names.rs"]
@@ -78,11 +80,6 @@ macro_rules! conformance {
                     rows_without_a_key_are_passed_over
                     the_soft_lock_columns_may_have_other_names
                     two_queues_with_soft_locks_of_their_own_share_a_table
-                    a_managed_column_of_no_type_is_a_misconfiguration
-                    a_managed_table_is_made_when_the_store_is_opened
-                    a_managed_table_is_made_again_beside_its_archive
-                    a_managed_table_may_have_a_key_of_several_columns
-                    a_managed_tables_rows_tell_since_when_they_are_ready
                 }
                 again {
                     a_settlement_sent_again_answers_again_and_changes_nothing
@@ -205,6 +202,13 @@ macro_rules! conformance {
                     a_lease_with_too_few_or_too_many_key_values_is_not_held
                     rows_of_composite_keys_are_deleted_and_archived_one_by_one
                     a_completed_key_may_come_again_where_its_row_is_deleted
+                }
+                managed {
+                    a_managed_column_of_no_type_is_a_misconfiguration
+                    a_managed_table_is_made_when_the_store_is_opened
+                    a_managed_table_is_made_again_beside_its_archive
+                    a_managed_table_may_have_a_key_of_several_columns
+                    a_managed_tables_rows_tell_since_when_they_are_ready
                 }
                 mirror {
                     each_transition_sets_the_columns_of_the_state_entered

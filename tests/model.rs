@@ -15,7 +15,7 @@ use std::str::FromStr;
 use items::Policy;
 
 /// How many steps a run takes where nobody asks for another number: some seconds.
-const STEPS: usize = 4_000;
+const STEPS: usize = 2_500;
 
 fn from_environment<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;

@@ -6,9 +6,7 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{
-    Bench, Broker, SECOND, by, call, complete, item_table, keys, new_item, queue, text,
-};
+use crate::harness::bench::{Bench, Broker, by, call, complete, item_table, keys, queue, text};
 use crate::harness::table::{Kind, Table};
 
 fn row(id: i64) -> [(&'static str, Value); 2] {
@@ -273,72 +271,4 @@ pub(crate) async fn two_queues_with_soft_locks_of_their_own_share_a_table<H: Har
     assert_eq!(first.complete(&lease).await, Some(State::Completed));
     assert_eq!(second.counts().await, [0, 2, 0, 0, 0]);
     assert_eq!(first.counts().await, [1, 0, 0, 1, 0]);
-}
-
-pub(crate) async fn a_managed_table_is_made_when_the_store_is_opened<H: Harness>() {
-    let harness = H::start().await;
-    let mut spec = queue("made");
-    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
-    spec.on_complete = OnComplete::Archive("made archive".to_owned());
-    let specs = [spec];
-    let broker = Broker::new(harness.open(&specs).await.expect("open"));
-    assert_eq!(harness.check(&specs[0]).await, Ok(Vec::new()));
-    let item = new_item(&[("payload", text("one"))]);
-    let key = broker.enqueue(item).await;
-    let again = Broker::new(harness.open(&specs).await.expect("open again"));
-    let item = again.one().await;
-    assert_eq!(item.lease.key, key);
-    assert_eq!(again.complete(&item.lease).await, Some(State::Completed));
-    let archived = harness.rows("made archive", &["payload"]).await;
-    assert_eq!(archived, [[text("one")]]);
-}
-
-pub(crate) async fn a_managed_table_is_made_again_beside_its_archive<H: Harness>() {
-    let harness = H::start().await;
-    let mut spec = queue("made");
-    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
-    spec.on_complete = OnComplete::Archive("made archive".to_owned());
-    harness.apply(&spec).await.expect("apply");
-    harness.drop_table("made").await;
-    harness.apply(&spec).await.expect("apply again");
-    assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
-}
-
-pub(crate) async fn a_managed_column_of_no_type_is_a_misconfiguration<H: Harness>() {
-    let harness = H::start().await;
-    let mut spec = queue("made");
-    spec.managed = Some(vec![("payload".to_owned(), "no type, at (all".to_owned())]);
-    let error = harness.apply(&spec).await.expect_err("refused");
-    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
-    assert!(harness.open(&[spec]).await.is_err());
-}
-
-pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness>() {
-    let harness = H::start().await;
-    let mut spec = queue("made");
-    spec.key = vec!["shop".to_owned(), "number".to_owned()];
-    let number = H::declare(Kind::BigInt);
-    spec.managed = Some(vec![
-        ("shop".to_owned(), number.clone()),
-        ("number".to_owned(), number),
-    ]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    let item =
-        |shop, number| new_item(&[("shop", Value::Int(shop)), ("number", Value::Int(number))]);
-    let items = vec![item(2, 1), item(1, 2), item(1, 1)];
-    bench.try_enqueue(items).await.expect("enqueue");
-    assert_eq!(keys(&bench.claim(9).await), ["[1,1]", "[1,2]", "[2,1]"]);
-}
-
-pub(crate) async fn a_managed_tables_rows_tell_since_when_they_are_ready<H: Harness>() {
-    let harness = H::start().await;
-    let mut spec = queue("made");
-    spec.key = vec!["id".to_owned()];
-    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    let row = [("payload", text("by another program"))];
-    bench.harness.insert("made", &row).await;
-    bench.advance(100 * SECOND).await;
-    let age = bench.list(State::Ready).await[0].age.expect("an age");
-    assert!(age >= 90 * SECOND && age < 200 * SECOND, "{age:?}");
 }

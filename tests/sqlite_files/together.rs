@@ -10,7 +10,7 @@ use lease_broker::store::{Store as _, StoreError};
 use lease_broker::value::{Key, Value};
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, call, keys, queue};
+use crate::harness::bench::{Bench, call, keys, new_item, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 #[tokio::test]
@@ -85,4 +85,27 @@ async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
     assert!(text.contains("write lock"), "{text}");
     other.execute_batch("ROLLBACK").expect("rollback");
     assert_eq!(keys(&bench.claim(9).await), ["1"]);
+}
+
+#[tokio::test]
+async fn a_constraint_that_is_checked_at_the_end_spoils_no_other_operation() {
+    let harness = SqliteHarness::start().await;
+    let tables = "CREATE TABLE shop (id INTEGER PRIMARY KEY);
+        CREATE TABLE item (
+            id INTEGER PRIMARY KEY,
+            shop INT REFERENCES shop (id) DEFERRABLE INITIALLY DEFERRED
+        );
+        INSERT INTO shop VALUES (1)";
+    harness.connect().execute_batch(tables).expect(tables);
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let add = |shop| bench.try_enqueue(vec![new_item(&[("shop", Value::Int(shop))])]);
+    let other = bench.harness.connect();
+    other.execute_batch("BEGIN IMMEDIATE").expect("begin");
+    // All three wait for the lock, and so are in one transaction.
+    let unlock = async { other.execute_batch("COMMIT") };
+    let (first, bad, last, unlocked) = tokio::join!(add(1), add(2), add(1), unlock);
+    unlocked.expect("commit");
+    assert!(first.is_ok() && last.is_ok(), "{first:?} {last:?}");
+    assert!(bad.is_err(), "{bad:?}");
+    assert_eq!(bench.counts().await, [2, 0, 0, 0, 0]);
 }

@@ -46,7 +46,7 @@ impl Session {
 
 /// Something for the writer to do and to answer.
 trait Operation: Send {
-    /// Runs it and returns whether what it did may stay.
+    /// Runs it, again where an earlier transaction came to nothing, and returns whether what it did may stay.
     fn run(&mut self, session: &Session) -> bool;
     /// Answers its caller, now that it is known whether the transaction is on the device.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
@@ -54,7 +54,7 @@ trait Operation: Send {
 
 /// An operation with its outcome, as soon as there is one.
 struct Task<T, F> {
-    work: Option<F>,
+    work: F,
     outcome: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -62,11 +62,13 @@ struct Task<T, F> {
 impl<T, F> Operation for Task<T, F>
 where
     T: Send,
-    F: FnOnce(&Session) -> Result<T, StoreError> + Send,
+    F: Fn(&Session) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, session: &Session) -> bool {
-        self.outcome = self.work.take().map(|work| work(session));
-        matches!(self.outcome, Some(Ok(_)))
+        let outcome = (self.work)(session);
+        let keep = outcome.is_ok();
+        self.outcome = Some(outcome);
+        keep
     }
 
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
@@ -107,11 +109,11 @@ impl Writer {
     /// on the device.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
+        operation: impl Fn(&Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (caller, answer) = oneshot::channel();
         let operation = Task {
-            work: Some(operation),
+            work: operation,
             outcome: None,
             caller,
         };
@@ -129,17 +131,35 @@ fn run_group(
     inbox: &mpsc::Receiver<Box<dyn Operation>>,
 ) {
     let mut group = vec![first];
-    let mut committed = execute(session, "BEGIN IMMEDIATE");
-    if committed.is_ok() {
-        committed =
-            run_operations(session, &mut group, inbox).and_then(|()| execute(session, "COMMIT"));
-        if !session.connection.is_autocommit() {
-            let _ = execute(session, "ROLLBACK");
+    let committed = transaction(session, &mut group, Some(inbox));
+    if group.len() == 1 || !matches!(committed, Err(StoreError::Misconfigured(_))) {
+        for operation in group {
+            operation.answer(committed.clone());
+        }
+        return;
+    }
+    // A constraint that is checked at the end of the transaction: each operation answers for itself.
+    for operation in group {
+        let mut alone = vec![operation];
+        let committed = transaction(session, &mut alone, None);
+        for operation in alone {
+            operation.answer(committed.clone());
         }
     }
-    for operation in group {
-        operation.answer(committed.clone());
+}
+
+/// Runs the operations, and those that come in meanwhile, in one transaction.
+fn transaction(
+    session: &Session,
+    group: &mut Vec<Box<dyn Operation>>,
+    inbox: Option<&mpsc::Receiver<Box<dyn Operation>>>,
+) -> Result<(), StoreError> {
+    execute(session, "BEGIN IMMEDIATE")?;
+    let committed = run_operations(session, group, inbox).and_then(|()| execute(session, "COMMIT"));
+    if !session.connection.is_autocommit() {
+        let _ = execute(session, "ROLLBACK");
     }
+    committed
 }
 
 /// Runs the group's first operation, and those that have come in meanwhile, each in a savepoint: an operation's error
@@ -147,7 +167,7 @@ fn run_group(
 fn run_operations(
     session: &Session,
     group: &mut Vec<Box<dyn Operation>>,
-    inbox: &mpsc::Receiver<Box<dyn Operation>>,
+    inbox: Option<&mpsc::Receiver<Box<dyn Operation>>>,
 ) -> Result<(), StoreError> {
     let mut at = 0;
     loop {
@@ -163,7 +183,8 @@ fn run_operations(
         }
         execute(session, "RELEASE operation")?;
         at += 1;
-        match (group.len() < GROUP).then(|| inbox.try_recv()) {
+        let inbox = inbox.filter(|_| group.len() < GROUP);
+        match inbox.map(mpsc::Receiver::try_recv) {
             Some(Ok(next)) => group.push(next),
             _ => return Ok(()),
         }

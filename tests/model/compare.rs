@@ -1,0 +1,51 @@
+//! Whether the store's rows are the model's.
+
+use lease_broker::lease::State;
+
+use super::{Run, time};
+use crate::harness::Harness;
+use crate::harness::bench::about;
+use crate::items::{Policy, id};
+
+impl<H: Harness> Run<H> {
+    /// Compares every row.
+    pub(super) async fn compare(&mut self) {
+        let broker = self.broker();
+        let counts = broker.counts().await;
+        let now = self.model.now;
+        for state in State::ALL {
+            let mut listed = broker.list(state).await;
+            let expected = self.model.in_state(state);
+            assert_eq!(counts[state as usize], expected.len() as u64, "{state:?}");
+            listed.sort_by_key(|item| id(&item.key));
+            let ids: Vec<i64> = listed.iter().map(|item| id(&item.key)).collect();
+            assert_eq!(ids, expected, "{state:?}");
+            for row in listed {
+                let item = &self.model.items[&id(&row.key)];
+                let got = (
+                    row.owner.clone(),
+                    row.fence,
+                    row.attempt,
+                    row.error.is_some(),
+                );
+                let expected = (item.owner.clone(), item.fence, item.attempt, item.has_error);
+                assert_eq!(got, expected, "{row:?}");
+                match (row.due_in, item.due) {
+                    (None, None) => {}
+                    (Some(left), Some(due)) if due <= now => assert!(left.is_zero(), "{row:?}"),
+                    (Some(left), Some(due)) => assert!(about(left, time(due - now)), "{row:?}"),
+                    _ => panic!("{row:?} is due at {:?}", item.due),
+                }
+                let age = time(now - item.since);
+                assert!(
+                    row.age.is_none_or(|is| is >= age && is < age + time(1)),
+                    "{row:?}"
+                );
+            }
+        }
+        if self.model.policy == Policy::Archive {
+            let archived = self.bench.harness.rows("archive", &["id"]).await;
+            assert_eq!(archived.len(), self.model.archived);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Those who add rows, and take some away.
+
+use lease_broker::store::{NewItem, StoreError};
+use lease_broker::value::Value;
+use rand::RngExt as _;
+
+use super::{Run, time};
+use crate::harness::Harness;
+use crate::harness::bench::new_item;
+use crate::items::id;
+
+impl<H: Harness> Run<H> {
+    pub(super) async fn enqueue(&mut self) {
+        let mut items = Vec::new();
+        let mut added = Vec::new();
+        for _ in 0..=self.below(4) {
+            let (rank, delay) = (self.random.random_range(0..3), self.no_time_or_some());
+            added.push((self.next_id, rank, delay));
+            let row = [("id", Value::Int(self.next_id)), ("rank", Value::Int(rank))];
+            items.push(NewItem {
+                delay: time(delay),
+                ..new_item(&row)
+            });
+            self.next_id += 1;
+        }
+        let bad = self.chance(15).then(|| self.below(items.len()));
+        if let Some(at) = bad {
+            let taken = self.model.items.keys().next().copied();
+            items[at].columns = match taken {
+                Some(id) if self.chance(50) => vec![("id".to_owned(), Value::Int(id))],
+                _ => vec![("nonsense".to_owned(), Value::Null)],
+            };
+        }
+        self.trace.note(format!("enqueue {added:?}, bad: {bad:?}"));
+        match (self.broker().try_enqueue(items).await, bad) {
+            (Ok(keys), None) => {
+                let ids: Vec<i64> = keys.iter().map(id).collect();
+                let expected: Vec<i64> = added.iter().map(|(id, ..)| *id).collect();
+                assert_eq!(ids, expected);
+                for (id, rank, delay) in added {
+                    self.model.add(id, rank, delay);
+                }
+            }
+            (Err(StoreError::Rejected(rejection)), Some(at)) => assert_eq!(rejection.item, at),
+            (answer, _) => panic!("{answer:?}"),
+        }
+    }
+
+    pub(super) async fn insert_by_another_program(&mut self) {
+        let (id, rank) = (self.next_id, self.random.random_range(0..3));
+        self.next_id += 1;
+        self.trace.note(format!("another program inserts {id}"));
+        let row = [("id", Value::Int(id)), ("rank", Value::Int(rank))];
+        self.bench.harness.insert("item", &row).await;
+        self.model.add(id, rank, 0);
+    }
+
+    pub(super) async fn delete_by_another_program(&mut self) {
+        if self.model.items.len() < 10 {
+            return;
+        }
+        let at = self.below(self.model.items.len());
+        let id = *self.model.items.keys().nth(at).expect("an item");
+        self.trace.note(format!("another program deletes {id}"));
+        self.bench
+            .harness
+            .delete("item", ("id", Value::Int(id)))
+            .await;
+        self.model.items.remove(&id);
+    }
+}

@@ -1,0 +1,101 @@
+//! The reaper, the operator, and time.
+
+use lease_broker::lease::State;
+use rand::RngExt as _;
+
+use super::{BROKERS, Run, time};
+use crate::harness::Harness;
+use crate::harness::bench::about;
+use crate::items::{Halves, id};
+
+impl<H: Harness> Run<H> {
+    pub(super) async fn reap(&mut self) {
+        let limit = [1, 3, 1_000][self.below(3)];
+        let broker = self.broker();
+        let due = self.model.due();
+        self.trace.note(format!("reap {limit} of {due:?}"));
+        let reaped = broker.reap(limit).await;
+        let delayed: Vec<i64> = broker
+            .list(State::Delayed)
+            .await
+            .iter()
+            .map(|i| id(&i.key))
+            .collect();
+        let mut done = Vec::new();
+        for expired in reaped.expired {
+            let item = &self.model.items[&id(&expired.lease.key)];
+            assert_eq!(item.state, State::Leased);
+            let lease = (
+                Some(expired.lease.token),
+                expired.lease.fence,
+                expired.lease.attempt,
+            );
+            assert_eq!(lease, (item.token, item.fence, item.attempt));
+            assert_eq!(expired.owner, item.owner);
+            done.push((id(&expired.lease.key), item.due));
+            assert_eq!(self.model.expire(id(&expired.lease.key)), expired.state);
+        }
+        let mut promoted = self.model.in_state(State::Delayed);
+        promoted.retain(|id| !delayed.contains(id));
+        assert_eq!(promoted.len(), reaped.promoted);
+        for id in promoted {
+            done.push((id, self.model.items[&id].due));
+            self.model.promote(id);
+        }
+        assert_eq!(done.len(), due.len().min(limit));
+        // What is left was not due any longer than what was done.
+        let last = done.iter().map(|(_, due)| *due).max();
+        for (id, _) in &done {
+            assert!(due.contains(id), "{id} was not due");
+        }
+        let left = self.model.due();
+        let first = left.first().map(|id| self.model.items[id].due);
+        assert!(first.is_none_or(|first| last.is_none_or(|last| last <= first)));
+        let next = self.model.items.values().filter_map(|item| item.due).min();
+        match (reaped.next_due, next) {
+            (None, None) => {}
+            (Some(left), Some(due)) if due <= self.model.now => assert!(left.is_zero()),
+            (Some(left), Some(due)) => assert!(about(left, time(due - self.model.now))),
+            (got, expected) => panic!("next due {got:?}, not {expected:?}"),
+        }
+    }
+
+    pub(super) async fn redrive(&mut self) {
+        let limit = [1, 2, 1_000][self.below(3)];
+        let dead = self.model.in_state(State::Dead);
+        self.trace.note(format!("redrive {limit} of {dead:?}"));
+        let broker = self.broker();
+        assert_eq!(broker.redrive(limit).await, dead.len().min(limit));
+        let left: Vec<i64> = broker
+            .list(State::Dead)
+            .await
+            .iter()
+            .map(|i| id(&i.key))
+            .collect();
+        let (left, done): (Vec<_>, Vec<_>) = dead.into_iter().partition(|id| left.contains(id));
+        let since = |ids: &[i64]| -> Vec<Halves> {
+            ids.iter().map(|id| self.model.items[id].since).collect()
+        };
+        let (last, first) = (
+            since(&done).into_iter().max(),
+            since(&left).into_iter().min(),
+        );
+        assert!(first.is_none_or(|first| last.is_none_or(|last| last <= first)));
+        for id in done {
+            self.model.redrive(id);
+        }
+    }
+
+    pub(super) async fn advance(&mut self) {
+        let halves = 2 * self.random.random_range(1..4);
+        self.trace.note(format!("advance by {halves}"));
+        self.bench.advance(time(halves)).await;
+        self.model.now += halves;
+    }
+
+    pub(super) async fn restart_a_broker(&mut self) {
+        let at = self.below(BROKERS);
+        self.trace.note(format!("restart broker {at}"));
+        self.brokers[at] = self.bench.another().await;
+    }
+}

@@ -1,0 +1,181 @@
+//! Workers, who hold leases, lose them, and use them all the same.
+
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::store::{ClaimCall, Ending, Extension, Settlement};
+use lease_broker::value::{Key, Value};
+use rand::RngExt as _;
+use uuid::Uuid;
+
+use super::{Run, time};
+use crate::harness::Harness;
+use crate::harness::bench::about;
+use crate::items::{Answer, End, Halves, id};
+
+/// How many leases and requests are remembered to be used again, most of them lost.
+const REMEMBERED: usize = 60;
+
+impl<H: Harness> Run<H> {
+    /// A call of a worker: a new one, or a request sent again.
+    fn call(&mut self, lasts: Halves) -> ClaimCall {
+        let again = (!self.requests.is_empty() && self.chance(30))
+            .then(|| self.below(self.requests.len()))
+            .and_then(|at| self.requests.remove(at));
+        let repeat = again.is_some() || self.chance(50);
+        let (worker, token) = again.unwrap_or_else(|| {
+            let worker = format!("worker {}", self.below(4));
+            (worker, Uuid::from_u128(self.random.random()))
+        });
+        ClaimCall {
+            worker,
+            token,
+            repeat,
+            max_items: self.below(5),
+            duration: time(lasts),
+        }
+    }
+
+    pub(super) async fn claim(&mut self) {
+        let lasts = self.some_time();
+        let calls: Vec<ClaimCall> = (0..=self.below(3)).map(|_| self.call(lasts)).collect();
+        let wanted: Vec<_> = calls
+            .iter()
+            .map(|call| (&call.worker, call.token, call.repeat, call.max_items))
+            .collect();
+        self.trace.note(format!("claim {wanted:?}"));
+        let answers = self.broker().calls(calls.clone()).await;
+        for (call, items) in calls.into_iter().zip(answers) {
+            let (token, repeat) = (call.token, call.repeat);
+            let expected = self
+                .model
+                .claim(&call.worker, token, repeat, call.max_items, lasts);
+            let got: Vec<i64> = items.iter().map(|item| id(&item.lease.key)).collect();
+            assert_eq!(got, expected);
+            for item in items {
+                let model = &self.model.items[&id(&item.lease.key)];
+                let lease = (item.lease.token, item.lease.fence, item.lease.attempt);
+                assert_eq!(lease, (token, model.fence, model.attempt));
+                let left = model.due.expect("leased") - self.model.now;
+                assert!(about(item.held.time_left, time(left)), "{item:?}");
+                if !self.leases.contains(&item.lease) {
+                    self.leases.push_back(item.lease);
+                }
+            }
+            if repeat {
+                self.requests.push_back((call.worker, token));
+            }
+        }
+        while self.leases.len() > REMEMBERED {
+            self.leases.pop_front();
+        }
+        while self.requests.len() > REMEMBERED / 4 {
+            self.requests.pop_front();
+        }
+    }
+
+    /// Some of the leases that were ever given, now and then changed into one that was not.
+    fn some_leases(&mut self) -> Vec<LeaseRef> {
+        let mut leases = Vec::new();
+        if self.leases.is_empty() {
+            return leases;
+        }
+        for _ in 0..=self.below(4) {
+            let at = self.below(self.leases.len());
+            let mut lease = self.leases[at].clone();
+            match self.below(40) {
+                0 => lease.token = Uuid::from_u128(self.random.random()),
+                1 => lease.fence += 1,
+                2 => lease.fence -= 1,
+                3 => lease.key = Key([Value::Int(self.next_id)].into()),
+                _ => {}
+            }
+            leases.push(lease);
+        }
+        leases
+    }
+
+    pub(super) async fn heartbeat(&mut self) {
+        let lasts = self.some_time();
+        let leases = self.some_leases();
+        self.trace.note(format!("heartbeat {}", show(&leases)));
+        let extensions = leases.iter().map(|lease| Extension {
+            lease: lease.clone(),
+            duration: time(lasts),
+        });
+        let broker = self.broker();
+        let answers = broker
+            .store
+            .heartbeat(broker.queue, extensions.collect())
+            .await;
+        for (lease, held) in leases.iter().zip(answers.expect("heartbeat")) {
+            assert_eq!(
+                held.is_some(),
+                self.model.heartbeat(lease, lasts),
+                "{lease:?}"
+            );
+            assert!(held.is_none_or(|held| about(held.time_left, time(lasts))));
+        }
+    }
+
+    pub(super) async fn settle(&mut self) {
+        let leases = self.some_leases();
+        let mut settlements = Vec::new();
+        for lease in leases {
+            let end = match self.below(5) {
+                0 | 1 => End::Complete,
+                2 => End::Fail(None),
+                3 => End::Fail(Some(self.some_time())),
+                _ => End::Release(self.no_time_or_some()),
+            };
+            let times = if self.chance(25) { 2 } else { 1 };
+            settlements.extend(std::iter::repeat_n((lease, end), times));
+        }
+        self.trace.note(format!(
+            "settle {:?}",
+            settlements
+                .iter()
+                .map(|(lease, end)| (id(&lease.key), lease.fence, end))
+                .collect::<Vec<_>>()
+        ));
+        let asked = settlements.iter().map(|(lease, end)| Settlement {
+            lease: lease.clone(),
+            ending: ending(*end),
+        });
+        let broker = self.broker();
+        let answers = broker.store.settle(broker.queue, asked.collect()).await;
+        let answers = answers.expect("settle");
+        assert_eq!(answers.len(), settlements.len());
+        for ((lease, end), answer) in settlements.iter().zip(answers) {
+            match self.model.settle(lease, *end) {
+                Answer::Exactly(expected) => assert_eq!(answer, expected, "{lease:?} {end:?}"),
+                Answer::PerhapsAgain(state) => {
+                    assert!(
+                        answer.is_none_or(|answer| answer == state),
+                        "{lease:?} {end:?}"
+                    );
+                }
+            }
+            assert!(!self.model.is_held(lease));
+        }
+    }
+}
+
+fn show(leases: &[LeaseRef]) -> String {
+    let leases: Vec<_> = leases
+        .iter()
+        .map(|lease| (id(&lease.key), lease.fence))
+        .collect();
+    format!("{leases:?}")
+}
+
+fn ending(end: End) -> Ending {
+    match end {
+        End::Complete => Ending::Complete {
+            follow_ups: Vec::new(),
+        },
+        End::Fail(retry) => Ending::Fail {
+            error: "no luck".to_owned(),
+            retry: retry.map(time),
+        },
+        End::Release(delay) => Ending::Release { delay: time(delay) },
+    }
+}
