@@ -35,7 +35,8 @@ pub trait Store: Send + Sync + 'static {
     /// an item that another got.
     ///
     /// A lease raises the item's fence and attempt by one. A call with `repeat` whose token already holds leases gets
-    /// those that have not expired, and no others.
+    /// all of those that have not expired, and no others; so do two such calls with one token. Once its token holds
+    /// none, it claims as a new one would.
     async fn claim(
         &self,
         queue: QueueIndex,
@@ -56,7 +57,9 @@ pub trait Store: Send + Sync + 'static {
     /// Follow-ups are added in the same transaction, and only by the settlement that ends the lease.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] if a follow-up can't be added, whether its lease is held or not.
+    /// [`StoreError::Rejected`] if a follow-up names a column that it can't set or a value that the column can't hold,
+    /// whether its lease is held or not; and if a constraint of a table refuses the follow-up of a lease that is held
+    /// or, with no follow-up named, the settlement itself (a mirror column, an archive's key, a foreign key).
     async fn settle(
         &self,
         queue: QueueIndex,

@@ -1,6 +1,7 @@
 //! The lanes of a queue: which statement each runs, and whom its effects wake.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio_util::task::TaskTracker;
@@ -58,8 +59,8 @@ pub(super) fn settle(
         async move {
             let states = store.settle(queue, settlements.clone()).await?;
             for (settlement, state) in settlements.iter().zip(&states) {
-                if state.is_some() {
-                    tell(&settlement.ending, queue, &on_complete, &signals);
+                if let Some(state) = state {
+                    tell(&settlement.ending, *state, queue, &on_complete, &signals);
                 }
             }
             Ok(states)
@@ -68,23 +69,31 @@ pub(super) fn settle(
     })
 }
 
-/// Tells of the items that an applied settlement makes ready, now or later.
-fn tell(ending: &Ending, queue: QueueIndex, on_complete: &OnComplete, signals: &[Arc<Signals>]) {
-    let own = &signals[queue.0];
-    match ending {
-        Ending::Complete { follow_ups } => {
-            if let OnComplete::Recur(every) = on_complete {
-                own.item_ready_in(*every);
-            }
-            for follow_up in follow_ups {
-                signals[follow_up.queue.0].item_ready_in(follow_up.item.delay);
-            }
+/// Tells of the items that an applied settlement has made ready, or will.
+fn tell(
+    ending: &Ending,
+    state: State,
+    queue: QueueIndex,
+    on_complete: &OnComplete,
+    signals: &[Arc<Signals>],
+) {
+    let delay = match ending {
+        Ending::Complete { .. } => match on_complete {
+            OnComplete::Recur(every) => *every,
+            _ => Duration::ZERO,
+        },
+        Ending::Fail { retry, .. } => retry.unwrap_or_default(),
+        Ending::Release { delay } => *delay,
+    };
+    match state {
+        State::Ready => signals[queue.0].ready.notify_one(),
+        // Even one that is due at once is made ready by the reaper.
+        State::Delayed => signals[queue.0].due.no_later_than(delay),
+        State::Leased | State::Completed | State::Dead => {}
+    }
+    if let Ending::Complete { follow_ups } = ending {
+        for follow_up in follow_ups {
+            signals[follow_up.queue.0].item_ready_in(follow_up.item.delay);
         }
-        Ending::Fail { retry, .. } => {
-            if let Some(delay) = retry {
-                own.item_ready_in(*delay);
-            }
-        }
-        Ending::Release { delay } => own.item_ready_in(*delay),
     }
 }

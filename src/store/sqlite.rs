@@ -7,6 +7,7 @@ mod enqueue;
 mod error;
 mod inspect;
 mod migrations;
+mod mirror;
 mod plan;
 #[cfg(test)]
 mod query_plans;

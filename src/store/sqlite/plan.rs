@@ -6,7 +6,8 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::connection;
-use super::shape::{INDEXES, Shape, index_name, literal, queue_holes};
+use super::mirror::literal;
+use super::shape::{INDEXES, Shape, index_name, queue_holes};
 use super::template::{Holes, quote, quote_all, render};
 use crate::lease::State;
 use crate::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};

@@ -1,11 +1,10 @@
 //! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
 
 use super::catalogue::{Column, Index, Table};
+use super::mirror;
 use super::template::{Holes, quote, quote_all};
 use super::types::ColumnType;
-use crate::lease::State;
-use crate::queue::{MirrorValue, OnComplete, Order, QueueSpec, SoftLockColumn};
-use crate::value::Value;
+use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
 #[derive(Debug)]
@@ -172,8 +171,6 @@ pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
 }
 
 fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Holes {
-    use State::{Completed, Dead, Delayed, Leased, Ready};
-
     let mut holes = queue_holes(queue);
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
@@ -232,24 +229,7 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     holes.insert("token_filter", filter("= 1"));
     holes.insert("key", key_list);
 
-    let mirror = |states: &[State], switch: &str| mirror_sets(queue, table, states, switch, "?5");
-    holes.insert(
-        "mirror_leased",
-        mirror_sets_by(queue, table, &[Leased], "", "?5", "?7"),
-    );
-    holes.insert("mirror_complete", mirror(&[Completed, Delayed], "?8"));
-    holes.insert("mirror_fail", mirror(&[Delayed, Dead], "?8"));
-    holes.insert("mirror_release", mirror(&[Ready, Delayed], "?8"));
-    holes.insert("mirror_expire", mirror(&[Ready, Dead], "?6"));
-    holes.insert("mirror_promote", mirror(&[Ready], ""));
-    holes.insert("mirror_redrive", mirror(&[Ready], ""));
-    let (names, values) = mirror_inserts(queue, table, &[Ready]);
-    holes.insert("mirror_columns_ready", names);
-    holes.insert("mirror_values_ready", values);
-    // A delayed item that has no value of its own looks like a ready one.
-    let (names, values) = mirror_inserts(queue, table, &[Delayed, Ready]);
-    holes.insert("mirror_columns_delayed", names);
-    holes.insert("mirror_values_delayed", values);
+    mirror::fill(&mut holes, queue, table);
     holes
 }
 
@@ -282,101 +262,4 @@ fn order_list(queue: &QueueSpec, key: &[&Column]) -> Option<String> {
         })
         .collect();
     Some(parts.join(", "))
-}
-
-fn mirror_sets(
-    queue: &QueueSpec,
-    table: &Table,
-    states: &[State],
-    switch: &str,
-    now: &str,
-) -> String {
-    let worker = quote(queue.soft_lock.name(SoftLockColumn::Owner));
-    mirror_sets_by(queue, table, states, switch, now, &worker)
-}
-
-/// Renders `, column = value` for each mirror of one of these states; with several, by the parameter `switch`.
-fn mirror_sets_by(
-    queue: &QueueSpec,
-    table: &Table,
-    states: &[State],
-    switch: &str,
-    now: &str,
-    worker: &str,
-) -> String {
-    let mut sets = String::new();
-    for name in mirrored_columns(queue) {
-        let cases: Vec<(State, String)> = queue
-            .mirror
-            .iter()
-            .filter(|mirror| mirror.column == name && states.contains(&mirror.state))
-            .map(|mirror| {
-                let kind = table.column(name).map_or(ColumnType::Text, |c| c.kind);
-                (mirror.state, mirror_value(&mirror.value, kind, now, worker))
-            })
-            .collect();
-        let column = quote(name);
-        match (&*cases, states.len()) {
-            ([], _) => {}
-            ([(_, value)], 1) => sets.extend([", ", &column, " = ", value]),
-            (cases, _) => {
-                sets.extend([", ", &column, " = CASE ", switch]);
-                for (state, value) in cases {
-                    sets.extend([" WHEN ", &state.code().to_string(), " THEN ", value]);
-                }
-                sets.extend([" ELSE ", &column, " END"]);
-            }
-        }
-    }
-    sets
-}
-
-/// Renders the mirror columns of a new item and their values: of the first of these states that has one.
-fn mirror_inserts(queue: &QueueSpec, table: &Table, states: &[State]) -> (String, String) {
-    let mut names = String::new();
-    let mut values = String::new();
-    for name in mirrored_columns(queue) {
-        let of = |state: &State| {
-            let mut mirrors = queue.mirror.iter();
-            mirrors.find(|mirror| mirror.column == name && mirror.state == *state)
-        };
-        if let Some(mirror) = states.iter().find_map(of) {
-            let kind = table.column(name).map_or(ColumnType::Text, |c| c.kind);
-            names.push_str(", ");
-            names.push_str(&quote(name));
-            values.push_str(", ");
-            values.push_str(&mirror_value(&mirror.value, kind, "?2", "NULL"));
-        }
-    }
-    (names, values)
-}
-
-fn mirrored_columns(queue: &QueueSpec) -> Vec<&str> {
-    let mut names: Vec<&str> = queue.mirror.iter().map(|m| m.column.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-fn mirror_value(value: &MirrorValue, kind: ColumnType, now: &str, worker: &str) -> String {
-    match value {
-        MirrorValue::Literal(value) => literal(value),
-        MirrorValue::Worker => worker.to_owned(),
-        MirrorValue::Now if kind == ColumnType::Integer => format!("{now} / 1000"),
-        MirrorValue::Now => {
-            format!("strftime('%Y-%m-%d %H:%M:%f', {now} / 1000.0, 'unixepoch')")
-        }
-    }
-}
-
-/// Renders a value of the configuration as a literal.
-pub(super) fn literal(value: &Value) -> String {
-    match value {
-        Value::Bool(bool) => i64::from(*bool).to_string(),
-        Value::Int(int) => int.to_string(),
-        Value::Double(double) => format!("{double:?}"),
-        Value::Text(text) | Value::Decimal(text) => format!("'{}'", text.replace('\'', "''")),
-        Value::Bytes(bytes) => format!("x'{}'", crate::value::hex(bytes)),
-        Value::Null | Value::Timestamp { .. } => "NULL".to_owned(),
-    }
 }

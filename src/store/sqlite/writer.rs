@@ -1,5 +1,5 @@
-//! The one thread that writes: it takes whatever operations have come in, runs each in a savepoint of one transaction,
-//! and answers them when that transaction is on the device. So many operations share one flush.
+//! The one thread that writes: it takes whatever operations have come in, runs them in one transaction, and answers them
+//! when that transaction is on the device. So many operations share one flush.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -125,70 +125,92 @@ impl Writer {
     }
 }
 
+type Group = Vec<Box<dyn Operation>>;
+
+/// Runs an operation, and those that come in meanwhile, and answers them.
 fn run_group(
     session: &Session,
     first: Box<dyn Operation>,
     inbox: &mpsc::Receiver<Box<dyn Operation>>,
 ) {
     let mut group = vec![first];
-    let committed = transaction(session, &mut group, Some(inbox));
-    if group.len() == 1 || !matches!(committed, Err(StoreError::Misconfigured(_))) {
-        for operation in group {
-            operation.answer(committed.clone());
-        }
-        return;
+    let mut committed = transaction(session, || run_all(session, &mut group, inbox));
+    // An operation's error must undo what it did and nothing else. That is rare, and what a savepoint costs is not
+    // spent on every operation: the group runs again, each in one.
+    if matches!(committed, Ok(false)) && group.len() > 1 {
+        committed = transaction(session, || run_each(session, &mut group));
     }
     // A constraint that is checked at the end of the transaction: each operation answers for itself.
-    for operation in group {
-        let mut alone = vec![operation];
-        let committed = transaction(session, &mut alone, None);
-        for operation in alone {
-            operation.answer(committed.clone());
+    if matches!(committed, Err(StoreError::Misconfigured(_))) && group.len() > 1 {
+        for mut operation in group {
+            let committed = transaction(session, || Ok(operation.run(session)));
+            operation.answer(committed.map(|_| ()));
+        }
+    } else {
+        for operation in group {
+            operation.answer(committed.clone().map(|_| ()));
         }
     }
 }
 
-/// Runs the operations, and those that come in meanwhile, in one transaction.
+/// Commits what `run` does, if it says so; rolls it back if not, or if it fails.
 fn transaction(
     session: &Session,
-    group: &mut Vec<Box<dyn Operation>>,
-    inbox: Option<&mpsc::Receiver<Box<dyn Operation>>>,
-) -> Result<(), StoreError> {
+    run: impl FnOnce() -> Result<bool, StoreError>,
+) -> Result<bool, StoreError> {
     execute(session, "BEGIN IMMEDIATE")?;
-    let committed = run_operations(session, group, inbox).and_then(|()| execute(session, "COMMIT"));
+    let outcome = run().and_then(|keep| {
+        if keep {
+            execute(session, "COMMIT")?;
+        }
+        Ok(keep)
+    });
     if !session.connection.is_autocommit() {
         let _ = execute(session, "ROLLBACK");
     }
-    committed
+    outcome
 }
 
-/// Runs the group's first operation, and those that have come in meanwhile, each in a savepoint: an operation's error
-/// undoes what it did and nothing else.
-fn run_operations(
+/// Runs the group's first operation and those that have come in meanwhile; returns false at the first that fails.
+fn run_all(
     session: &Session,
-    group: &mut Vec<Box<dyn Operation>>,
-    inbox: Option<&mpsc::Receiver<Box<dyn Operation>>>,
-) -> Result<(), StoreError> {
+    group: &mut Group,
+    inbox: &mpsc::Receiver<Box<dyn Operation>>,
+) -> Result<bool, StoreError> {
     let mut at = 0;
     loop {
-        execute(session, "SAVEPOINT operation")?;
-        let keep = group[at].run(session);
-        if session.connection.is_autocommit() {
-            // A full disk or a failing device ends the whole transaction at once.
-            let ended = "an error of the device ended the transaction; nothing of it was applied";
-            return Err(StoreError::Unavailable(ended.to_owned()));
+        if !run_one(session, &mut group[at])? {
+            return Ok(false);
         }
-        if !keep {
+        at += 1;
+        match (group.len() < GROUP).then(|| inbox.try_recv()) {
+            Some(Ok(next)) => group.push(next),
+            _ => return Ok(true),
+        }
+    }
+}
+
+/// Runs each operation of the group in a savepoint.
+fn run_each(session: &Session, group: &mut Group) -> Result<bool, StoreError> {
+    for operation in group {
+        execute(session, "SAVEPOINT operation")?;
+        if !run_one(session, operation)? {
             execute(session, "ROLLBACK TO operation")?;
         }
         execute(session, "RELEASE operation")?;
-        at += 1;
-        let inbox = inbox.filter(|_| group.len() < GROUP);
-        match inbox.map(mpsc::Receiver::try_recv) {
-            Some(Ok(next)) => group.push(next),
-            _ => return Ok(()),
-        }
     }
+    Ok(true)
+}
+
+/// Runs one operation and returns whether what it did may stay.
+fn run_one(session: &Session, operation: &mut Box<dyn Operation>) -> Result<bool, StoreError> {
+    let keep = operation.run(session);
+    if session.connection.is_autocommit() {
+        // A full disk or a failing device ends the whole transaction at once.
+        let ended = "an error of the device ended the transaction; nothing of it was applied";
+        return Err(StoreError::Unavailable(ended.to_owned()));
+    }
+    Ok(keep)
 }
 
 fn execute(session: &Session, sql: &str) -> Result<(), StoreError> {
