@@ -58,6 +58,10 @@ fn answer(outcome: Outcome<BoxError>) -> Outcome<Infallible> {
         Some(status) if status.code() == Code::OutOfRange => {
             Ok(status::message_too_large(status.message().to_owned()).into_http())
         }
+        // What tonic says of a request that it can't read; the service's own statuses have details.
+        Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
+            Ok(status::malformed(status.message().to_owned()).into_http())
+        }
         _ => Ok(response),
     }
 }

@@ -178,8 +178,8 @@ fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Cla
         field: field.to_owned(),
         problem: problem.to_owned(),
     };
-    let wait = duration("wait_timeout", request.wait_timeout)?;
     Ok(Claim {
+        wait: duration("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
             .map_err(|_| invalid("max_items", "must be at least 1"))?,
         lease: duration("lease_duration", request.lease_duration)?,
@@ -192,7 +192,7 @@ fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Cla
         },
         queue: request.queue,
         worker: request.worker_id,
-        wait: wait.map(|wait| deadline.bound(wait)),
+        patience: deadline.patience(),
     })
 }
 
