@@ -5,5 +5,6 @@
 pub(crate) mod client;
 pub(crate) mod database;
 pub(crate) mod patience;
+pub(crate) mod process;
 pub(crate) mod refusal;
 pub(crate) mod server;
