@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 
 use super::Failure;
-use super::output::{Output, seconds};
+use super::output::{Output, line, seconds};
 use super::settings::{Settings, open_existing_store};
 use crate::config::Config;
 use crate::lease::State;
@@ -154,7 +154,7 @@ impl Redrive {
                 more => redriven += more,
             }
         }
-        println!("{redriven} items are ready again");
+        line(&format!("{redriven} items are ready again"));
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn table() -> Table {
 }
 
 /// Writes a line; a reader that has gone away, such as `head`, has seen enough.
-fn line(text: &str) {
+pub(super) fn line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 
 use super::Failure;
+use super::output::line;
 use super::settings::Settings;
 use crate::queue::QueueSpec;
 use crate::store::schema::Schema as _;
@@ -55,19 +56,19 @@ impl Queues {
             } else {
                 "run in this order"
             };
-            println!(
+            line(&format!(
                 "-- queue {:?}, table {:?}: {verdict}",
                 queue.name, queue.table
-            );
+            ));
             for step in steps {
                 let repeat = if step.repeat {
                     "; repeat until it changes no row"
                 } else {
                     ""
                 };
-                println!("\n-- {}{repeat}\n{};", step.purpose, step.sql);
+                line(&format!("\n-- {}{repeat}\n{};", step.purpose, step.sql));
             }
-            println!();
+            line("");
         }
         Ok(())
     }
@@ -77,7 +78,7 @@ impl Queues {
         for queue in queues {
             let steps = schema.plan(&queue)?;
             if steps.is_empty() {
-                println!("{}: nothing is missing", queue.name);
+                line(&format!("{}: nothing is missing", queue.name));
             }
             for step in steps {
                 let bar = if stderr().is_terminal() {
@@ -97,7 +98,7 @@ impl Queues {
                 } else {
                     String::new()
                 };
-                println!("{}: {}{rows}", queue.name, step.purpose);
+                line(&format!("{}: {}{rows}", queue.name, step.purpose));
             }
         }
         Ok(())
@@ -110,10 +111,10 @@ impl Queues {
             let missing = schema.check(&queue)?;
             problems += missing.len();
             if missing.is_empty() {
-                println!("{}: ok", queue.name);
+                line(&format!("{}: ok", queue.name));
             }
             for problem in missing {
-                println!("{}: {problem}", queue.name);
+                line(&format!("{}: {problem}", queue.name));
             }
         }
         match problems {

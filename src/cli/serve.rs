@@ -6,6 +6,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::output::line;
 use super::settings::{Settings, open_store};
 use super::{Failure, block_on};
 use crate::broker::{self, Broker};
@@ -114,24 +115,24 @@ fn announce(config: &Config, address: std::net::SocketAddr) {
         .iter()
         .map(|queue| queue.name.as_str())
         .collect();
-    println!(
+    line(&format!(
         "lease-broker {} listens on {address}, queues in {}: {}",
         env!("CARGO_PKG_VERSION"),
         config.store.path.display(),
         names.join(", ")
-    );
+    ));
     if let Some(queue) = config.queues.first() {
         let at = if address == crate::cli::client::DEFAULT_ADDRESS {
             String::new()
         } else {
             format!(" --address http://{address}")
         };
-        println!(
+        line(&format!(
             "try:  lease-broker enqueue {}{at} --set {}",
             queue.name,
             example_of(queue)
-        );
-        println!("      lease-broker claim {}{at}", queue.name);
+        ));
+        line(&format!("      lease-broker claim {}{at}", queue.name));
     }
 }
 

@@ -122,16 +122,12 @@ impl Journal {
 
     /// Waits for a call; none if it failed or took too long, and may have been applied.
     async fn answer<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Option<T> {
-        match tokio::time::timeout(PATIENCE, call).await {
-            Ok(Ok(answer)) => {
-                self.answers.fetch_add(1, Ordering::Relaxed);
-                Some(answer)
-            }
-            _ => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                None
-            }
+        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, call).await {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            return Some(answer);
         }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        None
     }
 
     async fn produce(self: Arc<Self>) {
