@@ -7,7 +7,7 @@ use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::support::client::{completion, ids};
+use crate::support::client::{completion, ids, item};
 use crate::support::database::{self, Locked};
 use crate::support::patience::{soon, until};
 use crate::support::refusal::{Refusal, assert_refused};
@@ -140,9 +140,7 @@ async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
                 let mut rounds = 0;
                 loop {
                     let outcome = async {
-                        client
-                            .try_enqueue(vec![crate::support::client::item("x")])
-                            .await?;
+                        client.try_enqueue(vec![item("x")]).await?;
                         let leases = client.try_claim(client.claiming(2)).await?;
                         let done = leases.iter().map(|lease| completion(&lease.lease_id, &[]));
                         client.try_complete(done.collect()).await
@@ -168,6 +166,38 @@ async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
         assert_eq!(status.code(), Code::Unavailable, "{status:?}");
         if tonic_types::StatusExt::get_details_error_info(&status).is_some() {
             assert_eq!(Refusal::of(&status).reason, "DRAINING");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_reaches_a_stopping_server_is_served_or_cut_off_and_never_called_too_much() {
+    for _ in 0..10 {
+        let mut server = Server::start().await;
+        let mut workers = Vec::new();
+        for _ in 0..4 {
+            let client = server.client().await;
+            workers.extend((0..8).map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    loop {
+                        let added = client.try_enqueue(vec![item("x")]).await;
+                        if let Err(status) = added {
+                            return status;
+                        }
+                    }
+                })
+            }));
+        }
+        let database = server.database();
+        until("work is being done", async || {
+            database::value::<i64>(&database, "SELECT count(*) FROM work") > 100
+        })
+        .await;
+        assert!(soon(server.drain()).await);
+        for worker in workers {
+            let status = soon(worker).await.expect("a worker");
+            assert_ne!(status.code(), Code::ResourceExhausted, "{status:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::client::{Client, completion, failure, item};
-use crate::support::patience::soon;
+use crate::support::patience::{soon, until};
 use crate::support::refusal::{Refusal, assert_refused};
 use crate::support::server::{QUEUE, Server};
 
@@ -161,5 +161,29 @@ async fn what_is_no_message_is_refused_as_the_callers_mistake() {
             let outcome = grpc.unary(Request::new(bytes.to_vec()), path, Bytes).await;
             assert_refused(outcome, Code::InvalidArgument, "INVALID_FIELD", false);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_given_up_makes_room_for_another() {
+    let server = Server::with(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
+    let client = server.client().await;
+    for _ in 0..5 {
+        let parked = client.waiting(1, Duration::from_secs(60));
+        let parked = tokio::spawn({
+            let client = client.clone();
+            async move { client.try_claim(parked).await }
+        });
+        tokio::task::yield_now().await;
+        client
+            .try_claim(client.claiming(1))
+            .await
+            .expect_err("no room");
+        parked.abort();
+        let _ = parked.await;
+        until("there is room", async || {
+            client.try_claim(client.claiming(1)).await.is_ok()
+        })
+        .await;
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
 
 use crate::support::client::{Client, duration, ids, payload};
+use crate::support::database::Locked;
 use crate::support::patience::{soon, until};
 use crate::support::server::Server;
 
@@ -150,4 +151,51 @@ async fn the_same_request_at_the_same_time_leases_once() {
         assert_eq!(ids(leases), ids(&all[0]));
     }
     assert_eq!(client.claim(10).await.len(), 3);
+}
+
+/// A client whose deadline has passed asks again: what comes back must not be what the first call then gives back.
+#[tokio::test]
+async fn what_a_repeat_returns_is_not_released_for_the_call_that_was_given_up() {
+    for round in 0..10_u64 {
+        let server = Server::start().await;
+        let client = server.client().await;
+        client.enqueue(&["a", "b"]).await;
+        let request = named(&client, 2, REQUEST);
+        let lock = Locked::hold(&server.file());
+        let first = tokio::spawn({
+            let (client, request) = (client.clone(), request.clone());
+            async move { client.try_claim(request).await }
+        });
+        tokio::task::yield_now().await;
+        // The server has taken the first call when it has answered what was sent after it.
+        let unknown = client.of("nowhere");
+        unknown
+            .try_claim(unknown.claiming(1))
+            .await
+            .expect_err("unknown");
+        first.abort();
+        let _ = first.await;
+        // Before the store is free, or at the very moment when it is.
+        let again = tokio::spawn({
+            let (client, request) = (client.clone(), request.clone());
+            async move { client.try_claim(request).await }
+        });
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        drop(lock);
+        let leases = soon(again).await.expect("a task").expect("a claim");
+        assert_eq!(leases.len(), 2, "round {round}");
+        // What was given back would be free for another worker.
+        let other = client.named("other");
+        let theirs = other
+            .try_claim(other.waiting(2, Duration::from_millis(100)))
+            .await;
+        assert_eq!(theirs.expect("a claim"), [], "round {round}");
+        let beats = client.try_heartbeat(&ids(&leases), None).await.expect("ok");
+        assert!(
+            beats.iter().all(|beat| beat.time_left.is_some()),
+            "round {round}"
+        );
+    }
 }
