@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{Completion, Failure, FollowUp, NewItem, Outcome, Value};
+use lease_broker::grpc::proto::{
+    Completion, Failure, FollowUp, HeartbeatResult, NewItem, Outcome, SettleResult, Value,
+};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use rusqlite::types::Value as Sql;
@@ -103,21 +105,21 @@ impl Scene {
         let ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();
         self.loses(async {
             let results = client.try_heartbeat(&ids, None).await?;
-            Ok(results.iter().map(|result| result.outcome()).collect())
+            Ok(results.iter().map(HeartbeatResult::outcome).collect())
         })?;
         self.loses(async {
             let results = client.try_release(&ids, None).await?;
-            Ok(results.iter().map(|result| result.outcome()).collect())
+            Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
         self.loses(async {
             let failures = ids.iter().map(|id| support::client::failure(id, "mine"));
             let results = client.try_fail(failures.collect()).await?;
-            Ok(results.iter().map(|result| result.outcome()).collect())
+            Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
         self.loses(async {
             let done = ids.iter().map(|id| support::client::completion(id, &[]));
             let results = client.try_complete(done.collect()).await?;
-            Ok(results.iter().map(|result| result.outcome()).collect())
+            Ok(results.iter().map(SettleResult::outcome).collect())
         })
     }
 }
@@ -283,7 +285,7 @@ proptest! {
         let done = vec![Completion { lease_id, follow_ups }];
         SCENE.loses(async {
             let results = SCENE.client.try_complete(done).await?;
-            Ok(results.iter().map(|result| result.outcome()).collect())
+            Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
     }
 }

@@ -78,21 +78,23 @@ fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>)
     if retry_after.is_some() {
         details.set_retry_info(retry_after);
     }
-    Status::with_error_details(code, cut(&text, TEXT_BYTES), details)
+    Status::with_error_details(code, cut(text, TEXT_BYTES), details)
 }
 
 fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
-    let field = cut(field, FIELD_BYTES);
+    let field = cut(field.to_owned(), FIELD_BYTES);
     let metadata = std::collections::HashMap::from([("field".to_owned(), field.clone())]);
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
-    details.add_bad_request_violation(field, cut(problem, TEXT_BYTES));
-    Status::with_error_details(code, cut(&text, TEXT_BYTES), details)
+    details.add_bad_request_violation(field, cut(problem.to_owned(), TEXT_BYTES));
+    Status::with_error_details(code, cut(text, TEXT_BYTES), details)
 }
 
-fn cut(text: &str, most: usize) -> String {
+fn cut(mut text: String, most: usize) -> String {
     if text.len() <= most {
-        return text.to_owned();
+        return text;
     }
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
-    format!("{}…", &text[..end.unwrap_or(0)])
+    text.truncate(end.unwrap_or(0));
+    text.push('…');
+    text
 }

@@ -57,9 +57,11 @@ async fn a_deadline_longer_than_the_wait_changes_nothing() {
     let client = server.client().await;
     let request = client.waiting(1, Duration::from_millis(200));
     let start = Instant::now();
-    let leases = client.try_claim(told(request, "60S")).await;
+    let leases = client.try_claim(told(request.clone(), "60S")).await;
     assert_eq!(leases.expect("a claim"), []);
     assert!(start.elapsed() >= Duration::from_millis(200));
+    let leases = client.try_claim(told(request, "99999999H")).await;
+    assert_eq!(leases.expect("a claim"), []);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use tonic::Request;
 
 use crate::support::client::{completion, ids, item, key};
@@ -32,6 +33,49 @@ async fn what_does_not_fit_into_an_answer_is_given_back_at_once() {
         client.complete(&ids(&leases)).await;
     }
     assert_eq!(seen.len(), 10);
+}
+
+/// Asserts that a client of the usual limit, 4 MiB, can read whatever the service answers.
+async fn fits(server: &Server, queue: &str, count: usize) {
+    let client = server.client().await.of(queue);
+    let mut usual = LeaseBrokerServiceClient::new(server.channel().await);
+    let mut seen = 0;
+    while seen < count {
+        let answer = usual
+            .claim_batch(client.waiting(1_000, Duration::from_secs(30)))
+            .await;
+        seen += answer
+            .expect("an answer that fits")
+            .into_inner()
+            .leases
+            .len();
+    }
+    assert_eq!(seen, count);
+}
+
+#[tokio::test]
+async fn the_usual_client_can_read_every_answer() {
+    let fill = |payload: &str| {
+        format!(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000) {payload} FROM n;"
+        )
+    };
+    let tables = [
+        "CREATE TABLE numbered (id INTEGER PRIMARY KEY, payload text);".to_owned(),
+        fill("INSERT INTO numbered SELECT n, printf('%.*c', 5000, 'x')"),
+        "CREATE TABLE small (id INTEGER PRIMARY KEY);".to_owned(),
+        fill("INSERT INTO small SELECT n"),
+        "CREATE TABLE named (name TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;".to_owned(),
+        fill("INSERT INTO named SELECT printf('%08d%.*c', n, 2500, 'x')"),
+        "CREATE TABLE hashed (a BLOB NOT NULL, b TEXT NOT NULL, PRIMARY KEY (a, b)) WITHOUT ROWID;"
+            .to_owned(),
+        fill("INSERT INTO hashed SELECT randomblob(1500), printf('%08d%.*c', n, 500, '\"')"),
+    ];
+    let queues = "[queues.numbered]\n[queues.small]\n[queues.named]\n[queues.hashed]";
+    let server = Server::adopting(queues, &tables.concat()).await;
+    for queue in ["numbered", "small", "named", "hashed"] {
+        fits(&server, queue, 1_000).await;
+    }
 }
 
 #[tokio::test]

@@ -126,6 +126,22 @@ fn a_refused_csv_value_is_named_by_its_line() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_name() {
+    let desk = Desk::serving();
+    desk.write("items.csv", "\u{feff}payload,number\none,1\n");
+    desk.call("enqueue work --file items.csv").json();
+    desk.write(
+        "items.jsonl",
+        "\u{feff}{\"payload\": \"two\"}\r\n{\"payload\": \"three\"}\r\n",
+    );
+    desk.call("enqueue work --file items.jsonl").json();
+    assert_eq!(
+        payloads(&desk),
+        [row("one", 1), row("two", None), row("three", None)]
+    );
+}
+
+#[test]
 fn a_file_that_is_not_there_exits_74() {
     let desk = Desk::serving();
     let failed = desk.call("enqueue work --file missing.csv");
