@@ -8,7 +8,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::client::{Client, completion, failure, item};
 use crate::support::database::{Locked, rows};
-use crate::support::patience::{soon, until};
+use crate::support::patience::soon;
 use crate::support::refusal::assert_refused;
 use crate::support::server::Server;
 
@@ -46,6 +46,17 @@ async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
     let before = rows(&server.database(), "work");
     let mut health = HealthClient::new(server.channel().await);
     assert!(is_serving(&mut health).await);
+    let changes = health.watch(HealthCheckRequest::default()).await;
+    let mut changes = changes.expect("a stream").into_inner();
+    let mut change = async || {
+        changes
+            .message()
+            .await
+            .expect("ok")
+            .expect("a change")
+            .status
+    };
+    assert_eq!(soon(change()).await, 1);
 
     let lock = Locked::hold(&server.file());
     let waiting = tokio::spawn({
@@ -58,13 +69,17 @@ async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
     assert_refused(completed, Code::Unavailable, "STORE_UNAVAILABLE", true);
     let waiting = soon(waiting).await.expect("a task");
     assert_refused(waiting, Code::Unavailable, "STORE_UNAVAILABLE", true);
-    until("health goes down", async || !is_serving(&mut health).await).await;
+    assert_eq!(soon(change()).await, 2);
+    assert!(!is_serving(&mut health).await);
     assert_eq!(rows(&server.database(), "work"), before);
 
     drop(lock);
-    until("health comes back", async || is_serving(&mut health).await).await;
+    assert_eq!(soon(change()).await, 1);
+    assert!(is_serving(&mut health).await);
     assert_eq!(client.complete(&[&lease.lease_id]).await.len(), 1);
     assert_eq!(client.claim(1).await.len(), 1);
+    let flapping = tokio::time::timeout(Duration::from_secs(1), change()).await;
+    assert_eq!(flapping.ok(), None, "health stays up");
 }
 
 #[tokio::test]
