@@ -134,3 +134,25 @@ async fn a_claim_given_up_at_any_moment_loses_nothing_if_it_is_asked_for_again()
         .await;
     }
 }
+
+#[tokio::test]
+async fn a_thousand_claims_given_up_at_once_do_not_break_their_connection() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for _ in 0..3 {
+        let mut given_up = Vec::new();
+        for _ in 0..50 {
+            given_up.extend((0..20).map(|_| long_claim(&client)));
+            tokio::task::yield_now().await;
+            // The server has taken them when it has answered what was sent after them.
+            assert_eq!(client.claim(1).await, []);
+        }
+        given_up.iter().for_each(tokio::task::JoinHandle::abort);
+        assert_eq!(client.claim(1).await, []);
+    }
+    client.enqueue(&["a"]).await;
+    until("the item is free", async || {
+        client.claim(1).await.len() == 1
+    })
+    .await;
+}
