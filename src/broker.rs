@@ -161,7 +161,9 @@ impl Broker {
             max_items: claim.max_items,
             duration,
         };
-        let granted = queue.claims.claim(call, claim.wait).await;
+        let patience = claim.patience.unwrap_or(Duration::MAX);
+        let wait = claim.wait.map(|wait| wait.min(patience));
+        let granted = queue.claims.claim(call, wait).await;
         granted.map_err(|error| self.failed(error))
     }
 

@@ -15,7 +15,7 @@ mod settings;
 mod settle;
 mod take;
 
-pub use self::failure::Failure;
+pub use self::failure::{Failure, USAGE};
 
 use clap::{Parser, Subcommand};
 

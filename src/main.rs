@@ -3,10 +3,22 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use lease_broker::cli::Cli;
+use lease_broker::cli::{Cli, USAGE};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and versions that were asked for come this way too.
+        Err(error) => {
+            let _ = error.print();
+            let wrong = error.use_stderr();
+            return if wrong {
+                USAGE.into()
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

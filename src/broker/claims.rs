@@ -11,13 +11,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
-use super::grant::Grant;
+use super::grant::{Grant, releases_of};
 use super::lane::{Lane, ended};
 use super::signals::Signals;
 use crate::config::Polling;
 use crate::lease::State;
-use crate::store::{ClaimCall, QueueIndex, Settlement, Store, StoreError};
+use crate::store::{ClaimCall, ClaimedItem, QueueIndex, Settlement, Store, StoreError};
 
 /// The most items, and the most calls, that one statement serves.
 const GROUP_ITEMS: usize = 1_000;
@@ -39,6 +40,8 @@ struct Pending {
     wait_until: Option<Instant>,
     /// Whether a statement that may get it items is under way or has still to come.
     asking: Arc<AtomicBool>,
+    /// Whether leases of an earlier call of the same request, which was given up, are left for this one.
+    inherits: bool,
     caller: oneshot::Sender<Result<Grant, StoreError>>,
 }
 
@@ -84,6 +87,7 @@ impl Claims {
             call,
             wait_until,
             asking: asking.clone(),
+            inherits: false,
             caller,
         };
         self.calls.send(pending).map_err(|_| ended())?;
@@ -187,6 +191,7 @@ impl Dispatcher {
                 }
             };
             let mut unserved = VecDeque::new();
+            let (mut served, mut nobodys) = (Vec::new(), Vec::new());
             for (pending, items) in group.into_iter().zip(lists) {
                 drained |= items.len() < pending.call.max_items && !pending.call.repeat;
                 if items.is_empty() {
@@ -195,8 +200,15 @@ impl Dispatcher {
                 } else {
                     self.pause = self.polling.min;
                     self.signals.due.no_later_than(pending.call.duration);
-                    pending.answer(Ok(items), &self.releases);
+                    let token = pending.call.repeat.then_some(pending.call.token);
+                    match pending.answer(Ok(items), &self.releases) {
+                        None => served.extend(token),
+                        Some(items) => nobodys.push((token, items)),
+                    }
                 }
+            }
+            for (token, items) in nobodys {
+                self.give_back(token, items, &served).await;
             }
             // They keep their places before those who have waited less.
             let behind = std::mem::take(&mut self.waiting);
@@ -207,6 +219,27 @@ impl Dispatcher {
         }
         let jitter = rand::rng().random_range(0.75..1.25);
         self.next_poll = Instant::now() + self.pause.mul_f64(jitter);
+    }
+
+    /// Releases what nobody takes any more. A request id, `token`, may have been sent again meanwhile: what that call has
+    /// been `served`, or finds leased when its turn comes, stays; and one that is still to come must not find what is on
+    /// its way back.
+    async fn give_back(&mut self, token: Option<Uuid>, items: Vec<ClaimedItem>, served: &[Uuid]) {
+        let Some(token) = token else {
+            drop(Grant::new(items, self.releases.clone()));
+            return;
+        };
+        if served.contains(&token) {
+            return;
+        }
+        let mut arrived = self.arrived.iter_mut();
+        match arrived.find(|later| later.call.token == token && !later.caller.is_closed()) {
+            Some(later) => later.inherits = true,
+            None => {
+                // If it fails they expire.
+                let _ = self.releases.run(releases_of(items)).await;
+            }
+        }
     }
 
     /// Takes the claims that the next statement serves. Once nothing is ready, only those that may hold leases already
@@ -222,7 +255,7 @@ impl Dispatcher {
                 longest.or_else(|| self.arrived.pop_front())
             };
             let Some(pending) = next else { break };
-            if pending.caller.is_closed() {
+            if pending.caller.is_closed() && !pending.inherits {
                 continue;
             }
             if drained && !pending.call.repeat {
@@ -263,15 +296,14 @@ impl Dispatcher {
 }
 
 impl Pending {
+    /// Answers, and returns the leases if nobody listens any more.
     fn answer(
         self,
-        outcome: Result<Vec<crate::store::ClaimedItem>, StoreError>,
+        outcome: Result<Vec<ClaimedItem>, StoreError>,
         releases: &Releases,
-    ) {
-        // If nobody listens any more the grant comes back, and dropping it releases the leases.
-        drop(
-            self.caller
-                .send(outcome.map(|items| Grant::new(items, releases.clone()))),
-        );
+    ) -> Option<Vec<ClaimedItem>> {
+        let grant = outcome.map(|items| Grant::new(items, releases.clone()));
+        let unheard = self.caller.send(grant).err()?;
+        unheard.ok().map(|grant| grant.accept(usize::MAX))
     }
 }

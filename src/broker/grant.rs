@@ -33,12 +33,17 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         let unclaimed = std::mem::take(&mut self.items);
-        let releases = unclaimed.into_iter().map(|item| Settlement {
-            lease: item.lease,
-            ending: Ending::Release {
-                delay: std::time::Duration::ZERO,
-            },
-        });
-        self.releases.post(releases.collect());
+        self.releases.post(releases_of(unclaimed));
     }
+}
+
+/// Returns what gives leases back untouched.
+pub(super) fn releases_of(items: Vec<ClaimedItem>) -> Vec<Settlement> {
+    let releases = items.into_iter().map(|item| Settlement {
+        lease: item.lease,
+        ending: Ending::Release {
+            delay: std::time::Duration::ZERO,
+        },
+    });
+    releases.collect()
 }

@@ -41,15 +41,20 @@ impl Pulse {
 
     /// Probes a suspected store, until `stop` is cancelled.
     pub(super) async fn watch(self: Arc<Self>, store: Arc<dyn Store>, stop: CancellationToken) {
+        let answers = async || {
+            let probe = tokio::time::timeout(PATIENCE, store.probe()).await;
+            matches!(probe, Ok(Ok(())))
+        };
         let watch = async {
             loop {
                 self.suspected.notified().await;
+                // An error may be told of when the store is back: one answered probe clears the suspicion.
+                if answers().await {
+                    continue;
+                }
                 self.answers.send_replace(false);
                 tracing::error!("the store does not answer");
-                while !matches!(
-                    tokio::time::timeout(PATIENCE, store.probe()).await,
-                    Ok(Ok(()))
-                ) {
+                while !answers().await {
                     tokio::time::sleep(PAUSE).await;
                 }
                 tracing::info!("the store answers");

@@ -19,6 +19,8 @@ pub struct Claim {
     pub lease: Option<Duration>,
     /// How long to wait for an item; not at all if none.
     pub wait: Option<Duration>,
+    /// After how long the caller will be gone, so that waiting on is in vain.
+    pub patience: Option<Duration>,
     /// Names this request, so that it can be sent again.
     pub request_id: Option<Uuid>,
 }

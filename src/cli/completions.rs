@@ -1,6 +1,6 @@
 //! `completions`: scripts that complete the command line in a shell.
 
-use std::io::stdout;
+use std::io::{Write as _, stdout};
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
@@ -21,11 +21,9 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self) {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "lease-broker",
-            &mut stdout(),
-        );
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "lease-broker", &mut script);
+        // A reader that has gone away has seen enough.
+        let _ = stdout().write_all(&script);
     }
 }

@@ -188,10 +188,12 @@ fn jsonl(input: impl BufRead + 'static, place: &str) -> Items {
     Box::new(lines.filter_map(move |(line, text)| {
         let item = || {
             let text = text.map_err(|error| Failure::io(error.to_string()))?;
+            // Some editors start a file with a byte order mark; the CSV reader knows it too.
+            let text = text.trim_start_matches('\u{feff}');
             if text.trim().is_empty() {
                 return Ok(None);
             }
-            let json: Json = serde_json::from_str(&text)
+            let json: Json = serde_json::from_str(text)
                 .map_err(|error| Failure::refused(format!("not JSON: {error}")))?;
             item_of_json(&json).map(Some).map_err(Failure::refused)
         };

@@ -9,6 +9,9 @@ use tonic_types::StatusExt as _;
 use crate::config::ConfigError;
 use crate::store::StoreError;
 
+/// The exit code of a wrong command line or configuration.
+pub const USAGE: u8 = 64;
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 pub struct Failure {
@@ -24,7 +27,7 @@ impl Failure {
 
     /// The command line or the configuration is wrong.
     pub(super) fn usage(text: impl Into<String>) -> Self {
-        Self::new(64, text)
+        Self::new(USAGE, text)
     }
 
     /// The service does not answer.
@@ -89,6 +92,10 @@ impl From<Status> for Failure {
         let text = format!("{}{reason}", status.message());
         match status.code() {
             Code::Unavailable | Code::DeadlineExceeded => Self::unavailable(text),
+            // The client's own timer.
+            Code::Cancelled => Self::unavailable(format!(
+                "the service did not answer in time ({text}); --timeout gives it longer"
+            )),
             _ => Self::refused(text),
         }
     }

@@ -196,7 +196,7 @@ impl Layer {
 
 /// Finds the place that sets the key: the topmost layer that has it, else that has what is around it.
 fn locate(layers: &[Layer], problem: Problem) -> ConfigError {
-    let parts: Vec<&str> = problem.key.split('.').collect();
+    let parts = parts_of(layers, &problem.key);
     let found = (1..=parts.len()).rev().find_map(|length| {
         let path = &parts[..length];
         let place = layers.iter().rev().find_map(|layer| layer.place_of(path));
@@ -224,6 +224,28 @@ fn locate(layers: &[Layer], problem: Problem) -> ConfigError {
         problem: problem.why,
         place: found.unwrap_or_else(|| "configuration".to_owned()),
     }
+}
+
+/// Splits a key at its dots, but for those within the name of a queue or of another section that a layer has.
+fn parts_of<'a>(layers: &[Layer], key: &'a str) -> Vec<&'a str> {
+    let mut tables: Vec<&Table> = layers.iter().map(|layer| &layer.table).collect();
+    let (mut parts, mut rest) = (Vec::new(), Some(key));
+    while let Some(key) = rest {
+        let names = tables.iter().flat_map(|table| table.keys());
+        let within = |name: &str| {
+            let behind = key.strip_prefix(name)?;
+            (behind.is_empty() || behind.starts_with('.')).then_some(name.len())
+        };
+        let known = names.filter_map(|name| within(name)).max();
+        let (part, behind) = key.split_at(known.or_else(|| key.find('.')).unwrap_or(key.len()));
+        tables = tables
+            .into_iter()
+            .filter_map(|table| table.get(part)?.as_table())
+            .collect();
+        parts.push(part);
+        rest = behind.strip_prefix('.');
+    }
+    parts
 }
 
 fn merge(under: &mut Table, over: &Table) {

@@ -5,6 +5,8 @@ use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
 use futures_util::future::Map;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TrackedFuture;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{BoxError, Layer, Service};
@@ -12,13 +14,17 @@ use tower::{BoxError, Layer, Service};
 use super::status;
 
 /// Makes [`Answer`]s.
-#[derive(Clone, Copy)]
-pub(super) struct AnswerLayer;
+#[derive(Clone)]
+pub(super) struct AnswerLayer {
+    /// Knows the calls under way.
+    pub(super) calls: TaskTracker,
+}
 
 /// A service that never fails.
 #[derive(Clone)]
 pub(super) struct Answer<S> {
     inner: S,
+    calls: TaskTracker,
 }
 
 type Outcome<E> = Result<http::Response<Body>, E>;
@@ -27,7 +33,10 @@ impl<S> Layer<S> for AnswerLayer {
     type Service = Answer<S>;
 
     fn layer(&self, inner: S) -> Answer<S> {
-        Answer { inner }
+        Answer {
+            inner,
+            calls: self.calls.clone(),
+        }
     }
 }
 
@@ -37,7 +46,7 @@ where
 {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Map<S::Future, fn(Outcome<BoxError>) -> Outcome<Infallible>>;
+    type Future = TrackedFuture<Map<S::Future, fn(Outcome<BoxError>) -> Outcome<Infallible>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // Load shedding is always ready: it refuses in `call`.
@@ -45,7 +54,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        self.inner.call(request).map(answer)
+        let answer = self.inner.call(request).map(answer as fn(_) -> _);
+        self.calls.track_future(answer)
     }
 }
 
@@ -58,6 +68,10 @@ fn answer(outcome: Outcome<BoxError>) -> Outcome<Infallible> {
         // What tonic says of a request that is larger than it may be.
         Some(status) if status.code() == Code::OutOfRange => {
             Ok(status::message_too_large(status.message().to_owned()).into_http())
+        }
+        // What tonic says of a request that it can't read; the service's own statuses have details.
+        Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
+            Ok(status::malformed(status.message().to_owned()).into_http())
         }
         _ => Ok(response),
     }

@@ -32,12 +32,10 @@ impl Deadline {
         }
     }
 
-    /// Shortens a claim's wait, so that its answer leaves before the deadline.
-    pub(super) fn bound(self, wait: Duration) -> Duration {
-        match self.budget {
-            None => wait,
-            Some(budget) => wait.min(budget.saturating_sub(self.margin)),
-        }
+    /// Returns how long a claim may wait, so that its answer leaves before the deadline.
+    pub(super) fn patience(self) -> Option<Duration> {
+        let budget = self.budget?;
+        Some(budget.saturating_sub(self.margin))
     }
 
     /// Runs a call within the deadline.
@@ -98,11 +96,9 @@ mod tests {
 
     #[test]
     fn a_wait_ends_before_the_deadline() {
-        assert!(deadline("1S").bound(Duration::from_secs(60)) < Duration::from_secs(1));
-        assert_eq!(
-            deadline("60S").bound(Duration::from_secs(1)),
-            Duration::from_secs(1)
-        );
+        let patience = deadline("1S").patience().expect("a deadline");
+        assert!(patience < Duration::from_secs(1));
+        assert_eq!(Deadline::of(&MetadataMap::new()).patience(), None);
     }
 
     #[tokio::test(start_paused = true)]

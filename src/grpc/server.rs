@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::service::LayerExt as _;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -30,7 +30,7 @@ pub struct Serving {
     health: tokio::task::JoinHandle<()>,
     stop: CancellationToken,
     draining: CancellationToken,
-    calls: Arc<Semaphore>,
+    calls: TaskTracker,
     settings: config::Server,
     broker: Arc<Broker>,
 }
@@ -60,11 +60,15 @@ pub fn serve(
     .max_decoding_message_size(settings.max_message_bytes)
     // A single item may be larger than the bound; the client decides whether it takes it.
     .max_encoding_message_size(usize::MAX);
-    let calls = Arc::new(Semaphore::new(settings.max_concurrent_calls));
+    let calls = TaskTracker::new();
     let service = ServiceBuilder::new()
-        .layer(AnswerLayer)
+        .layer(AnswerLayer {
+            calls: calls.clone(),
+        })
         .load_shed()
-        .layer(GlobalConcurrencyLimitLayer::with_semaphore(calls.clone()))
+        .layer(GlobalConcurrencyLimitLayer::new(
+            settings.max_concurrent_calls,
+        ))
         .into_inner()
         .named_layer(service);
 
@@ -117,9 +121,8 @@ impl Serving {
         tokio::time::sleep(self.settings.drain_delay).await;
         self.stop.cancel();
         // Streams of health watchers never end by themselves: what is waited for is calls, not connections.
-        let every = u32::try_from(self.settings.max_concurrent_calls).unwrap_or(u32::MAX);
-        let all_done = self.calls.acquire_many(every);
-        let done = tokio::time::timeout(self.settings.drain_grace, all_done)
+        self.calls.close();
+        let done = tokio::time::timeout(self.settings.drain_grace, self.calls.wait())
             .await
             .is_ok();
         let abort = self.task.abort_handle();

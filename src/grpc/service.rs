@@ -11,6 +11,7 @@ use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use crate::broker::{Broker, Claim, Completion, Error, Failure};
 use crate::lease_id::is_trace_parent;
 use crate::store::ClaimedItem;
+use crate::value::{Key, Value};
 
 /// What a lease takes on the wire besides its columns: its id, times, trace context and key.
 const LEASE_BYTES: usize = 320;
@@ -161,15 +162,24 @@ impl Service {
         let names: usize = names.iter().map(|name| name.len() + 8).sum();
         let mut size = 0;
         let fitting = items.iter().take_while(|item| {
-            let values: usize = item
-                .columns
-                .iter()
-                .map(crate::value::Value::wire_size)
-                .sum();
-            size += LEASE_BYTES + names + values;
+            let values: usize = item.columns.iter().map(Value::wire_size).sum();
+            size += LEASE_BYTES + names + values + key_bytes(&item.lease.key);
             size <= self.max_message_bytes
         });
         fitting.count().max(1)
+    }
+}
+
+/// Returns what a key takes besides its column: once in the lease id, in base64, and once as text. Numbers are small
+/// enough to be in [`LEASE_BYTES`].
+fn key_bytes(key: &Key) -> usize {
+    let is_long =
+        |value: &&Value| matches!(value, Value::Text(_) | Value::Bytes(_) | Value::Decimal(_));
+    let long: usize = key.0.iter().filter(is_long).map(Value::wire_size).sum();
+    if long == 0 {
+        0
+    } else {
+        long * 4 / 3 + key.to_string().len()
     }
 }
 
@@ -178,8 +188,8 @@ fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Cla
         field: field.to_owned(),
         problem: problem.to_owned(),
     };
-    let wait = duration("wait_timeout", request.wait_timeout)?;
     Ok(Claim {
+        wait: duration("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
             .map_err(|_| invalid("max_items", "must be at least 1"))?,
         lease: duration("lease_duration", request.lease_duration)?,
@@ -192,7 +202,7 @@ fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Cla
         },
         queue: request.queue,
         worker: request.worker_id,
-        wait: wait.map(|wait| deadline.bound(wait)),
+        patience: deadline.patience(),
     })
 }
 

@@ -8,6 +8,10 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use crate::broker::Error;
 
 const DOMAIN: &str = "leasebroker";
+/// The most bytes of a text and of a field's path, which may quote what the caller sent: a status travels in headers,
+/// several times over, and clients refuse headers of more than 8 KiB.
+const TEXT_BYTES: usize = 1_024;
+const FIELD_BYTES: usize = 256;
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
@@ -58,6 +62,11 @@ pub(super) fn deadline_exceeded() -> Status {
     status(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", text, None)
 }
 
+/// The request is no message of the API; `text` says why.
+pub(super) fn malformed(text: String) -> Status {
+    status(Code::InvalidArgument, "INVALID_FIELD", text, None)
+}
+
 /// The request is larger than the configuration allows; `text` says by what.
 pub(super) fn message_too_large(text: String) -> Status {
     status(Code::ResourceExhausted, "LIMIT_EXCEEDED", text, None)
@@ -69,12 +78,23 @@ fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>)
     if retry_after.is_some() {
         details.set_retry_info(retry_after);
     }
-    Status::with_error_details(code, text, details)
+    Status::with_error_details(code, cut(text, TEXT_BYTES), details)
 }
 
 fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
-    let metadata = std::collections::HashMap::from([("field".to_owned(), field.to_owned())]);
+    let field = cut(field.to_owned(), FIELD_BYTES);
+    let metadata = std::collections::HashMap::from([("field".to_owned(), field.clone())]);
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
-    details.add_bad_request_violation(field, problem);
-    Status::with_error_details(code, text, details)
+    details.add_bad_request_violation(field, cut(problem.to_owned(), TEXT_BYTES));
+    Status::with_error_details(code, cut(text, TEXT_BYTES), details)
+}
+
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() <= most {
+        return text;
+    }
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    text.push('…');
+    text
 }

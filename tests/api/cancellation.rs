@@ -1,0 +1,158 @@
+//! Callers that go away: what they would have got is released at once.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::Outcome;
+
+use crate::support::client::{Client, duration};
+use crate::support::database::{self, Locked};
+use crate::support::patience::until;
+use crate::support::server::{QUEUE, Server};
+
+/// The state and the fence of the only item.
+fn state(server: &Server) -> String {
+    let sql = "SELECT lease_state || ' ' || lease_fence FROM work";
+    database::value(&server.database(), sql)
+}
+
+/// Starts a claim that waits and long holds what it gets.
+fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
+    let mut request = client.waiting(1, Duration::from_secs(60));
+    request.lease_duration = Some(duration(Duration::from_secs(3_600)));
+    let client = client.clone();
+    tokio::spawn(async move { drop(client.try_claim(request).await) })
+}
+
+#[tokio::test]
+async fn a_waiting_claim_that_was_given_up_takes_nothing_from_the_next() {
+    let server = Server::with(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
+    let client = server.client().await;
+    let given_up: Vec<_> = (0..20).map(|_| long_claim(&client)).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(client.claim(1).await, []);
+    for claim in given_up {
+        claim.abort();
+        let _ = claim.await;
+    }
+    let second = client.named("second");
+    let waiting = tokio::spawn({
+        let request = second.waiting(1, Duration::from_secs(60));
+        async move { second.try_claim(request).await }
+    });
+    tokio::task::yield_now().await;
+    client.enqueue(&["a"]).await;
+    let leases = crate::support::patience::soon(waiting).await;
+    let leases = leases.expect("a task").expect("a claim");
+    assert_eq!((leases.len(), leases[0].attempt), (1, 1));
+}
+
+#[tokio::test]
+async fn a_claim_given_up_while_the_store_works_on_it_is_released() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lock = Locked::hold(&server.file());
+    let given_up = long_claim(&client);
+    tokio::task::yield_now().await;
+    // The server has taken the claim when it has answered what was sent after it.
+    let unknown = client.of("nowhere");
+    unknown
+        .try_claim(unknown.claiming(1))
+        .await
+        .expect_err("unknown");
+    given_up.abort();
+    let _ = given_up.await;
+    drop(lock);
+    let second = client.named("second");
+    until("the item is free", async || {
+        second.claim(1).await.len() == 1
+    })
+    .await;
+    // Claimed in vain first, or never: either way once by the second worker.
+    let state = state(&server);
+    assert!(matches!(&*state, "1 1" | "1 2"), "{state}");
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_releases_what_its_claims_would_have_got() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lock = Locked::hold(&server.file());
+    // A runtime of its own: when it is shut down its connection breaks, as that of a killed process does.
+    let address = server.address;
+    let (sent, is_sent) = tokio::sync::oneshot::channel();
+    let worker = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
+            let channel = endpoint.expect("an address").connect().await;
+            let client = Client::new(channel.expect("a connection"), "work");
+            let claim = long_claim(&client);
+            tokio::task::yield_now().await;
+            let unknown = client.of("nowhere");
+            unknown
+                .try_claim(unknown.claiming(1))
+                .await
+                .expect_err("unknown");
+            sent.send(()).expect("somebody waits");
+            drop(claim);
+        });
+    });
+    is_sent.await.expect("sent");
+    worker.join().expect("the thread ends");
+    drop(lock);
+    let second = client.named("second");
+    until("the item is free", async || {
+        second.claim(1).await.len() == 1
+    })
+    .await;
+}
+
+/// An answer that is on its way when its caller gives up can't be taken back: that is what request ids are for.
+#[tokio::test]
+async fn a_claim_given_up_at_any_moment_loses_nothing_if_it_is_asked_for_again() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b", "c"]).await;
+    for round in 0..100_u64 {
+        let mut request = client.claiming(3);
+        request.lease_duration = Some(duration(Duration::from_secs(3_600)));
+        request.request_id = uuid::Uuid::from_u128(round.into()).to_string();
+        let claim = client.try_claim(request.clone());
+        let moment = Duration::from_micros(round * 50);
+        let _ = tokio::time::timeout(moment, claim).await;
+        until("all are leased by this request", async || {
+            let leases = client.try_claim(request.clone()).await.expect("a claim");
+            let released = client.release(&crate::support::client::ids(&leases)).await;
+            let done = released
+                .iter()
+                .filter(|result| result.outcome() == Outcome::Applied);
+            done.count() == 3
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_claims_given_up_at_once_do_not_break_their_connection() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for _ in 0..3 {
+        let mut given_up = Vec::new();
+        for _ in 0..50 {
+            given_up.extend((0..20).map(|_| long_claim(&client)));
+            tokio::task::yield_now().await;
+            // The server has taken them when it has answered what was sent after them.
+            assert_eq!(client.claim(1).await, []);
+        }
+        given_up.iter().for_each(tokio::task::JoinHandle::abort);
+        assert_eq!(client.claim(1).await, []);
+    }
+    client.enqueue(&["a"]).await;
+    until("the item is free", async || {
+        client.claim(1).await.len() == 1
+    })
+    .await;
+}

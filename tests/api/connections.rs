@@ -1,0 +1,56 @@
+//! Connections come and go without a call noticing.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::Outcome;
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use crate::support::client::{completion, item};
+use crate::support::server::{QUEUE, Server};
+
+/// Sends a call again that this client's channel had not sent when its connection was replaced.
+async fn sent<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) => {
+                let unsent = status.code() == Code::Cancelled
+                    && format!("{status:?}").contains("connection closed");
+                assert!(unsent, "{status:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_of_a_certain_age_are_replaced_without_the_server_failing_a_call() {
+    let server = Server::with(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
+    let client = server.client().await;
+    let start = Instant::now();
+    let mut rounds = 0;
+    while start.elapsed() < Duration::from_secs(2) {
+        sent(async || client.try_enqueue(vec![item("a")]).await).await;
+        let leases = sent(async || client.try_claim(client.claiming(2)).await).await;
+        assert_eq!(leases.len(), 1, "an item is added once");
+        let done = vec![completion(&leases[0].lease_id, &[])];
+        let done = sent(async || client.try_complete(done.clone()).await).await;
+        assert_eq!(done[0].outcome(), Outcome::Applied);
+        rounds += 1;
+    }
+    assert!(rounds > 5, "{rounds}");
+}
+
+#[tokio::test]
+async fn a_wait_longer_than_a_connections_age_is_not_cut_off() {
+    let server = Server::with(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
+    let client = server.client().await;
+    let waiting = tokio::spawn({
+        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        async move { client.try_claim(request).await }
+    });
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    server.client().await.enqueue(&["a"]).await;
+    let leases = crate::support::patience::soon(waiting).await;
+    assert_eq!(leases.expect("a task").expect("a claim").len(), 1);
+}

@@ -1,0 +1,148 @@
+//! The caller's deadline: every call is answered before it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::{Code, Request};
+
+use crate::support::client::{completion, item};
+use crate::support::database::{self, Locked};
+use crate::support::patience::{LONG, soon, until};
+use crate::support::refusal::assert_refused;
+use crate::support::server::Server;
+
+/// Tells the server of a deadline; this client's own timer starts earlier, so that a late answer would be CANCELLED.
+fn told<T>(message: T, timeout: &'static str) -> Request<T> {
+    let mut request = Request::new(message);
+    let timeout = timeout.parse().expect("a header");
+    request.metadata_mut().insert("grpc-timeout", timeout);
+    request
+}
+
+#[tokio::test]
+async fn a_wait_longer_than_the_deadline_ends_empty_before_it() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for (header, deadline) in [("800m", 800), ("1S", 1_000), ("300000u", 300)] {
+        let request = client.waiting(1, Duration::from_secs(60));
+        let start = Instant::now();
+        let leases = soon(client.try_claim(told(request, header))).await;
+        assert_eq!(leases.expect("no error"), [], "{header}");
+        let took = start.elapsed();
+        assert!(
+            took < Duration::from_millis(deadline),
+            "{took:?} of {header}"
+        );
+        assert!(
+            took > Duration::from_millis(deadline / 2),
+            "{took:?} of {header}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_timer_of_its_own_gets_the_empty_answer_and_no_error() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for _ in 0..3 {
+        let mut request = Request::new(client.waiting(1, Duration::from_secs(60)));
+        request.set_timeout(Duration::from_secs(1));
+        assert_eq!(client.try_claim(request).await.expect("no error"), []);
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_longer_than_the_wait_changes_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let request = client.waiting(1, Duration::from_millis(200));
+    let start = Instant::now();
+    let leases = client.try_claim(told(request.clone(), "60S")).await;
+    assert_eq!(leases.expect("a claim"), []);
+    assert!(start.elapsed() >= Duration::from_millis(200));
+    let leases = client.try_claim(told(request, "99999999H")).await;
+    assert_eq!(leases.expect("a claim"), []);
+}
+
+#[tokio::test]
+async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before_it() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b"]).await;
+    let id = client.claim_one().await.lease_id;
+    let _lock = Locked::hold(&server.file());
+    let rpc = || client.rpc.clone();
+    let enqueue = lease_broker::grpc::proto::EnqueueRequest {
+        queue: "work".to_owned(),
+        items: vec![item("x")],
+    };
+    let complete = lease_broker::grpc::proto::CompleteRequest {
+        queue: "work".to_owned(),
+        completions: vec![completion(&id, &[])],
+    };
+    let (mut one, mut two) = (rpc(), rpc());
+    let start = Instant::now();
+    let (claimed, waited, enqueued, completed) = soon(async {
+        tokio::join!(
+            client.try_claim(told(client.claiming(1), "500m")),
+            client.try_claim(told(client.waiting(1, LONG), "500m")),
+            one.enqueue(told(enqueue, "500m")),
+            two.complete(told(complete, "500m")),
+        )
+    })
+    .await;
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+    let (code, reason) = (Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
+    assert_refused(claimed, code, reason, false);
+    assert_refused(waited, code, reason, false);
+    assert_refused(enqueued, code, reason, false);
+    assert_refused(completed, code, reason, false);
+}
+
+#[tokio::test]
+async fn a_claim_that_exceeded_its_deadline_keeps_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lock = Locked::hold(&server.file());
+    let claimed = client.try_claim(told(client.claiming(1), "200m")).await;
+    assert_refused(claimed, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
+    drop(lock);
+    let database = server.database();
+    until("it was claimed and given back", async || {
+        database::value::<String>(
+            &database,
+            "SELECT lease_state || ' ' || lease_fence FROM work",
+        ) == "0 1"
+    })
+    .await;
+    assert_eq!(client.claim_one().await.attempt, 1);
+}
+
+#[tokio::test]
+async fn a_header_that_is_no_deadline_is_none() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for header in ["soon", "", "1", "999999999S", "-1S"] {
+        let leases = client.try_claim(told(client.claiming(1), header)).await;
+        assert_eq!(leases.expect("a claim"), [], "{header}");
+    }
+}
+
+#[tokio::test]
+async fn the_shortest_deadline_is_exceeded_or_met_and_nothing_else() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for header in ["0S", "1n", "1u", "0m"] {
+        match client.try_claim(told(client.claiming(1), header)).await {
+            Ok(leases) => assert_eq!(leases, []),
+            // This client's channel reads the header too, and may be the first to give up.
+            Err(status) if status.code() == Code::Cancelled => {}
+            refused => {
+                assert_refused(refused, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
+            }
+        }
+    }
+    assert_eq!(client.claim(1).await, []);
+}

@@ -1,0 +1,203 @@
+//! How the service stops: nobody who may still be served is turned away, and nobody is waited for too long.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::support::client::{completion, ids, item};
+use crate::support::database::{self, Locked};
+use crate::support::patience::{soon, until};
+use crate::support::refusal::{Refusal, assert_refused};
+use crate::support::server::{QUEUE, Server};
+
+/// Long enough that calls reach a server that drains.
+fn noticed() -> String {
+    format!("[server]\ndrain_delay = '2s'\ndrain_grace = '10s'\n{QUEUE}")
+}
+
+#[tokio::test]
+async fn waiting_claims_are_answered_new_ones_refused_and_the_rest_is_served() {
+    let mut server = Server::with(&noticed()).await;
+    let client = server.client().await;
+    let mut health = HealthClient::new(server.channel().await);
+    client.enqueue(&["a", "b"]).await;
+    let leases = client.claim(2).await;
+    let parked = tokio::spawn({
+        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        async move { client.try_claim(request).await }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(client.claim(1).await, []);
+
+    let drained = tokio::spawn(server.drain());
+    let parked = soon(parked).await.expect("a task");
+    assert_eq!(parked.expect("an empty answer"), []);
+    let claim = client.try_claim(client.claiming(1)).await;
+    assert_refused(claim, Code::Unavailable, "DRAINING", true);
+    let wait = client.waiting(1, Duration::from_secs(60));
+    let claim = client.try_claim(wait).await;
+    assert_refused(claim, Code::Unavailable, "DRAINING", true);
+    let check = health.check(HealthCheckRequest::default()).await;
+    assert_eq!(check.expect("an answer").into_inner().status, 2);
+
+    let held = ids(&leases);
+    let beats = client.try_heartbeat(&held, None).await.expect("served");
+    assert!(beats.iter().all(|beat| beat.time_left.is_some()));
+    let done = client.complete(&held).await;
+    assert!(
+        done.iter()
+            .all(|result| result.outcome() == 1.try_into().expect("applied"))
+    );
+    client.enqueue(&["c"]).await;
+    assert!(soon(drained).await.expect("a task"), "all calls have ended");
+    let completed: i64 = database::value(
+        &server.database(),
+        "SELECT count(*) FROM work WHERE lease_state = 3",
+    );
+    assert_eq!(completed, 2);
+}
+
+#[tokio::test]
+async fn a_settlement_in_flight_is_finished() {
+    let mut server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let lock = Locked::hold(&server.file());
+    let settling = tokio::spawn(async move {
+        let done = vec![completion(&lease.lease_id, &[])];
+        client.try_complete(done).await
+    });
+    let unknown = server.client().await.of("nowhere");
+    unknown
+        .try_claim(unknown.claiming(1))
+        .await
+        .expect_err("unknown");
+    let drained = tokio::spawn(server.drain());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!drained.is_finished(), "the call is waited for");
+    drop(lock);
+    let settled = soon(settling).await.expect("a task").expect("settled");
+    assert_eq!(settled.len(), 1);
+    assert!(soon(drained).await.expect("a task"));
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_end_is_waited_for_no_longer_than_the_grace() {
+    let mut server = Server::with(&format!("[server]\ndrain_grace = '300ms'\n{QUEUE}")).await;
+    let client = server.client().await;
+    let _lock = Locked::hold(&server.file());
+    let stuck = tokio::spawn({
+        let client = client.clone();
+        async move { client.enqueue(&["a"]).await }
+    });
+    tokio::task::yield_now().await;
+    let unknown = client.of("nowhere");
+    unknown
+        .try_claim(unknown.claiming(1))
+        .await
+        .expect_err("unknown");
+    let start = Instant::now();
+    assert!(!server.stop_serving().await, "a call was under way");
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    stuck.abort();
+}
+
+#[tokio::test]
+async fn idle_connections_and_health_watchers_do_not_delay_the_end() {
+    let mut server = Server::start().await;
+    let _idle = server.client().await;
+    let mut health = HealthClient::new(server.channel().await);
+    let watching = health.watch(HealthCheckRequest::default()).await;
+    let mut changes = watching.expect("a stream").into_inner();
+    assert_eq!(changes.message().await.expect("ok").expect("one").status, 1);
+    let start = Instant::now();
+    assert!(soon(server.drain()).await);
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    let change = soon(changes.message()).await;
+    assert_eq!(change.expect("ok").expect("a change").status, 2);
+}
+
+#[tokio::test]
+async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
+    let mut server = Server::with(&format!("[server]\ndrain_delay = '100ms'\n{QUEUE}")).await;
+    let client = server.client().await;
+    let workers: Vec<_> = (0..16)
+        .map(|n| {
+            let client = client.named(&format!("w{n}"));
+            tokio::spawn(async move {
+                let mut rounds = 0;
+                loop {
+                    let outcome = async {
+                        client.try_enqueue(vec![item("x")]).await?;
+                        let leases = client.try_claim(client.claiming(2)).await?;
+                        let done = leases.iter().map(|lease| completion(&lease.lease_id, &[]));
+                        client.try_complete(done.collect()).await
+                    };
+                    match outcome.await {
+                        Ok(_) => rounds += 1,
+                        Err(status) => return (rounds, status),
+                    }
+                }
+            })
+        })
+        .collect();
+    let database = server.database();
+    until("work is being done", async || {
+        let done = "SELECT count(*) FROM work WHERE lease_state = 3";
+        database::value::<i64>(&database, done) > 50
+    })
+    .await;
+    assert!(soon(server.drain()).await);
+    for worker in workers {
+        let (rounds, status) = soon(worker).await.expect("a worker");
+        assert!(rounds > 0);
+        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+        if tonic_types::StatusExt::get_details_error_info(&status).is_some() {
+            assert_eq!(Refusal::of(&status).reason, "DRAINING");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_reaches_a_stopping_server_is_served_or_cut_off_and_never_called_too_much() {
+    for _ in 0..10 {
+        let mut server = Server::start().await;
+        let mut workers = Vec::new();
+        for _ in 0..4 {
+            let client = server.client().await;
+            workers.extend((0..8).map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    loop {
+                        let added = client.try_enqueue(vec![item("x")]).await;
+                        if let Err(status) = added {
+                            return status;
+                        }
+                    }
+                })
+            }));
+        }
+        let database = server.database();
+        until("work is being done", async || {
+            database::value::<i64>(&database, "SELECT count(*) FROM work") > 100
+        })
+        .await;
+        assert!(soon(server.drain()).await);
+        for worker in workers {
+            let status = soon(worker).await.expect("a worker");
+            assert_ne!(status.code(), Code::ResourceExhausted, "{status:?}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Every limit, one step beyond it and at it.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{HeartbeatRequest, NewItem};
+use tonic::Code;
+
+use crate::support::client::{Client, completion, duration, failure, item};
+use crate::support::database::rows;
+use crate::support::refusal::{Refusal, assert_field};
+use crate::support::server::{QUEUE, Server};
+
+const DAY: u64 = 86_400;
+
+async fn leased() -> (Server, Client, String) {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b"]).await;
+    let id = client.claim_one().await.lease_id;
+    (server, client, id)
+}
+
+fn over<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
+    assert_field(outcome, Code::ResourceExhausted, "LIMIT_EXCEEDED", field);
+}
+
+#[tokio::test]
+async fn a_list_has_at_most_a_thousand_items() {
+    let (server, client, id) = leased().await;
+    let before = rows(&server.database(), "work");
+    let id = &*id;
+    let much = 1_001;
+    over(client.try_claim(client.claiming(1_001)).await, "max_items");
+    over(
+        client.try_claim(client.claiming(i32::MAX)).await,
+        "max_items",
+    );
+    over(client.try_enqueue(vec![item("x"); much]).await, "items");
+    over(
+        client.try_heartbeat(&vec![id; much], None).await,
+        "lease_ids",
+    );
+    over(client.try_release(&vec![id; much], None).await, "lease_ids");
+    over(
+        client.try_fail(vec![failure(id, ""); much]).await,
+        "failures",
+    );
+    let completions = vec![completion(id, &[]); much];
+    over(client.try_complete(completions).await, "completions");
+    let follow_ups = vec![("work", "x"); 501];
+    let completions = vec![
+        completion(id, &follow_ups),
+        completion("", &follow_ups[1..]),
+    ];
+    over(
+        client.try_complete(completions).await,
+        "completions.follow_ups",
+    );
+    assert_eq!(rows(&server.database(), "work"), before);
+}
+
+#[tokio::test]
+async fn a_list_of_a_thousand_items_is_served() {
+    let (_server, client, id) = leased().await;
+    let added = client.try_enqueue(vec![item("x"); 1_000]).await;
+    assert_eq!(added.expect("added").len(), 1_000);
+    assert_eq!(client.claim(1_000).await.len(), 1_000);
+    let beats = client.try_heartbeat(&[&*id; 1_000], None).await;
+    assert_eq!(beats.expect("heartbeats").len(), 1_000);
+    let follow_ups = vec![("work", "x"); 1_000];
+    let completed = client
+        .try_complete(vec![completion(&id, &follow_ups)])
+        .await;
+    assert_eq!(completed.expect("completed").len(), 1);
+    assert_eq!(client.claim(1_000).await.len(), 1_000);
+}
+
+#[tokio::test]
+async fn a_worker_id_has_at_most_128_characters() {
+    let (_server, client, _) = leased().await;
+    let longest = client.named(&"ü".repeat(128));
+    assert_eq!(longest.claim(1).await.len(), 1);
+    let longer = client.named(&"a".repeat(129));
+    over(longer.try_claim(longer.claiming(1)).await, "worker_id");
+}
+
+#[tokio::test]
+async fn a_lease_lasts_at_most_twelve_hours() {
+    let (_server, client, id) = leased().await;
+    for (length, fits) in [
+        (12 * 3_600, true),
+        (12 * 3_600 + 1, false),
+        (13 * 3_600, false),
+    ] {
+        let length = Duration::from_secs(length);
+        let mut request = client.claiming(1);
+        request.lease_duration = Some(duration(length));
+        let claimed = client.try_claim(request).await;
+        let beaten = client.try_heartbeat(&[&id], Some(length)).await;
+        if fits {
+            assert_eq!(claimed.expect("a claim").len(), 1);
+            beaten.expect("a heartbeat");
+        } else {
+            over(claimed, "lease_duration");
+            over(beaten, "lease_duration");
+        }
+    }
+    let endless = HeartbeatRequest {
+        queue: "work".to_owned(),
+        lease_ids: vec![id],
+        lease_duration: Some(prost_types::Duration {
+            seconds: i64::MAX,
+            nanos: 999_999_999,
+        }),
+    };
+    over(
+        client.rpc.clone().heartbeat(endless).await,
+        "lease_duration",
+    );
+}
+
+#[tokio::test]
+async fn a_queue_sets_bounds_of_its_own() {
+    let bounds = "lease = '10s'\nmin_lease = '5s'\nmax_lease = '20s'";
+    let server = Server::with(&format!("{QUEUE}{bounds}")).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let of = |seconds| {
+        let mut request = client.claiming(1);
+        request.lease_duration = Some(duration(Duration::from_secs(seconds)));
+        request
+    };
+    over(client.try_claim(of(21)).await, "lease_duration");
+    let short = client.try_claim(of(4)).await;
+    assert_field(
+        short,
+        Code::InvalidArgument,
+        "INVALID_FIELD",
+        "lease_duration",
+    );
+    let lease = client.claim_one().await;
+    assert_eq!(lease.time_left, Some(duration(Duration::from_secs(10))));
+}
+
+#[tokio::test]
+async fn a_claim_waits_at_most_a_minute_whatever_its_deadline() {
+    let (_server, client, _) = leased().await;
+    let too_long = client.waiting(1, Duration::from_secs(61));
+    over(client.try_claim(too_long.clone()).await, "wait_timeout");
+    let mut with_deadline = tonic::Request::new(too_long);
+    with_deadline.set_timeout(Duration::from_secs(20));
+    over(client.try_claim(with_deadline).await, "wait_timeout");
+    let longest = client.waiting(1, Duration::from_secs(60));
+    assert_eq!(client.try_claim(longest).await.expect("a claim").len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_delayed_by_more_than_a_year() {
+    let (_server, client, id) = leased().await;
+    let long = Duration::from_secs(366 * DAY + 1);
+    over(client.try_release(&[&id], Some(long)).await, "delay");
+    let mut failed = failure(&id, "");
+    failed.retry_delay = Some(duration(long));
+    over(
+        client.try_fail(vec![failed]).await,
+        "failures[0].retry_delay",
+    );
+    let late = NewItem {
+        delay: Some(duration(long)),
+        ..item("late")
+    };
+    over(
+        client.try_enqueue(vec![late.clone()]).await,
+        "items[0].delay",
+    );
+    let mut done = completion(&id, &[("work", "x")]);
+    done.follow_ups[0].item = Some(late);
+    let field = "completions[0].follow_ups[0].item.delay";
+    over(client.try_complete(vec![done]).await, field);
+    let longest = Duration::from_secs(366 * DAY);
+    let released = client.try_release(&[&id], Some(longest)).await;
+    released.expect("released");
+}
+
+#[tokio::test]
+async fn limits_can_be_configured_downwards() {
+    let limits = "[limits]\nmax_items = 2\nmax_wait = '1s'\nmax_worker_id = 3\n";
+    let server = Server::with(&format!("{limits}{QUEUE}")).await;
+    let client = server.client().await.named("abc");
+    over(client.try_enqueue(vec![item("x"); 3]).await, "items");
+    over(client.try_claim(client.claiming(3)).await, "max_items");
+    let wait = client.waiting(2, Duration::from_millis(1_001));
+    over(client.try_claim(wait).await, "wait_timeout");
+    let longer = client.named("abcd");
+    over(longer.try_claim(longer.claiming(1)).await, "worker_id");
+    client.enqueue(&["a", "b"]).await;
+    assert_eq!(client.claim(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_message_over_the_size_limit_is_refused_and_the_connection_goes_on() {
+    let small = "[server]\nmax_message_bytes = 100000\n";
+    let server = Server::with(&format!("{small}{QUEUE}")).await;
+    let client = server.client().await;
+    for size in [100_001, 5_000_000] {
+        let large = client.try_enqueue(vec![item(&"x".repeat(size))]).await;
+        let status = large.expect_err("too large");
+        let refusal = Refusal::of(&status);
+        assert_eq!(refusal.code, Code::ResourceExhausted, "{status:?}");
+        assert_eq!(refusal.reason, "LIMIT_EXCEEDED");
+        assert!(status.message().contains("100000"), "{status:?}");
+    }
+    assert_eq!(rows(&server.database(), "work").len(), 0);
+    client.enqueue(&[&"x".repeat(90_000)]).await;
+    assert_eq!(client.claim(1).await.len(), 1);
+}

@@ -1,0 +1,290 @@
+//! What each lease of a batch is told, and what a settlement sent again is told.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{HeartbeatResult, ItemState, Outcome, SettleResult};
+use tonic::Code;
+
+use crate::support::client::{Client, completion, failure, ids, key, payload};
+use crate::support::database::{self, rows};
+use crate::support::refusal::assert_field;
+use crate::support::server::Server;
+
+const TWO_QUEUES: &str = "
+[queues.work]
+managed = { payload = 'text' }
+[queues.next]
+managed = { payload = 'text not null' }
+";
+
+fn outcomes(results: &[SettleResult]) -> Vec<Outcome> {
+    results.iter().map(SettleResult::outcome).collect()
+}
+
+fn changed(id: &str) -> String {
+    let mut id = id.to_owned();
+    let last = id.pop().expect("a character");
+    // The last character of this length carries unused bits: another one there is not even base64.
+    id.push(if last == 'A' { 'Q' } else { 'A' });
+    id
+}
+
+#[tokio::test]
+async fn each_lease_of_a_batch_has_its_own_outcome_in_the_order_asked() {
+    use Outcome::{Applied, LeaseLost};
+
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b", "c", "d", "e", "f"]).await;
+    let leases = client.claim(6).await;
+    let held = ids(&leases);
+    let forged = changed(held[5]);
+    client.complete(&[held[1]]).await;
+
+    let asked = [held[3], "nonsense", held[0], held[1], &forged, ""];
+    let beats = client.try_heartbeat(&asked, None).await.expect("ok");
+    let told: Vec<_> = beats.iter().map(HeartbeatResult::outcome).collect();
+    assert_eq!(
+        told,
+        [Applied, LeaseLost, Applied, LeaseLost, LeaseLost, LeaseLost]
+    );
+    let named: Vec<_> = beats.iter().map(|beat| &*beat.lease_id).collect();
+    assert_eq!(named, asked);
+    for beat in &beats {
+        let applied = beat.outcome() == Applied;
+        assert_eq!(beat.time_left.is_some(), applied, "{beat:?}");
+        assert_eq!(beat.expire_time.is_some(), applied, "{beat:?}");
+    }
+
+    let failures = [held[2], &forged, held[1]].map(|id| failure(id, "no"));
+    let failed = client.try_fail(failures.into()).await.expect("failures");
+    assert_eq!(outcomes(&failed), [Applied, LeaseLost, LeaseLost]);
+    assert_eq!(failed[1].state(), ItemState::Unspecified);
+
+    let released = client.release(&["x", held[3]]).await;
+    assert_eq!(outcomes(&released), [LeaseLost, Applied]);
+
+    let completed = client
+        .complete(&[&forged, held[0], held[2], held[4], held[0]])
+        .await;
+    assert_eq!(
+        outcomes(&completed),
+        [LeaseLost, Applied, LeaseLost, Applied, Applied]
+    );
+    assert_eq!(completed[3].lease_id, held[4]);
+}
+
+#[tokio::test]
+async fn a_lease_of_another_queue_is_not_held() {
+    let server = Server::with(TWO_QUEUES).await;
+    let (client, other) = (
+        server.client().await.of("work"),
+        server.client().await.of("next"),
+    );
+    client.enqueue(&["a"]).await;
+    other.enqueue(&["b"]).await;
+    let lease = client.claim_one().await;
+    other.claim_one().await;
+    let before = rows(&server.database(), "next");
+    let lost = other.complete(&[&lease.lease_id]).await;
+    assert_eq!(outcomes(&lost), [Outcome::LeaseLost]);
+    assert_eq!(rows(&server.database(), "next"), before);
+}
+
+#[tokio::test]
+async fn a_lease_that_has_expired_is_lost_and_its_item_goes_to_the_next_worker() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let mut request = client.claiming(1);
+    request.lease_duration = Some(crate::support::client::duration(Duration::from_secs(1)));
+    let lost = client.try_claim(request).await.expect("a claim").remove(0);
+    let second = client.named("second");
+    let request = second.waiting(1, Duration::from_secs(30));
+    let lease = second.try_claim(request).await.expect("a claim").remove(0);
+    assert_eq!((lease.attempt, lease.fencing_token), (2, 2));
+    let id = &*lost.lease_id;
+    let beats = client.try_heartbeat(&[id], None).await.expect("ok");
+    assert_eq!(beats[0].outcome(), Outcome::LeaseLost);
+    assert_eq!(
+        outcomes(&client.complete(&[id]).await),
+        [Outcome::LeaseLost]
+    );
+    assert_eq!(client.fail(id, "late").await.outcome(), Outcome::LeaseLost);
+    assert_eq!(outcomes(&client.release(&[id]).await), [Outcome::LeaseLost]);
+    let done = second.complete(&[&lease.lease_id]).await;
+    assert_eq!(outcomes(&done), [Outcome::Applied]);
+}
+
+async fn leased(client: &Client) -> String {
+    client.enqueue(&["x"]).await;
+    client.claim_one().await.lease_id
+}
+
+#[tokio::test]
+async fn a_settlement_sent_again_is_applied_and_changes_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let database = server.database();
+
+    let id = leased(&client).await;
+    assert_eq!(client.complete(&[&id]).await, client.complete(&[&id]).await);
+    let before = rows(&database, "work");
+    assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
+    assert_eq!(rows(&database, "work"), before);
+
+    let id = leased(&client).await;
+    let hour = Some(crate::support::client::duration(Duration::from_secs(3_600)));
+    let mut failed = failure(&id, "first");
+    failed.retry_delay = hour;
+    let first = client.try_fail(vec![failed.clone()]).await.expect("ok");
+    let before = rows(&database, "work");
+    failed.error_message = "second".to_owned();
+    assert_eq!(client.try_fail(vec![failed]).await.expect("ok"), first);
+    assert_eq!(rows(&database, "work"), before);
+
+    let id = leased(&client).await;
+    let first = client.release(&[&id]).await;
+    let before = rows(&database, "work");
+    assert_eq!(client.release(&[&id]).await, first);
+    assert_eq!(rows(&database, "work"), before);
+}
+
+#[tokio::test]
+async fn a_different_settlement_of_a_settled_lease_is_lost_and_changes_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let id = leased(&client).await;
+    client.complete(&[&id]).await;
+    let before = rows(&server.database(), "work");
+    assert_eq!(client.fail(&id, "no").await.outcome(), Outcome::LeaseLost);
+    assert_eq!(
+        outcomes(&client.release(&[&id]).await),
+        [Outcome::LeaseLost]
+    );
+    assert_eq!(rows(&server.database(), "work"), before);
+}
+
+#[tokio::test]
+async fn a_settlement_sent_again_after_the_next_claim_is_lost() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let id = leased(&client).await;
+    client.release(&[&id]).await;
+    client.claim_one().await;
+    assert_eq!(
+        outcomes(&client.release(&[&id]).await),
+        [Outcome::LeaseLost]
+    );
+    assert_eq!(
+        outcomes(&client.complete(&[&id]).await),
+        [Outcome::LeaseLost]
+    );
+}
+
+#[tokio::test]
+async fn a_repeated_completion_finds_nothing_where_completion_deletes() {
+    let server = Server::with(
+        "[queues.work]
+        managed = { payload = 'text' }
+        on_complete = 'delete'",
+    )
+    .await;
+    let client = server.client().await;
+    let id = leased(&client).await;
+    assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
+    assert_eq!(
+        outcomes(&client.complete(&[&id]).await),
+        [Outcome::LeaseLost]
+    );
+}
+
+#[tokio::test]
+async fn follow_ups_are_added_with_the_completion_and_only_once() {
+    let server = Server::with(TWO_QUEUES).await;
+    let client = server.client().await.of("work");
+    let id = leased(&client).await;
+    let done = completion(&id, &[("next", "one"), ("next", "two"), ("work", "three")]);
+    for _ in 0..3 {
+        let results = client.try_complete(vec![done.clone()]).await.expect("ok");
+        assert_eq!(outcomes(&results), [Outcome::Applied]);
+    }
+    let next = client.of("next").claim(10).await;
+    let seen: Vec<_> = next.iter().map(payload).collect();
+    assert_eq!(seen, ["one", "two"]);
+    assert_eq!(payload(&client.claim_one().await), "three");
+}
+
+#[tokio::test]
+async fn a_lost_lease_adds_no_follow_up() {
+    let server = Server::with(TWO_QUEUES).await;
+    let client = server.client().await.of("work");
+    let id = leased(&client).await;
+    client.release(&[&id]).await;
+    let done = vec![
+        completion(&id, &[("next", "one")]),
+        completion("", &[("next", "two")]),
+    ];
+    let results = client.try_complete(done).await.expect("ok");
+    assert_eq!(outcomes(&results), [Outcome::LeaseLost, Outcome::LeaseLost]);
+    assert_eq!(client.of("next").claim(10).await, []);
+}
+
+#[tokio::test]
+async fn a_follow_up_that_breaks_a_rule_of_its_table_undoes_the_whole_call() {
+    let server = Server::with(TWO_QUEUES).await;
+    let client = server.client().await.of("work");
+    let ids = [leased(&client).await, leased(&client).await];
+    let mut bad = completion(&ids[1], &[("next", "fine"), ("next", "x")]);
+    bad.follow_ups[1].item = Some(crate::support::client::item_with(
+        "payload",
+        lease_broker::grpc::proto::Value { kind: None },
+    ));
+    let before = rows(&server.database(), "work");
+    let refused = client.try_complete(vec![completion(&ids[0], &[("next", "fine")]), bad]);
+    assert_field(
+        refused.await,
+        Code::InvalidArgument,
+        "INVALID_FIELD",
+        "completions[1].follow_ups[1].item.columns[\"payload\"]",
+    );
+    assert_eq!(rows(&server.database(), "work"), before);
+    assert_eq!(rows(&server.database(), "next").len(), 0);
+    let results = client.complete(&[&ids[0], &ids[1]]).await;
+    assert_eq!(outcomes(&results), [Outcome::Applied, Outcome::Applied]);
+}
+
+#[tokio::test]
+async fn calls_of_many_workers_at_once_share_out_the_items_without_overlap() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let payloads: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    client
+        .enqueue(&payloads.iter().map(|p| &**p).collect::<Vec<_>>())
+        .await;
+    let workers = (0..20).map(|n| {
+        let worker = client.named(&format!("w{n}"));
+        tokio::spawn(async move {
+            let mut done = Vec::new();
+            loop {
+                let leases = worker.claim(3).await;
+                if leases.is_empty() {
+                    return done;
+                }
+                let results = worker.complete(&ids(&leases)).await;
+                assert!(results.iter().all(|r| r.outcome() == Outcome::Applied));
+                done.extend(leases.iter().map(|lease| key(lease).to_owned()));
+            }
+        })
+    });
+    let mut done = Vec::new();
+    for worker in workers.collect::<Vec<_>>() {
+        done.extend(worker.await.expect("a worker"));
+    }
+    done.sort();
+    let total = done.len();
+    done.dedup();
+    assert_eq!((total, done.len()), (200, 200));
+    let fences: i64 = database::value(&server.database(), "SELECT max(lease_fence) FROM work");
+    assert_eq!(fences, 1);
+}

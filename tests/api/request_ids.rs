@@ -1,0 +1,201 @@
+//! A claim sent again under the same request id.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
+
+use crate::support::client::{Client, duration, ids, payload};
+use crate::support::database::Locked;
+use crate::support::patience::{soon, until};
+use crate::support::server::Server;
+
+const REQUEST: &str = "0d3adb33-f000-4000-8000-000000000001";
+
+fn named(client: &Client, max_items: i32, id: &str) -> ClaimBatchRequest {
+    ClaimBatchRequest {
+        request_id: id.to_owned(),
+        ..client.claiming(max_items)
+    }
+}
+
+async fn five() -> (Server, Client) {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b", "c", "d", "e"]).await;
+    (server, client)
+}
+
+async fn claim(client: &Client, request: &ClaimBatchRequest) -> Vec<Lease> {
+    soon(client.try_claim(request.clone()))
+        .await
+        .expect("a claim")
+}
+
+#[tokio::test]
+async fn the_same_request_returns_the_same_leases() {
+    let (_server, client) = five().await;
+    let request = named(&client, 2, REQUEST);
+    let first = claim(&client, &request).await;
+    for _ in 0..3 {
+        let again = claim(&client, &request).await;
+        assert_eq!(ids(&again), ids(&first));
+        assert_eq!((again[0].attempt, again[0].fencing_token), (1, 1));
+        assert_eq!(again[0].item, first[0].item);
+        assert_eq!(again[0].trace_parent, first[0].trace_parent);
+    }
+    assert_eq!(client.claim(10).await.len(), 3);
+}
+
+#[tokio::test]
+async fn another_worker_or_another_request_gets_other_leases() {
+    let (_server, client) = five().await;
+    claim(&client, &named(&client, 1, REQUEST)).await;
+    let other = client.named("other");
+    let seen = claim(&other, &named(&other, 1, REQUEST)).await;
+    assert_eq!(payload(&seen[0]), "b");
+    let next = named(&client, 1, "0d3adb33-f000-4000-8000-000000000002");
+    assert_eq!(payload(&claim(&client, &next).await[0]), "c");
+}
+
+#[tokio::test]
+async fn a_uuid_may_be_spelled_in_any_case() {
+    let (_server, client) = five().await;
+    let first = claim(&client, &named(&client, 1, REQUEST)).await;
+    let loud = named(&client, 1, &REQUEST.to_uppercase());
+    assert_eq!(ids(&claim(&client, &loud).await), ids(&first));
+}
+
+#[tokio::test]
+async fn a_repeat_returns_only_what_is_still_held_and_then_claims_anew() {
+    let (_server, client) = five().await;
+    let request = named(&client, 2, REQUEST);
+    let first = claim(&client, &request).await;
+    client.complete(&[&first[0].lease_id]).await;
+    assert_eq!(ids(&claim(&client, &request).await), [&first[1].lease_id]);
+    client.complete(&[&first[1].lease_id]).await;
+    let anew = claim(&client, &request).await;
+    let seen: Vec<_> = anew.iter().map(payload).collect();
+    assert_eq!(seen, ["c", "d"]);
+}
+
+#[tokio::test]
+async fn a_request_that_wins_the_same_item_again_gets_another_lease() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let request = named(&client, 1, REQUEST);
+    let first = claim(&client, &request).await;
+    client.release(&ids(&first)).await;
+    let second = claim(&client, &request).await;
+    assert_ne!(ids(&first), ids(&second));
+    let lost = client.complete(&ids(&first)).await;
+    assert_eq!(
+        lost[0].outcome(),
+        lease_broker::grpc::proto::Outcome::LeaseLost
+    );
+    let done = client.complete(&ids(&second)).await;
+    assert_eq!(
+        done[0].outcome(),
+        lease_broker::grpc::proto::Outcome::Applied
+    );
+}
+
+#[tokio::test]
+async fn leases_that_expired_are_not_returned_again() {
+    let (_server, client) = five().await;
+    let mut request = named(&client, 1, REQUEST);
+    request.lease_duration = Some(duration(Duration::from_secs(1)));
+    let first = claim(&client, &request).await;
+    until("the lease has expired", async || {
+        let again = claim(&client, &named(&client, 1, REQUEST)).await;
+        ids(&again) != ids(&first)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeat_that_waits_finds_its_leases_at_once_though_others_wait_before_it() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let mut request = named(&client, 1, REQUEST);
+    request.wait_timeout = Some(duration(Duration::from_secs(60)));
+    let first = claim(&client, &request).await;
+    let other = client.named("other");
+    let waiting = tokio::spawn({
+        let request = other.waiting(1, Duration::from_secs(60));
+        async move { other.try_claim(request).await }
+    });
+    let again = claim(&client, &request).await;
+    assert_eq!(ids(&again), ids(&first));
+    client.release(&ids(&again)).await;
+    let leases = soon(waiting).await.expect("a task").expect("a claim");
+    assert_eq!(payload(&leases[0]), "a");
+}
+
+#[tokio::test]
+async fn the_same_request_at_the_same_time_leases_once() {
+    let (_server, client) = five().await;
+    let request = named(&client, 2, REQUEST);
+    let calls: Vec<_> = (0..10)
+        .map(|_| {
+            let (client, request) = (client.clone(), request.clone());
+            tokio::spawn(async move { claim(&client, &request).await })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for call in calls {
+        all.push(call.await.expect("a task"));
+    }
+    for leases in &all {
+        assert_eq!(ids(leases), ids(&all[0]));
+    }
+    assert_eq!(client.claim(10).await.len(), 3);
+}
+
+/// A client whose deadline has passed asks again: what comes back must not be what the first call then gives back.
+#[tokio::test]
+async fn what_a_repeat_returns_is_not_released_for_the_call_that_was_given_up() {
+    for round in 0..10_u64 {
+        let server = Server::start().await;
+        let client = server.client().await;
+        client.enqueue(&["a", "b"]).await;
+        let request = named(&client, 2, REQUEST);
+        let lock = Locked::hold(&server.file());
+        let first = tokio::spawn({
+            let (client, request) = (client.clone(), request.clone());
+            async move { client.try_claim(request).await }
+        });
+        tokio::task::yield_now().await;
+        // The server has taken the first call when it has answered what was sent after it.
+        let unknown = client.of("nowhere");
+        unknown
+            .try_claim(unknown.claiming(1))
+            .await
+            .expect_err("unknown");
+        first.abort();
+        let _ = first.await;
+        // Before the store is free, or at the very moment when it is.
+        let again = tokio::spawn({
+            let (client, request) = (client.clone(), request.clone());
+            async move { client.try_claim(request).await }
+        });
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        drop(lock);
+        let leases = soon(again).await.expect("a task").expect("a claim");
+        assert_eq!(leases.len(), 2, "round {round}");
+        // What was given back would be free for another worker.
+        let other = client.named("other");
+        let theirs = other
+            .try_claim(other.waiting(2, Duration::from_millis(100)))
+            .await;
+        assert_eq!(theirs.expect("a claim"), [], "round {round}");
+        let beats = client.try_heartbeat(&ids(&leases), None).await.expect("ok");
+        assert!(
+            beats.iter().all(|beat| beat.time_left.is_some()),
+            "round {round}"
+        );
+    }
+}

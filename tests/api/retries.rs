@@ -1,0 +1,163 @@
+//! What follows a failure: delays, backoff, dead letters, and what is kept of the error.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{ItemState, Lease, Outcome};
+
+use crate::support::client::{Client, duration, failure, payload};
+use crate::support::database;
+use crate::support::server::Server;
+
+const SLOW_RETRIES: &str = "
+[queues.work]
+managed = { payload = 'text' }
+max_attempts = 3
+backoff = { initial = '10m', factor = 3.0, max = '20m', jitter = 0.0 }
+";
+
+/// How long the delay of the only item is, as the row has it.
+fn delay(server: &Server) -> Duration {
+    let sql = "SELECT lease_due_time - lease_state_time FROM work WHERE lease_state = 2";
+    let millis: i64 = database::value(&server.database(), sql);
+    Duration::from_millis(millis.try_into().expect("a delay"))
+}
+
+/// Makes the only item ready, as its due time would.
+async fn hurry(server: &Server, client: &Client) -> Lease {
+    let database = server.database();
+    database
+        .execute(
+            "UPDATE work SET lease_due_time = 1 WHERE lease_state = 2",
+            [],
+        )
+        .expect("an update");
+    let request = client.waiting(1, Duration::from_secs(30));
+    client.try_claim(request).await.expect("a claim").remove(0)
+}
+
+#[tokio::test]
+async fn failures_wait_longer_each_time_and_the_last_attempt_is_dead() {
+    let server = Server::with(SLOW_RETRIES).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let mut lease = client.claim_one().await;
+    for minutes in [10, 20] {
+        let result = client.fail(&lease.lease_id, "no").await;
+        assert_eq!(result.state(), ItemState::Delayed);
+        assert_eq!(delay(&server), Duration::from_secs(minutes * 60));
+        lease = hurry(&server, &client).await;
+    }
+    assert_eq!(lease.attempt, 3);
+    let result = client.fail(&lease.lease_id, "no").await;
+    assert_eq!(result.state(), ItemState::Dead);
+    assert_eq!(client.claim(1).await, []);
+}
+
+#[tokio::test]
+async fn a_worker_may_choose_the_delay_but_not_more_attempts() {
+    let server = Server::with(SLOW_RETRIES).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let mut lease = client.claim_one().await;
+    for expected in [ItemState::Delayed, ItemState::Delayed, ItemState::Dead] {
+        let mut failed = failure(&lease.lease_id, "no");
+        failed.retry_delay = Some(duration(Duration::from_millis(90_500)));
+        let results = client.try_fail(vec![failed]).await.expect("failed");
+        assert_eq!(results[0].state(), expected);
+        if expected == ItemState::Delayed {
+            assert_eq!(delay(&server), Duration::from_millis(90_500));
+            lease = hurry(&server, &client).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_worker_may_give_an_item_up_at_once() {
+    let server = Server::with(SLOW_RETRIES).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let mut failed = failure(&lease.lease_id, "no such customer");
+    failed.dead_letter = true;
+    failed.retry_delay = Some(duration(Duration::from_secs(1)));
+    let results = client.try_fail(vec![failed]).await.expect("failed");
+    assert_eq!(results[0].outcome(), Outcome::Applied);
+    assert_eq!(results[0].state(), ItemState::Dead);
+    let error: String = database::value(&server.database(), "SELECT lease_error FROM work");
+    assert_eq!(error, "no such customer");
+}
+
+#[tokio::test]
+async fn expiry_of_the_last_attempt_is_dead_too() {
+    let server = Server::with(
+        "[queues.work]
+        managed = { payload = 'text' }
+        lease = '1s'
+        max_attempts = 1",
+    )
+    .await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    client.claim_one().await;
+    let database = server.database();
+    crate::support::patience::until("the item is dead", async || {
+        database::value::<i64>(&database, "SELECT lease_state FROM work") == 4
+    })
+    .await;
+    let error: String = database::value(&database, "SELECT lease_error FROM work");
+    assert!(error.contains("worker"), "{error}");
+}
+
+#[tokio::test]
+async fn an_error_is_cut_at_1024_characters_and_not_at_bytes() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let database = server.database();
+    for (given, kept) in [
+        (1_023, 1_023),
+        (1_024, 1_024),
+        (1_025, 1_024),
+        (50_000, 1_024),
+    ] {
+        client.enqueue(&["a"]).await;
+        let lease = client.claim_one().await;
+        let mut failed = failure(&lease.lease_id, &"ü€😀x".repeat(given / 4 + 1));
+        failed.error_message = failed.error_message.chars().take(given).collect();
+        failed.dead_letter = true;
+        client.try_fail(vec![failed.clone()]).await.expect("failed");
+        let sql = format!(
+            "SELECT lease_error FROM work WHERE id = {}",
+            lease.item.expect("one").key
+        );
+        let error: String = database::value(&database, &sql);
+        assert_eq!(error.chars().count(), kept);
+        assert!(failed.error_message.starts_with(&error));
+    }
+}
+
+#[tokio::test]
+async fn released_any_number_of_times_an_item_stays_at_its_first_attempt() {
+    let server = Server::with(SLOW_RETRIES).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    for fence in 1..=10 {
+        let lease = client.claim_one().await;
+        assert_eq!((lease.attempt, lease.fencing_token), (1, fence));
+        client.release(&[&lease.lease_id]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_with_a_delay_keeps_the_item_back() {
+    let server = Server::with(SLOW_RETRIES).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let later = Some(Duration::from_secs(600));
+    let results = client.try_release(&[&lease.lease_id], later).await;
+    assert_eq!(results.expect("released")[0].state(), ItemState::Delayed);
+    assert_eq!(delay(&server), Duration::from_secs(600));
+    assert_eq!(client.claim(1).await, []);
+    let again = hurry(&server, &client).await;
+    assert_eq!((again.attempt, payload(&again)), (1, "a"));
+}

@@ -1,0 +1,267 @@
+//! Each of the six calls when all is well.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lease_broker::grpc::proto::value::Kind;
+use lease_broker::grpc::proto::{ItemState, NewItem, Outcome, Value};
+
+use crate::support::client::{completion, ids, item, key, payload};
+use crate::support::database;
+use crate::support::server::Server;
+
+#[tokio::test]
+async fn items_are_leased_in_the_order_in_which_they_were_added() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    assert_eq!(client.enqueue(&["a", "b", "c"]).await, ["1", "2", "3"]);
+    let leases = client.claim(2).await;
+    let seen: Vec<_> = leases
+        .iter()
+        .map(|lease| (key(lease), payload(lease)))
+        .collect();
+    assert_eq!(seen, [("1", "a"), ("2", "b")]);
+    assert_eq!(payload(&client.claim_one().await), "c");
+    assert_eq!(client.claim(10).await, []);
+}
+
+#[tokio::test]
+async fn a_lease_says_all_that_a_worker_needs() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    assert_eq!((lease.attempt, lease.fencing_token), (1, 1));
+    assert!(!lease.lease_id.is_empty());
+    assert_eq!(lease.trace_parent.len(), 55);
+    let left = Duration::try_from(lease.time_left.expect("time left")).expect("positive");
+    assert_eq!(left, Duration::from_secs(60));
+    let database = server.database();
+    let due: i64 = database::value(&database, "SELECT lease_due_time FROM work");
+    let expiry = lease.expire_time.expect("an expiry");
+    assert_eq!(
+        due,
+        expiry.seconds * 1_000 + i64::from(expiry.nanos) / 1_000_000
+    );
+    let item = lease.item.expect("an item");
+    assert_eq!(item.columns.len(), 2, "{item:?}");
+    assert_eq!(item.columns["id"].kind, Some(Kind::Int64Value(1)));
+}
+
+#[tokio::test]
+async fn a_heartbeat_makes_a_lease_last_from_now() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let longer = Some(Duration::from_secs(3_600));
+    let results = client.try_heartbeat(&[&lease.lease_id], longer).await;
+    let result = results.expect("a heartbeat").remove(0);
+    assert_eq!(result.lease_id, lease.lease_id);
+    assert_eq!(result.outcome(), Outcome::Applied);
+    assert_eq!(result.time_left.expect("time left").seconds, 3_600);
+    let expiry = result.expire_time.expect("an expiry").seconds;
+    assert!(expiry > lease.expire_time.expect("an expiry").seconds);
+}
+
+#[tokio::test]
+async fn a_completed_item_is_kept_and_never_leased_again() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let results = client.complete(&[&lease.lease_id]).await;
+    assert_eq!(results[0].outcome(), Outcome::Applied);
+    assert_eq!(results[0].state(), ItemState::Completed);
+    assert_eq!(client.claim(10).await, []);
+    let state: i64 = database::value(&server.database(), "SELECT lease_state FROM work");
+    assert_eq!(state, 3);
+}
+
+#[tokio::test]
+async fn a_failed_item_comes_back_with_its_attempt_counted() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let result = client.fail(&lease.lease_id, "the printer is on fire").await;
+    assert_eq!(result.outcome(), Outcome::Applied);
+    let error: String = database::value(&server.database(), "SELECT lease_error FROM work");
+    assert_eq!(error, "the printer is on fire");
+    let again = client.waiting(1, Duration::from_secs(30));
+    let again = client.try_claim(again).await.expect("a claim").remove(0);
+    assert_eq!((again.attempt, again.fencing_token), (2, 2));
+}
+
+#[tokio::test]
+async fn a_released_item_comes_back_with_its_attempt_given_back() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let results = client.release(&[&lease.lease_id]).await;
+    assert_eq!(results[0].outcome(), Outcome::Applied);
+    assert_eq!(results[0].state(), ItemState::Ready);
+    let again = client.claim_one().await;
+    assert_eq!((again.attempt, again.fencing_token), (1, 2));
+}
+
+#[tokio::test]
+async fn an_item_added_with_a_delay_is_ready_only_after_it() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let delayed = NewItem {
+        delay: Some(crate::support::client::duration(Duration::from_millis(300))),
+        ..item("later")
+    };
+    let asked = tokio::time::Instant::now();
+    client.try_enqueue(vec![delayed]).await.expect("added");
+    assert_eq!(client.claim(1).await, []);
+    let request = client.waiting(1, Duration::from_secs(30));
+    let leases = client.try_claim(request).await.expect("a claim");
+    assert_eq!(payload(&leases[0]), "later");
+    assert!(asked.elapsed() >= Duration::from_millis(290));
+}
+
+#[tokio::test]
+async fn empty_lists_are_calls_that_do_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    assert_eq!(client.try_enqueue(Vec::new()).await.expect("ok").len(), 0);
+    assert_eq!(client.try_heartbeat(&[], None).await.expect("ok").len(), 0);
+    assert_eq!(client.complete(&[]).await, []);
+    assert_eq!(client.try_fail(Vec::new()).await.expect("ok"), []);
+    assert_eq!(client.release(&[]).await, []);
+}
+
+#[tokio::test]
+async fn every_kind_of_value_comes_back_as_it_was_given() {
+    let server = Server::with(
+        "[queues.typed]
+        managed = { b = 'boolean', i = 'bigint', d = 'double', t = 'text', raw = 'blob', at = 'datetime', \
+         price = 'text' }",
+    )
+    .await;
+    let client = server.client().await;
+    let moment = prost_types::Timestamp {
+        seconds: 1_700_000_000,
+        nanos: 5_000_000,
+    };
+    let kinds = [
+        ("b", Some(Kind::BoolValue(true))),
+        ("i", Some(Kind::Int64Value(i64::MIN))),
+        ("d", Some(Kind::DoubleValue(0.1))),
+        ("t", Some(Kind::StringValue("grüße\n\0'\"".to_owned()))),
+        ("raw", Some(Kind::BytesValue(vec![0, 255, 7]))),
+        ("at", Some(Kind::TimestampValue(moment))),
+        ("price", Some(Kind::DecimalValue("-12.50".to_owned()))),
+    ];
+    let all: HashMap<_, _> = kinds
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), Value { kind: kind.clone() }))
+        .collect();
+    let items = vec![
+        NewItem {
+            columns: all,
+            delay: None,
+        },
+        NewItem::default(),
+    ];
+    client.try_enqueue(items).await.expect("added");
+    let leases = client.claim(2).await;
+    let column = |at: usize, name: &str| {
+        let item = leases[at].item.as_ref().expect("an item");
+        item.columns[name].kind.clone()
+    };
+    // SQLite has no types of its own for moments and decimals: they come back as the text that it stores.
+    for (name, kind) in &kinds[..5] {
+        assert_eq!(column(0, name), *kind, "{name}");
+        assert_eq!(column(1, name), None, "{name}");
+    }
+    let text = |text: &str| Some(Kind::StringValue(text.to_owned()));
+    assert_eq!(column(0, "at"), text("2023-11-14 22:13:20.005"));
+    assert_eq!(column(0, "price"), text("-12.50"));
+}
+
+#[tokio::test]
+async fn a_composite_key_is_a_json_array_and_its_leases_are_settled_like_any() {
+    let server = Server::adopting(
+        "[queues.pairs]",
+        "CREATE TABLE pairs (region text NOT NULL, number integer NOT NULL, PRIMARY KEY (region, number))",
+    )
+    .await;
+    let client = server.client().await;
+    let region = |region: &str, number| NewItem {
+        columns: HashMap::from([
+            ("region".to_owned(), crate::support::client::text(region)),
+            (
+                "number".to_owned(),
+                Value {
+                    kind: Some(Kind::Int64Value(number)),
+                },
+            ),
+        ]),
+        delay: None,
+    };
+    let keys = client.try_enqueue(vec![region("n\"o", 2), region("n\"o", 1)]);
+    assert_eq!(
+        keys.await.expect("added"),
+        ["[\"n\\\"o\",2]", "[\"n\\\"o\",1]"]
+    );
+    let leases = client.claim(2).await;
+    assert_eq!(key(&leases[0]), "[\"n\\\"o\",1]");
+    let results = client.complete(&ids(&leases)).await;
+    assert!(results.iter().all(|r| r.outcome() == Outcome::Applied));
+}
+
+#[tokio::test]
+async fn the_order_is_the_one_configured() {
+    let server = Server::with(
+        "[queues.ranked]
+        order = ['rank desc']
+        managed = { rank = 'integer', payload = 'text' }",
+    )
+    .await;
+    let client = server.client().await;
+    let database = server.database();
+    let insert = "INSERT INTO ranked (rank, payload) VALUES (1, 'low'), (9, 'high'), (9, 'high too'), (5, 'middle')";
+    database.execute(insert, []).expect("rows");
+    let leases = client.claim(10).await;
+    let seen: Vec<_> = leases.iter().map(payload).collect();
+    assert_eq!(seen, ["high", "high too", "middle", "low"]);
+}
+
+#[tokio::test]
+async fn completion_can_delete_archive_or_repeat_the_row() {
+    let server = Server::with(
+        "[queues.gone]
+        managed = { payload = 'text' }
+        on_complete = 'delete'
+        [queues.moved]
+        managed = { payload = 'text' }
+        on_complete = { archive = 'moved_archive' }
+        [queues.again]
+        managed = { payload = 'text' }
+        on_complete = { recur = '200ms' }",
+    )
+    .await;
+    let database = server.database();
+    let client = server.client().await;
+    for queue in ["gone", "moved", "again"] {
+        let client = client.of(queue);
+        client.enqueue(&["x"]).await;
+        let lease = client.claim_one().await;
+        let done = client.try_complete(vec![completion(&lease.lease_id, &[])]);
+        assert_eq!(done.await.expect("done")[0].outcome(), Outcome::Applied);
+    }
+    let count = |table: &str| -> i64 {
+        database::value(&database, &format!("SELECT count(*) FROM {table}"))
+    };
+    assert_eq!((count("gone"), count("moved"), count("again")), (0, 0, 1));
+    let archived: String = database::value(&database, "SELECT payload FROM moved_archive");
+    assert_eq!(archived, "x");
+    let again = client.of("again");
+    let request = again.waiting(1, Duration::from_secs(30));
+    let lease = again.try_claim(request).await.expect("a claim").remove(0);
+    assert_eq!((lease.attempt, lease.fencing_token), (1, 2));
+}

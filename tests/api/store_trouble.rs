@@ -1,0 +1,166 @@
+//! The database away, locked, or not as it was.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::support::client::{Client, completion, failure, item};
+use crate::support::database::{Locked, rows};
+use crate::support::patience::soon;
+use crate::support::refusal::assert_refused;
+use crate::support::server::Server;
+
+async fn all_six(client: &Client, id: &str) -> [Result<usize, Status>; 6] {
+    let ids = [id];
+    let (claim, enqueue, heartbeat, complete, fail, release) = tokio::join!(
+        client.try_claim(client.claiming(1)),
+        client.try_enqueue(vec![item("x")]),
+        client.try_heartbeat(&ids, None),
+        client.try_complete(vec![completion(id, &[])]),
+        client.try_fail(vec![failure(id, "")]),
+        client.try_release(&ids, None),
+    );
+    [
+        claim.map(|leases| leases.len()),
+        enqueue.map(|keys| keys.len()),
+        heartbeat.map(|results| results.len()),
+        complete.map(|results| results.len()),
+        fail.map(|results| results.len()),
+        release.map(|results| results.len()),
+    ]
+}
+
+async fn is_serving(health: &mut HealthClient<tonic::transport::Channel>) -> bool {
+    let check = health.check(HealthCheckRequest::default());
+    soon(check).await.expect("an answer").into_inner().status == 1
+}
+
+#[tokio::test]
+async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b"]).await;
+    let lease = client.claim_one().await;
+    let before = rows(&server.database(), "work");
+    let mut health = HealthClient::new(server.channel().await);
+    assert!(is_serving(&mut health).await);
+    let changes = health.watch(HealthCheckRequest::default()).await;
+    let mut changes = changes.expect("a stream").into_inner();
+    let mut change = async || {
+        changes
+            .message()
+            .await
+            .expect("ok")
+            .expect("a change")
+            .status
+    };
+    assert_eq!(soon(change()).await, 1);
+
+    let lock = Locked::hold(&server.file());
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        let request = client.waiting(1, Duration::from_secs(60));
+        async move { client.try_claim(request).await }
+    });
+    let done = vec![completion(&lease.lease_id, &[])];
+    let completed = soon(client.try_complete(done)).await;
+    assert_refused(completed, Code::Unavailable, "STORE_UNAVAILABLE", true);
+    let waiting = soon(waiting).await.expect("a task");
+    assert_refused(waiting, Code::Unavailable, "STORE_UNAVAILABLE", true);
+    assert_eq!(soon(change()).await, 2);
+    assert!(!is_serving(&mut health).await);
+    assert_eq!(rows(&server.database(), "work"), before);
+
+    drop(lock);
+    assert_eq!(soon(change()).await, 1);
+    assert!(is_serving(&mut health).await);
+    assert_eq!(client.complete(&[&lease.lease_id]).await.len(), 1);
+    assert_eq!(client.claim(1).await.len(), 1);
+    let flapping = tokio::time::timeout(Duration::from_secs(1), change()).await;
+    assert_eq!(flapping.ok(), None, "health stays up");
+}
+
+#[tokio::test]
+async fn a_lock_held_for_a_moment_is_waited_for() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let lock = Locked::hold(&server.file());
+    let adding = tokio::spawn({
+        let client = client.clone();
+        async move { client.try_enqueue(vec![item("x")]).await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!adding.is_finished());
+    drop(lock);
+    soon(adding).await.expect("a task").expect("added");
+}
+
+async fn misconfigured_by(damage: &str, mend: &str) {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b"]).await;
+    let id = client.claim_one().await.lease_id;
+    let database = server.database();
+    database.execute_batch(damage).expect("damage");
+    let claim = client.try_claim(client.claiming(1)).await;
+    assert_refused(
+        claim,
+        Code::FailedPrecondition,
+        "STORE_MISCONFIGURED",
+        false,
+    );
+    let wait = client.waiting(1, Duration::from_secs(60));
+    let claim = soon(client.try_claim(wait)).await;
+    assert_refused(
+        claim,
+        Code::FailedPrecondition,
+        "STORE_MISCONFIGURED",
+        false,
+    );
+    // Without a column only some calls can't be served; without the table none can.
+    if damage.contains("RENAME TO") {
+        for outcome in all_six(&client, &id).await {
+            assert_refused(
+                outcome,
+                Code::FailedPrecondition,
+                "STORE_MISCONFIGURED",
+                false,
+            );
+        }
+    }
+    database.execute_batch(mend).expect("mended");
+    for outcome in all_six(&client, &id).await {
+        outcome.expect("served again, without a restart");
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_has_gone_is_named_misconfigured_until_it_is_back() {
+    misconfigured_by(
+        "ALTER TABLE work RENAME TO elsewhere",
+        "ALTER TABLE elsewhere RENAME TO work",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_column_that_has_gone_is_named_misconfigured_until_it_is_back() {
+    misconfigured_by(
+        "ALTER TABLE work RENAME COLUMN lease_fence TO fence",
+        "ALTER TABLE work RENAME COLUMN fence TO lease_fence",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_index_that_has_gone_is_named_misconfigured_and_never_scanned_around() {
+    let server = Server::start().await;
+    let database = server.database();
+    let find = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
+    let sql: String = crate::support::database::value(&database, find);
+    let find = "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
+    let name: String = crate::support::database::value(&database, find);
+    misconfigured_by(&format!("DROP INDEX \"{name}\""), &sql).await;
+}

@@ -1,0 +1,21 @@
+//! The commands as people type them: the real program, its output and its exit codes.
+
+#[path = "support/parts.rs"]
+mod support;
+
+#[path = "command_line/desk.rs"]
+mod desk;
+#[path = "command_line/enqueue.rs"]
+mod enqueue;
+#[path = "command_line/failures.rs"]
+mod failures;
+#[path = "command_line/help.rs"]
+mod help;
+#[path = "command_line/leases.rs"]
+mod leases;
+#[path = "command_line/operators.rs"]
+mod operators;
+#[path = "command_line/schema.rs"]
+mod schema;
+#[path = "command_line/serve.rs"]
+mod serve;

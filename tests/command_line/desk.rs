@@ -1,0 +1,93 @@
+//! A folder with a configuration and a file, and perhaps a service.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use crate::support::database;
+use crate::support::process::{Printed, Process, run, run_with_input};
+
+pub(crate) const QUEUES: &str = "
+[queues.work]
+managed = { payload = 'text', number = 'integer' }
+max_attempts = 1
+[queues.outbox]
+managed = { payload = 'text' }
+";
+
+pub(crate) struct Desk {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) process: Option<Process>,
+}
+
+impl Desk {
+    /// A folder with the configuration alone.
+    pub(crate) fn with(toml: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("queues.toml"), toml).expect("a file");
+        Self {
+            folder,
+            process: None,
+        }
+    }
+
+    /// With a service of two queues, `work` and `outbox`.
+    pub(crate) fn serving() -> Self {
+        let mut desk = Self::with(QUEUES);
+        desk.serve();
+        desk
+    }
+
+    pub(crate) fn serve(&mut self) {
+        self.process = Some(Process::serve(
+            &self.path("q.db"),
+            &self.path("queues.toml"),
+        ));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("a file");
+    }
+
+    pub(crate) fn database(&self) -> Connection {
+        database::open(&self.path("q.db"))
+    }
+
+    /// Runs a command as it is.
+    pub(crate) fn run(&self, arguments: &str) -> Printed {
+        run(self.folder.path(), &words(arguments))
+    }
+
+    /// Runs a command that reads the store, with its settings.
+    pub(crate) fn store(&self, arguments: &str) -> Printed {
+        self.run(&format!("{arguments} --config queues.toml --store q.db"))
+    }
+
+    /// Runs a command that calls the service, and prints JSON.
+    pub(crate) fn call(&self, arguments: &str) -> Printed {
+        self.call_with_input(arguments, "")
+    }
+
+    pub(crate) fn call_with_input(&self, arguments: &str, input: &str) -> Printed {
+        let url = self.process.as_ref().expect("a service").url();
+        let mut words = words(arguments);
+        words.extend(["--output", "json", "--address", &url]);
+        run_with_input(self.folder.path(), &words, input)
+    }
+
+    /// Leases one item and returns the lease's id.
+    pub(crate) fn lease(&self) -> String {
+        let added = self.call("enqueue work --set payload=x");
+        assert_eq!(added.code, 0, "{added:?}");
+        let claimed = self.call("claim work").json();
+        claimed[0]["lease_id"].as_str().expect("an id").to_owned()
+    }
+}
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}

@@ -1,0 +1,136 @@
+//! `--help`, `--version` and completions.
+
+use std::process::Command;
+
+use crate::desk::Desk;
+
+const COMMANDS: [&str; 14] = [
+    "serve",
+    "schema plan",
+    "schema apply",
+    "schema check",
+    "enqueue",
+    "claim",
+    "heartbeat",
+    "complete",
+    "fail",
+    "release",
+    "stats",
+    "list",
+    "redrive",
+    "completions",
+];
+
+#[test]
+fn the_help_of_every_command_shows_examples() {
+    let desk = Desk::with("");
+    let help = desk.run("--help");
+    assert!(help.out.contains("Examples:"), "{help:?}");
+    for command in COMMANDS {
+        let name = command.split(' ').next().expect("a name");
+        assert!(
+            help.out.contains(&format!("\n  {name} ")),
+            "{name} is not in {help:?}"
+        );
+        for help in [format!("{command} --help"), format!("{command} -h")] {
+            let printed = desk.run(&help);
+            assert_eq!(printed.code, 0, "{printed:?}");
+            assert!(printed.out.contains("Examples:"), "{help}: {printed:?}");
+            let example = format!("  lease-broker {command}");
+            let piped = format!("| lease-broker {command}");
+            let shown = printed.out.contains(&example) || printed.out.contains(&piped);
+            assert!(shown, "{help}: {printed:?}");
+        }
+    }
+}
+
+#[test]
+fn every_example_parses() {
+    let desk = Desk::with("");
+    let help = COMMANDS
+        .map(|command| desk.run(&format!("{command} --help")).out)
+        .concat();
+    let mut seen = 0;
+    for line in help.lines().filter(|line| line.starts_with("  ")) {
+        let Some(example) = line.split_once("lease-broker ").map(|(_, rest)| rest) else {
+            continue;
+        };
+        if !line.trim_start().starts_with("lease-broker") || example.contains("//") {
+            continue;
+        }
+        // Up to its comment, its pipe or its redirection; asked for help, it is parsed and does nothing.
+        let end = example
+            .find("   ")
+            .into_iter()
+            .chain(example.find(" |"))
+            .chain(example.find(" >"));
+        let example = &example[..end.min().unwrap_or(example.len())];
+        let example = example
+            .replace('\'', "")
+            .replace("{\"payload\": \"shipped\"}", "{}");
+        let words: Vec<&str> = example.split_whitespace().chain(["--help"]).collect();
+        let printed = crate::support::process::run(desk.folder.path(), &words);
+        assert_eq!(printed.code, 0, "{example}: {printed:?}");
+        seen += 1;
+    }
+    assert!(seen >= 14, "{seen}");
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let desk = Desk::with("");
+    let version = desk.run("--version");
+    assert_eq!(
+        version.out,
+        format!("lease-broker {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn completions_are_scripts_that_their_shell_reads() {
+    let desk = Desk::with("");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = desk.run(&format!("completions {shell}"));
+        assert_eq!(script.code, 0, "{script:?}");
+        for command in ["serve", "enqueue", "redrive"] {
+            assert!(script.out.contains(command), "{shell}");
+        }
+        desk.write(shell, &script.out);
+        match Command::new(shell).arg("-n").arg(desk.path(shell)).status() {
+            Ok(status) => assert!(status.success(), "{shell}"),
+            Err(error) => eprintln!("skipped: no {shell} to read its completions ({error})"),
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    use std::process::Stdio;
+
+    let desk = Desk::with(crate::desk::QUEUES);
+    for arguments in [
+        &[
+            "schema",
+            "plan",
+            "--config",
+            "queues.toml",
+            "--store",
+            "q.db",
+        ][..],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let mut child = crate::support::process::program()
+            .args(arguments)
+            .current_dir(desk.folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+    }
+}

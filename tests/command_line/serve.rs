@@ -1,0 +1,136 @@
+//! `serve`: what it announces, and how it ends.
+
+use std::time::{Duration, Instant};
+
+use crate::desk::{Desk, QUEUES};
+use crate::support::client::Client;
+use crate::support::patience::{soon, until_blocking};
+use crate::support::process::Process;
+
+#[test]
+fn the_announcement_says_what_to_try_and_it_works() {
+    let mut desk = Desk::serving();
+    let process = desk.process.as_mut().expect("a service");
+    assert!(
+        process.announced.contains(env!("CARGO_PKG_VERSION")),
+        "{}",
+        process.announced
+    );
+    assert!(process.announced.contains("work"), "{}", process.announced);
+    let lines = [process.line(), process.line()];
+    let commands = lines.map(|line| {
+        let (_, command) = line.split_once("lease-broker ").expect("a command");
+        command.trim().to_owned()
+    });
+    for command in commands {
+        let tried = desk.run(&command);
+        assert_eq!(tried.code, 0, "{command}: {tried:?}");
+    }
+}
+
+fn stops_by(signal: &str) {
+    let mut desk = Desk::serving();
+    desk.lease();
+    let process = desk.process.as_mut().expect("a service");
+    process.signal(signal);
+    let status = process.wait();
+    assert_eq!(status.code(), Some(0), "{}", process.log());
+    assert!(process.log().contains("draining"), "{}", process.log());
+}
+
+#[test]
+fn sigterm_drains_and_exits_0() {
+    stops_by("TERM");
+}
+
+#[test]
+fn sigint_drains_and_exits_0() {
+    stops_by("INT");
+}
+
+#[tokio::test]
+async fn sigterm_answers_those_who_wait_and_ends_though_connections_stay_open() {
+    let mut desk = Desk::serving();
+    let process = desk.process.as_mut().expect("a service");
+    let client = Client::new(process.channel(), "work");
+    let waiting = tokio::spawn({
+        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        async move { client.try_claim(request).await }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(client.claim(1).await, []);
+    let start = Instant::now();
+    process.signal("TERM");
+    let leases = soon(waiting).await.expect("a task");
+    assert_eq!(leases.expect("an empty answer"), []);
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_second_signal_ends_a_drain_that_takes_long() {
+    let desk = Desk::with(&format!("[server]\ndrain_delay = '60s'\n{QUEUES}"));
+    let mut process = Process::serve(&desk.path("q.db"), &desk.path("queues.toml"));
+    process.signal("TERM");
+    until_blocking("it drains", || process.log().contains("draining"));
+    assert!(process.is_running());
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(1), "{}", process.log());
+}
+
+#[test]
+fn what_was_leased_before_a_restart_is_settled_after_it() {
+    let mut desk = Desk::serving();
+    let id = desk.lease();
+    desk.process.as_mut().expect("a service").signal("TERM");
+    desk.process.as_mut().expect("a service").wait();
+    desk.serve();
+    let done = desk.call(&format!("complete work {id}")).json();
+    assert_eq!(done[0]["outcome"], "applied");
+}
+
+#[test]
+fn settings_come_from_the_environment_too_and_flags_win() {
+    let desk = Desk::with(QUEUES);
+    let output = crate::support::process::program()
+        .args(["serve", "--listen", "nonsense"])
+        .env("LEASE_BROKER_CONFIG", desk.path("queues.toml"))
+        .env("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:0")
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{told}");
+    assert!(told.contains("flag --listen"), "{told}");
+    let output = crate::support::process::program()
+        .arg("stats")
+        .env("LEASE_BROKER_LIMITS__MAX_ITEMS", "many")
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("LEASE_BROKER_LIMITS__MAX_ITEMS"), "{told}");
+}
+
+#[test]
+fn log_lines_can_be_json() {
+    let desk = Desk::with(&format!("[log]\nformat = 'json'\n{QUEUES}"));
+    let mut process = Process::start(
+        &desk.path("q.db"),
+        &desk.path("queues.toml"),
+        &["--log-level", "info"],
+    );
+    process.signal("TERM");
+    process.wait();
+    let log = process.log();
+    assert!(!log.is_empty());
+    for line in log.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(
+            line["message"].is_string() && line["level"].is_string(),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! A queue's settings: what they mean, and each one that does not do.
+
+use std::time::Duration;
+
+use lease_broker::lease::State;
+use lease_broker::queue::{MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker::value::Value;
+
+use crate::sources::{file, place};
+
+fn queue(text: &'static str) -> QueueSpec {
+    let config = file(text).unwrap_or_else(|error| panic!("{error}"));
+    config.queues.into_iter().next().expect("a queue")
+}
+
+/// Asserts what is said of the queue `a`: the key within it, the line, and a part of the problem.
+#[track_caller]
+fn refused(text: &'static str, key: &str, line: usize, problem: &str) {
+    let error = file(text).expect_err(text);
+    let key = if key.is_empty() {
+        "queues.a".to_owned()
+    } else {
+        format!("queues.a.{key}")
+    };
+    assert_eq!(error.key, key, "{error}");
+    assert_eq!(place(&error), format!("given.toml:{line}"), "{error}");
+    assert!(error.problem.contains(problem), "{error}");
+}
+
+fn column(column: &str, descending: bool) -> OrderColumn {
+    OrderColumn {
+        column: column.to_owned(),
+        descending,
+    }
+}
+
+#[test]
+fn an_adopted_table_can_be_described_in_full() {
+    let queue = queue(
+        "[queues.rainfall]
+        table = 'Rainfall Events'
+        key = ['Event_ID', 'Part']
+        columns = ['Event_ID', 'Station']
+        order = ['Priority desc', 'Event_ID']
+        on_complete = { archive = 'Old' }
+        [queues.rainfall.soft_lock]
+        lease_owner = 'Process_ID'
+        [queues.rainfall.mirror]
+        ready = { Processed = 0, By = '$null' }
+        leased = { By = '$worker' }
+        completed = { Processed = 1, At = '$now', Note = '$$now', Ok = true, Share = 0.5 }",
+    );
+    assert_eq!(
+        (&*queue.name, &*queue.table),
+        ("rainfall", "Rainfall Events")
+    );
+    assert_eq!(queue.key, ["Event_ID", "Part"]);
+    assert_eq!(queue.columns.as_deref().map(<[String]>::len), Some(2));
+    assert_eq!(
+        queue.order,
+        Order::By(vec![column("Priority", true), column("Event_ID", false)])
+    );
+    assert_eq!(queue.on_complete, OnComplete::Archive("Old".to_owned()));
+    assert_eq!(queue.soft_lock.name(SoftLockColumn::Owner), "Process_ID");
+    assert_eq!(queue.soft_lock.name(SoftLockColumn::Token), "lease_token");
+    assert_eq!(queue.managed, None);
+    let value = |state, name: &str| {
+        let mut mirrors = queue.mirror.iter();
+        let found = mirrors.find(|mirror| mirror.state == state && mirror.column == name);
+        found.expect("a mirror").value.clone()
+    };
+    assert_eq!(
+        value(State::Ready, "Processed"),
+        MirrorValue::Literal(Value::Int(0))
+    );
+    assert_eq!(value(State::Ready, "By"), MirrorValue::Literal(Value::Null));
+    assert_eq!(value(State::Leased, "By"), MirrorValue::Worker);
+    assert_eq!(value(State::Completed, "At"), MirrorValue::Now);
+    let text = MirrorValue::Literal(Value::Text("$now".to_owned()));
+    assert_eq!(value(State::Completed, "Note"), text);
+    assert_eq!(
+        value(State::Completed, "Ok"),
+        MirrorValue::Literal(Value::Bool(true))
+    );
+}
+
+#[test]
+fn an_order_is_none_one_column_or_several() {
+    assert_eq!(queue("[queues.a]\norder = 'none'").order, Order::None);
+    let one = Order::By(vec![column("Due Date", true)]);
+    assert_eq!(queue("[queues.a]\norder = 'Due Date DESC'").order, one);
+    assert_eq!(
+        queue("[queues.a]\norder = [{ column = 'Due Date', descending = true }]").order,
+        one
+    );
+    let ascending = Order::By(vec![column("rank", false)]);
+    assert_eq!(queue("[queues.a]\norder = 'rank asc'").order, ascending);
+    assert_eq!(queue("[queues.a]\norder = ['rank']").order, ascending);
+}
+
+#[test]
+fn a_key_is_one_name_or_up_to_three() {
+    assert_eq!(queue("[queues.a]\nkey = 'id'").key, ["id"]);
+    assert_eq!(queue("[queues.a]\nkey = ['a', 'b', 'c']").key.len(), 3);
+    refused(
+        "[queues.a]\nkey = ['a', 'b', 'c', 'd']",
+        "key",
+        2,
+        "three is the most",
+    );
+    refused("[queues.a]\nkey = 5", "key", 2, "a column's name or a list");
+    refused("[queues.a]\nkey = ['']", "key", 2, "1 to 128 characters");
+}
+
+#[test]
+fn completion_keeps_deletes_archives_or_repeats() {
+    let on_complete = |text| queue(text).on_complete;
+    assert_eq!(
+        on_complete("[queues.a]\non_complete = 'keep'"),
+        OnComplete::Keep
+    );
+    assert_eq!(
+        on_complete("[queues.a]\non_complete = 'delete'"),
+        OnComplete::Delete
+    );
+    assert_eq!(
+        on_complete("[queues.a]\non_complete = { recur = '15m' }"),
+        OnComplete::Recur(Duration::from_secs(900))
+    );
+    refused("[queues.a]\non_complete = 'burn'", "on_complete", 2, "");
+    refused(
+        "[queues.a]\non_complete = { recur = 'soon' }",
+        "on_complete.recur",
+        2,
+        "soon",
+    );
+    refused(
+        "[queues.a]\non_complete = { archive = 'A' }",
+        "on_complete.archive",
+        2,
+        "own table",
+    );
+    refused(
+        "[queues.a]\non_complete = { archive = '' }",
+        "on_complete.archive",
+        2,
+        "1 to 128",
+    );
+}
+
+#[test]
+fn leases_have_bounds_that_fit_one_another() {
+    let span = "is not between";
+    refused("[queues.a]\nlease = '0s'", "lease", 2, span);
+    refused("[queues.a]\nlease = '13h'", "lease", 2, span);
+    refused("[queues.a]\nmin_lease = '999ms'", "min_lease", 2, span);
+    refused("[queues.a]\nmax_lease = '13h'", "max_lease", 2, span);
+    refused(
+        "[queues.a]\nmin_lease = '10m'\nmax_lease = '5m'",
+        "min_lease",
+        2,
+        span,
+    );
+    refused("[queues.a]\nlease = 'long'", "lease", 2, "no duration");
+}
+
+#[test]
+fn a_default_that_does_not_fit_what_a_queue_says_is_refused_as_the_queues() {
+    let error = file("[queues.a]\nmin_lease = '2m'").expect_err("longer than the default");
+    assert_eq!(error.key, "queues.a.lease");
+    assert_eq!(error.problem, "1m is not between 2m and 12h");
+    let error = file("[queues.a]\nmax_lease = '30s'").expect_err("shorter than the default");
+    assert_eq!(error.key, "queues.a.lease");
+}
+
+#[test]
+fn a_bad_default_of_queues_is_refused_where_it_stands() {
+    let error = file("[queue_defaults]\nlease = '13h'\n[queues.a]").expect_err("too long");
+    assert_eq!(
+        (&*error.key, &*place(&error)),
+        ("queues.a.lease", "given.toml:2")
+    );
+    let error = file("[queue_defaults]\nlease = 'long'\n[queues.a]").expect_err("no duration");
+    assert_eq!(place(&error), "given.toml:2", "{error}");
+    for (text, key) in [
+        ("[queue_defaults]\ntable = 't'", "queue_defaults.table"),
+        ("[queue_defaults]\nkey = 'k'", "queue_defaults.key"),
+        (
+            "[queue_defaults]\ncolumns = ['c']",
+            "queue_defaults.columns",
+        ),
+        (
+            "[queue_defaults]\nmanaged = { c = 'text' }",
+            "queue_defaults.managed",
+        ),
+    ] {
+        let error = file(text).expect_err(key);
+        assert_eq!(
+            (&*error.key, &*place(&error)),
+            (key, "given.toml:2"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn backoff_is_bounded() {
+    let span = "is not between";
+    refused(
+        "[queues.a]\nbackoff = { factor = 0.5 }",
+        "backoff.factor",
+        2,
+        span,
+    );
+    refused(
+        "[queues.a]\nbackoff = { factor = nan }",
+        "backoff.factor",
+        2,
+        span,
+    );
+    refused(
+        "[queues.a]\nbackoff = { factor = 1001.0 }",
+        "backoff.factor",
+        2,
+        span,
+    );
+    refused(
+        "[queues.a]\nbackoff = { jitter = 1.1 }",
+        "backoff.jitter",
+        2,
+        span,
+    );
+    refused(
+        "[queues.a]\nbackoff = { jitter = -0.1 }",
+        "backoff.jitter",
+        2,
+        span,
+    );
+    refused(
+        "[queues.a]\nbackoff = { initial = '2h' }",
+        "backoff.initial",
+        2,
+        "longer than",
+    );
+    refused("[queues.a]\nmax_attempts = -1", "max_attempts", 2, "");
+    assert_eq!(
+        queue("[queues.a]\nmax_attempts = 0").retry.max_attempts,
+        None
+    );
+}
+
+#[test]
+fn soft_lock_names_are_known_and_distinct() {
+    let text = "[queues.a.soft_lock]\nlease_holder = 'x'";
+    refused(text, "soft_lock.lease_holder", 2, "they are lease_state");
+    let text = "[queues.a.soft_lock]\nlease_owner = 'LEASE_TOKEN'";
+    refused(text, "soft_lock.lease_owner", 2, "another soft-lock column");
+    let text = "[queues.a.soft_lock]\nlease_owner = 'x'\nlease_token = 'X'";
+    refused(text, "soft_lock.lease_token", 3, "another soft-lock column");
+    refused(
+        "[queues.a.soft_lock]\nlease_owner = ''",
+        "soft_lock.lease_owner",
+        2,
+        "1 to 128",
+    );
+}
+
+#[test]
+fn mirrors_name_states_and_hold_values() {
+    refused(
+        "[queues.a.mirror]\ndone = { P = 1 }",
+        "mirror.done",
+        2,
+        "they are ready",
+    );
+    refused(
+        "[queues.a.mirror]\ndead = { P = '$then' }",
+        "mirror.dead.P",
+        2,
+        "$now",
+    );
+    refused(
+        "[queues.a.mirror]\ndead = { P = [1] }",
+        "mirror.dead.P",
+        2,
+        "not array",
+    );
+    refused(
+        "[queues.a.mirror]\ndead = { '' = 1 }",
+        "mirror.dead.",
+        2,
+        "1 to 128",
+    );
+    let text = "[queues.a.mirror]\nready = { P = 0 }\ncompleted = { P = 0 }";
+    refused(text, "mirror.completed", 3, "the same as mirror.ready");
+}
+
+#[test]
+fn managed_columns_have_types_that_are_no_sql_of_their_own() {
+    for (text, key) in [
+        (
+            "[queues.a]\nmanaged = { p = 'text); DROP TABLE x; --' }",
+            "managed.p",
+        ),
+        ("[queues.a]\nmanaged = { p = '' }", "managed.p"),
+        ("[queues.a]\nmanaged = { p = 5 }", "managed.p"),
+        ("[queues.a]\nmanaged = { p = '1text' }", "managed.p"),
+    ] {
+        refused(text, key, 2, "must be a type");
+    }
+    refused(
+        "[queues.a]\nmanaged = { '' = 'text' }",
+        "managed.",
+        2,
+        "1 to 128",
+    );
+}
+
+#[test]
+fn queues_have_names_and_tables_of_their_own() {
+    let error = file("[queues.'']").expect_err("no name");
+    assert!(error.problem.contains("1 to 128 characters"), "{error}");
+    refused("[queues.a]\ntable = ''", "table", 2, "1 to 128");
+    refused("[queues.a]\ntable = \"x\\u0000\"", "table", 2, "NUL");
+    refused("[queues.a]\ncolumns = ['']", "columns", 2, "1 to 128");
+    let error = file("[queues.a]\ntable = 't'\n[queues.b]\ntable = 'T'").expect_err("one table");
+    assert_eq!(
+        (&*error.key, &*place(&error)),
+        ("queues.b.table", "given.toml:4")
+    );
+    assert!(error.problem.contains("\"a\""), "{error}");
+    let error = file("queues = {}").expect_err("no queue");
+    assert_eq!((&*error.key, &*place(&error)), ("queues", "given.toml:1"));
+}
+
+#[test]
+fn a_name_with_dots_is_found_where_it_stands() {
+    let error = file("[queues.x]\n[queues.'a.b']\nlease = '13h'").expect_err("too long");
+    assert_eq!(place(&error), "given.toml:3", "{error}");
+}

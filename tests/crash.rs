@@ -1,0 +1,165 @@
+//! The broker's process killed at random moments under load: nothing lost, nothing completed twice.
+
+#[path = "support/parts.rs"]
+mod support;
+
+#[path = "crash/load.rs"]
+mod load;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::time::Instant;
+
+use crate::load::Load;
+use crate::support::client::{Client, duration, ids, key};
+use crate::support::database;
+use crate::support::patience::{soon, until};
+use crate::support::process::Process;
+
+/// Each completion adds a row with the item's key to the outbox: a second completion would be seen there.
+const QUEUES: &str = "
+[queues.work]
+managed = { payload = 'text' }
+lease = '1s'
+max_attempts = 0
+[queues.outbox]
+managed = { payload = 'text' }
+";
+
+struct Site {
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("queues.toml"), QUEUES).expect("a file");
+        Self { folder }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("queues.db")
+    }
+
+    fn serve(&self) -> Process {
+        Process::serve(&self.file(), &self.folder.path().join("queues.toml"))
+    }
+
+    /// Waits until every row is completed, then compares the database with what the clients were told.
+    async fn settle_accounts(&self, load: &Load) {
+        let database = database::open(&self.file());
+        let open = "SELECT count(*) FROM work WHERE lease_state <> 3";
+        until("all items are completed", async || {
+            database::value::<i64>(&database, open) == 0
+        })
+        .await;
+        load.stop().await;
+        load.compare(&database);
+    }
+}
+
+fn random() -> StdRng {
+    let given = std::env::var("TEST_SEED").ok();
+    let seed = given
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(rand::random);
+    eprintln!("seed {seed}; TEST_SEED={seed} repeats the moments");
+    StdRng::seed_from_u64(seed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_killed_twenty_times_under_load_loses_nothing_and_completes_nothing_twice() {
+    let mut random = random();
+    let site = Site::new();
+    let load = Load::new(4);
+    for _ in 0..20 {
+        let mut broker = site.serve();
+        load.use_brokers(vec![broker.channel()]);
+        let before = load.answers();
+        // Not before something is going on, and then at any moment.
+        until("the broker answers", async || load.answers() > before + 20).await;
+        let moment = Duration::from_micros(random.random_range(0..200_000));
+        tokio::time::sleep(moment).await;
+        broker.kill();
+    }
+    let broker = site.serve();
+    load.use_brokers(vec![broker.channel()]);
+    load.stop_adding();
+    site.settle_accounts(&load).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_brokers_share_a_file_and_either_may_be_killed() {
+    let mut random = random();
+    let site = Site::new();
+    let load = Load::new(6);
+    let mut brokers = [site.serve(), site.serve()];
+    for round in 0..4 {
+        load.use_brokers(brokers.iter().map(Process::channel).collect());
+        let before = load.answers();
+        until("the brokers answer", async || load.answers() > before + 50).await;
+        let moment = Duration::from_micros(random.random_range(0..200_000));
+        tokio::time::sleep(moment).await;
+        let killed = round % 2;
+        brokers[killed].kill();
+        let before = load.answers();
+        until("the other goes on alone", async || {
+            load.answers() > before + 50
+        })
+        .await;
+        brokers[killed] = site.serve();
+    }
+    load.stop_adding();
+    load.use_brokers(brokers.iter().map(Process::channel).collect());
+    site.settle_accounts(&load).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_broker_had_leased_is_handed_out_by_the_other_when_it_expires() {
+    let site = Site::new();
+    let mut brokers = [site.serve(), site.serve()];
+    let [one, other] = [&brokers[0], &brokers[1]].map(|b| Client::new(b.channel(), "work"));
+    one.enqueue(&["a", "b", "c"]).await;
+    let lease = Duration::from_secs(2);
+    let mut request = one.claiming(3);
+    request.lease_duration = Some(duration(lease));
+    let start = Instant::now();
+    let lost = one.try_claim(request).await.expect("a claim");
+    brokers[0].kill();
+    let waiting = other.waiting(3, Duration::from_secs(60));
+    let leases = soon(other.try_claim(waiting)).await.expect("a claim");
+    let idle = start.elapsed().saturating_sub(lease);
+    eprintln!("handed out {idle:?} after the lease ended");
+    assert!(start.elapsed() >= lease);
+    assert!(idle < Duration::from_secs(4), "{idle:?}");
+    assert_eq!(leases.len(), lost.len());
+    assert_eq!(key(&leases[0]), key(&lost[0]));
+    assert_eq!(leases[0].attempt, 2);
+    let late = other.complete(&ids(&lost)).await;
+    assert!(late.iter().all(|result| result.outcome() == load::LOST));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn brokers_that_start_at_the_same_time_on_a_new_file_all_serve() {
+    let site = Arc::new(Site::new());
+    for _ in 0..3 {
+        let starting: Vec<_> = (0..3)
+            .map(|_| {
+                let site = site.clone();
+                std::thread::spawn(move || site.serve())
+            })
+            .collect();
+        for broker in starting {
+            let broker = broker.join().expect("it starts");
+            Client::new(broker.channel(), "work").enqueue(&["x"]).await;
+        }
+        let file = site.file();
+        for name in ["db", "db-wal", "db-shm"] {
+            let _ = std::fs::remove_file(file.with_extension(name));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Whatever a client sends: no panic, no INTERNAL, and no change to what another worker holds.
+
+#[path = "support/parts.rs"]
+mod support;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lease_broker::grpc::proto::value::Kind;
+use lease_broker::grpc::proto::{
+    Completion, Failure, FollowUp, HeartbeatResult, NewItem, Outcome, SettleResult, Value,
+};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use rusqlite::types::Value as Sql;
+use tokio::runtime::Runtime;
+use tonic::{Code, Status};
+
+use crate::support::client::{Client, duration, ids};
+use crate::support::database::rows;
+use crate::support::refusal::Refusal;
+use crate::support::server::Server;
+
+const QUEUES: &str = "
+[queues.held]
+lease = '12h'
+[queues.free]
+max_attempts = 0
+[queues.pairs]
+max_attempts = 0
+";
+
+const TABLES: &str = "
+CREATE TABLE held (id INTEGER PRIMARY KEY AUTOINCREMENT, payload text);
+CREATE TABLE free (id INTEGER PRIMARY KEY AUTOINCREMENT, t text, i integer, d double, b boolean, raw blob, at datetime,
+    n decimal(9,2));
+CREATE TABLE pairs (a text NOT NULL, i blob NOT NULL, payload text, PRIMARY KEY (a, i));
+";
+
+/// One service for all cases, and the leases of a worker who does nothing.
+struct Scene {
+    runtime: Runtime,
+    server: Server,
+    client: Client,
+    held: Vec<String>,
+    before: Vec<Vec<Sql>>,
+}
+
+static SCENE: LazyLock<Scene> = LazyLock::new(|| {
+    let runtime = Runtime::new().expect("a runtime");
+    let (server, client, held) = runtime.block_on(async {
+        let server = Server::adopting(QUEUES, TABLES).await;
+        let client = server.client().await.of("held");
+        client.enqueue(&["a", "b", "c", "d"]).await;
+        let held = client.named("quiet").claim(4).await;
+        let held = ids(&held).into_iter().map(str::to_owned).collect();
+        (server, client, held)
+    });
+    Scene {
+        before: rows(&server.database(), "held"),
+        runtime,
+        server,
+        client,
+        held,
+    }
+});
+
+impl Scene {
+    /// Makes a call of any outcome but INTERNAL and its like, and sees that nothing of the quiet worker's has changed.
+    fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<Option<T>, TestCaseError> {
+        let within = async { tokio::time::timeout(Duration::from_secs(20), call).await };
+        let outcome = self.runtime.block_on(within).expect("an answer");
+        prop_assert_eq!(&rows(&self.server.database(), "held"), &self.before);
+        match outcome {
+            Ok(answer) => Ok(Some(answer)),
+            Err(status) => {
+                let told = Refusal::of(&status).code;
+                let expected = [
+                    Code::InvalidArgument,
+                    Code::NotFound,
+                    Code::ResourceExhausted,
+                ];
+                prop_assert!(expected.contains(&told), "{status:?}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The same for a call about leases, none of which is held.
+    fn loses(&self, call: impl Future<Output = Result<Vec<Outcome>, Status>>) -> TestCaseResult {
+        let outcomes = self.call(call)?.unwrap_or_default();
+        let lost = outcomes
+            .iter()
+            .all(|outcome| *outcome == Outcome::LeaseLost);
+        prop_assert!(lost, "{outcomes:?}");
+        Ok(())
+    }
+
+    /// Says with every call about leases that these are held, which none of them is.
+    fn claims_to_hold(&self, queue: &str, lease_ids: &[String]) -> TestCaseResult {
+        let client = self.client.of(queue);
+        let ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();
+        self.loses(async {
+            let results = client.try_heartbeat(&ids, None).await?;
+            Ok(results.iter().map(HeartbeatResult::outcome).collect())
+        })?;
+        self.loses(async {
+            let results = client.try_release(&ids, None).await?;
+            Ok(results.iter().map(SettleResult::outcome).collect())
+        })?;
+        self.loses(async {
+            let failures = ids.iter().map(|id| support::client::failure(id, "mine"));
+            let results = client.try_fail(failures.collect()).await?;
+            Ok(results.iter().map(SettleResult::outcome).collect())
+        })?;
+        self.loses(async {
+            let done = ids.iter().map(|id| support::client::completion(id, &[]));
+            let results = client.try_complete(done.collect()).await?;
+            Ok(results.iter().map(SettleResult::outcome).collect())
+        })
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => any::<String>(),
+        2 => "[a-z_]{0,12}",
+        1 => Just("held".to_owned()),
+        1 => "['\";\\\\ -]{1,6}",
+        1 => "\\PC{200,3000}",
+    ]
+}
+
+fn queue() -> impl Strategy<Value = String> {
+    prop_oneof![3 => Just("free".to_owned()), 1 => Just("pairs".to_owned()), 2 => text()]
+}
+
+fn column() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "t", "i", "d", "b", "raw", "at", "n", "id", "a", "payload",
+    ]);
+    let soft_lock =
+        prop::sample::select(vec!["lease_state", "lease_token", "LEASE_OWNER", "rowid"]);
+    prop_oneof![8 => known.prop_map(str::to_owned), 1 => soft_lock.prop_map(str::to_owned), 1 => text()]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let kind = prop_oneof![
+        any::<bool>().prop_map(Kind::BoolValue),
+        any::<i64>().prop_map(Kind::Int64Value),
+        any::<f64>().prop_map(Kind::DoubleValue),
+        text().prop_map(Kind::StringValue),
+        any::<Vec<u8>>().prop_map(Kind::BytesValue),
+        "[-+]?[0-9]{0,20}[.]?[0-9]{0,20}".prop_map(Kind::DecimalValue),
+        text().prop_map(Kind::DecimalValue),
+        (any::<i64>(), any::<i32>()).prop_map(|(seconds, nanos)| {
+            Kind::TimestampValue(prost_types::Timestamp { seconds, nanos })
+        }),
+        (-100_000_000_000..300_000_000_000_i64, 0..1_000_000_000).prop_map(|(seconds, nanos)| {
+            Kind::TimestampValue(prost_types::Timestamp { seconds, nanos })
+        }),
+    ];
+    prop::option::of(kind).prop_map(|kind| Value { kind })
+}
+
+fn any_duration() -> impl Strategy<Value = Option<prost_types::Duration>> {
+    let any = (any::<i64>(), any::<i32>());
+    let likely = (-2..100_000_i64, -2..1_000_000_000);
+    let either = prop_oneof![any.boxed(), likely.boxed()];
+    prop::option::of(either.prop_map(|(seconds, nanos)| prost_types::Duration { seconds, nanos }))
+}
+
+fn new_item() -> impl Strategy<Value = NewItem> {
+    let columns = prop::collection::hash_map(column(), value(), 0..4);
+    (columns, any_duration()).prop_map(|(columns, delay)| NewItem { columns, delay })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_as_a_lease_id_is_a_lease_that_is_lost(
+        queue in prop_oneof![Just("held".to_owned()), queue()],
+        lease_ids in prop::collection::vec(text(), 1..4),
+    ) {
+        SCENE.claims_to_hold(&queue, &lease_ids)?;
+    }
+
+    #[test]
+    fn a_lease_id_changed_by_a_character_is_lost(
+        which in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        with in "[A-Za-z0-9_=-]|\\PC|",
+        change in 0..3,
+    ) {
+        let id = which.get(&SCENE.held);
+        let at = at.index(id.len());
+        let mut changed = id.clone();
+        match change {
+            0 => changed.replace_range(at..=at, &with),
+            1 => changed.insert_str(at, &with),
+            _ => changed.push_str(&with),
+        }
+        prop_assume!(changed != *id);
+        SCENE.claims_to_hold("held", &[changed])?;
+    }
+
+    #[test]
+    fn a_lease_of_one_queue_is_lost_in_every_other(
+        which in any::<prop::sample::Index>(),
+        queue in queue().prop_filter("another queue", |queue| queue != "held"),
+    ) {
+        SCENE.claims_to_hold(&queue, &[which.get(&SCENE.held).clone()])?;
+    }
+
+    #[test]
+    fn any_claim_is_answered_or_refused(
+        queue in prop_oneof![Just("held".to_owned()), queue()],
+        worker in text(),
+        max_items in prop_oneof![any::<i32>(), 0..5],
+        lease in any_duration(),
+        request_id in prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"],
+    ) {
+        let mut request = SCENE.client.of(&queue).named(&worker).claiming(max_items);
+        request.lease_duration = lease;
+        request.request_id = request_id;
+        SCENE.call(SCENE.client.try_claim(request))?;
+    }
+
+    #[test]
+    fn any_item_is_added_whole_or_refused(
+        queue in queue(),
+        items in prop::collection::vec(new_item(), 0..4),
+        trace in text(),
+    ) {
+        let database = SCENE.server.database();
+        let all = |table: &str| rows(&database, table).len();
+        let before = all("free") + all("pairs");
+        let client = SCENE.client.of(&queue);
+        let wanted = items.len();
+        let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items });
+        if let Ok(trace) = trace.parse() {
+            request.metadata_mut().insert("traceparent", trace);
+        }
+        let mut rpc = client.rpc.clone();
+        let added = SCENE.call(rpc.enqueue(request))?;
+        let added = added.map_or(0, |response| response.into_inner().keys.len());
+        prop_assert!(added == wanted || added == 0);
+        prop_assert_eq!(all("free") + all("pairs"), before + added);
+    }
+
+    #[test]
+    fn whatever_was_added_can_be_leased_and_settled(
+        worker in text().prop_filter("a worker", |worker| {
+            (1..=128).contains(&worker.chars().count()) && !worker.contains('\0')
+        }),
+        queue in prop::sample::select(vec!["free", "pairs"]),
+        error in text(),
+        dead_letter in any::<bool>(),
+    ) {
+        let client = SCENE.client.of(queue).named(&worker);
+        let leases = SCENE.call(client.try_claim(client.claiming(3)))?.expect("a claim");
+        let failures = leases.iter().map(|lease| Failure {
+            lease_id: lease.lease_id.clone(),
+            error_message: error.clone(),
+            retry_delay: Some(duration(Duration::ZERO)),
+            dead_letter,
+        });
+        let results = SCENE.call(client.try_fail(failures.collect()))?.expect("failures");
+        for result in results {
+            prop_assert_eq!(result.outcome(), Outcome::Applied);
+        }
+    }
+
+    #[test]
+    fn any_follow_up_is_added_with_its_completion_or_refused(
+        lease_id in text(),
+        queue in queue(),
+        item in prop::option::of(new_item()),
+    ) {
+        let follow_ups = vec![FollowUp { queue, item }];
+        let done = vec![Completion { lease_id, follow_ups }];
+        SCENE.loses(async {
+            let results = SCENE.client.try_complete(done).await?;
+            Ok(results.iter().map(SettleResult::outcome).collect())
+        })?;
+    }
+}

@@ -1,0 +1,234 @@
+//! A worker, and the requests that one sends.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker::grpc::proto::value::Kind;
+use lease_broker::grpc::proto::{
+    ClaimBatchRequest, CompleteRequest, Completion, EnqueueRequest, FailRequest, Failure, FollowUp,
+    HeartbeatRequest, HeartbeatResult, Lease, NewItem, ReleaseRequest, SettleResult, Value,
+};
+use tonic::Status;
+use tonic::transport::Channel;
+
+/// A worker of one queue.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) rpc: LeaseBrokerServiceClient<Channel>,
+    pub(crate) queue: String,
+    pub(crate) worker: String,
+}
+
+impl Client {
+    pub(crate) fn new(channel: Channel, queue: &str) -> Self {
+        Self {
+            rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
+            queue: queue.to_owned(),
+            worker: "worker".to_owned(),
+        }
+    }
+
+    /// The same connection, for another queue.
+    pub(crate) fn of(&self, queue: &str) -> Self {
+        Self {
+            queue: queue.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The same connection, under another name.
+    pub(crate) fn named(&self, worker: &str) -> Self {
+        Self {
+            worker: worker.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn claiming(&self, max_items: i32) -> ClaimBatchRequest {
+        ClaimBatchRequest {
+            queue: self.queue.clone(),
+            worker_id: self.worker.clone(),
+            max_items,
+            ..ClaimBatchRequest::default()
+        }
+    }
+
+    pub(crate) fn waiting(&self, max_items: i32, wait: Duration) -> ClaimBatchRequest {
+        ClaimBatchRequest {
+            wait_timeout: Some(duration(wait)),
+            ..self.claiming(max_items)
+        }
+    }
+
+    pub(crate) async fn try_claim(
+        &self,
+        request: impl tonic::IntoRequest<ClaimBatchRequest>,
+    ) -> Result<Vec<Lease>, Status> {
+        let response = self.rpc.clone().claim_batch(request).await?;
+        Ok(response.into_inner().leases)
+    }
+
+    pub(crate) async fn claim(&self, max_items: i32) -> Vec<Lease> {
+        let claimed = self.try_claim(self.claiming(max_items)).await;
+        claimed.expect("a claim")
+    }
+
+    /// Claims the one item that there must be.
+    pub(crate) async fn claim_one(&self) -> Lease {
+        let mut leases = self.claim(1).await;
+        leases.pop().expect("an item is ready")
+    }
+
+    pub(crate) async fn try_enqueue(&self, items: Vec<NewItem>) -> Result<Vec<String>, Status> {
+        let queue = self.queue.clone();
+        let request = EnqueueRequest { queue, items };
+        Ok(self.rpc.clone().enqueue(request).await?.into_inner().keys)
+    }
+
+    pub(crate) async fn enqueue(&self, payloads: &[&str]) -> Vec<String> {
+        let items = payloads.iter().map(|payload| item(payload)).collect();
+        self.try_enqueue(items).await.expect("items are added")
+    }
+
+    pub(crate) async fn try_heartbeat(
+        &self,
+        lease_ids: &[&str],
+        lease: Option<Duration>,
+    ) -> Result<Vec<HeartbeatResult>, Status> {
+        let request = HeartbeatRequest {
+            queue: self.queue.clone(),
+            lease_ids: owned(lease_ids),
+            lease_duration: lease.map(duration),
+        };
+        let response = self.rpc.clone().heartbeat(request).await?;
+        Ok(response.into_inner().results)
+    }
+
+    pub(crate) async fn try_complete(
+        &self,
+        completions: Vec<Completion>,
+    ) -> Result<Vec<SettleResult>, Status> {
+        let queue = self.queue.clone();
+        let request = CompleteRequest { queue, completions };
+        Ok(self
+            .rpc
+            .clone()
+            .complete(request)
+            .await?
+            .into_inner()
+            .results)
+    }
+
+    pub(crate) async fn complete(&self, lease_ids: &[&str]) -> Vec<SettleResult> {
+        let completions = lease_ids.iter().map(|id| completion(id, &[])).collect();
+        let results = self.try_complete(completions).await;
+        results.expect("a completion")
+    }
+
+    pub(crate) async fn try_fail(
+        &self,
+        failures: Vec<Failure>,
+    ) -> Result<Vec<SettleResult>, Status> {
+        let queue = self.queue.clone();
+        let request = FailRequest { queue, failures };
+        Ok(self.rpc.clone().fail(request).await?.into_inner().results)
+    }
+
+    pub(crate) async fn fail(&self, lease_id: &str, error: &str) -> SettleResult {
+        let results = self.try_fail(vec![failure(lease_id, error)]).await;
+        results.expect("a failure").remove(0)
+    }
+
+    pub(crate) async fn try_release(
+        &self,
+        lease_ids: &[&str],
+        delay: Option<Duration>,
+    ) -> Result<Vec<SettleResult>, Status> {
+        let request = ReleaseRequest {
+            queue: self.queue.clone(),
+            lease_ids: owned(lease_ids),
+            delay: delay.map(duration),
+        };
+        Ok(self
+            .rpc
+            .clone()
+            .release(request)
+            .await?
+            .into_inner()
+            .results)
+    }
+
+    pub(crate) async fn release(&self, lease_ids: &[&str]) -> Vec<SettleResult> {
+        let results = self.try_release(lease_ids, None).await;
+        results.expect("a release")
+    }
+}
+
+pub(crate) fn duration(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).expect("a duration"),
+        nanos: i32::try_from(duration.subsec_nanos()).expect("nanoseconds"),
+    }
+}
+
+pub(crate) fn text(text: &str) -> Value {
+    Value {
+        kind: Some(Kind::StringValue(text.to_owned())),
+    }
+}
+
+/// An item with one column, `payload`.
+pub(crate) fn item(payload: &str) -> NewItem {
+    item_with("payload", text(payload))
+}
+
+pub(crate) fn item_with(column: &str, value: Value) -> NewItem {
+    NewItem {
+        columns: HashMap::from([(column.to_owned(), value)]),
+        delay: None,
+    }
+}
+
+pub(crate) fn completion(lease_id: &str, follow_ups: &[(&str, &str)]) -> Completion {
+    let follow_up = |(queue, payload): &(&str, &str)| FollowUp {
+        queue: (*queue).to_owned(),
+        item: Some(item(payload)),
+    };
+    Completion {
+        lease_id: lease_id.to_owned(),
+        follow_ups: follow_ups.iter().map(follow_up).collect(),
+    }
+}
+
+pub(crate) fn failure(lease_id: &str, error: &str) -> Failure {
+    Failure {
+        lease_id: lease_id.to_owned(),
+        error_message: error.to_owned(),
+        ..Failure::default()
+    }
+}
+
+pub(crate) fn ids(leases: &[Lease]) -> Vec<&str> {
+    leases.iter().map(|lease| &*lease.lease_id).collect()
+}
+
+/// The text in the column `payload`.
+pub(crate) fn payload(lease: &Lease) -> &str {
+    let column = lease
+        .item
+        .as_ref()
+        .and_then(|item| item.columns.get("payload"));
+    match column.and_then(|value| value.kind.as_ref()) {
+        Some(Kind::StringValue(text)) => text,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+pub(crate) fn key(lease: &Lease) -> &str {
+    &lease.item.as_ref().expect("an item").key
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
