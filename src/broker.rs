@@ -31,6 +31,7 @@ use self::lane::Lane;
 use self::pulse::Pulse;
 use self::reaper::Reaper;
 use self::signals::Signals;
+use self::statements::Lanes;
 use crate::config::{Limits, Polling};
 use crate::lease::{AfterFailure, State};
 use crate::lease_id::LeaseRef;
@@ -50,7 +51,9 @@ pub struct Broker {
     pulse: Arc<Pulse>,
     draining: CancellationToken,
     stop: CancellationToken,
+    /// The reapers, the claims, and the watch over the store.
     tasks: TaskTracker,
+    lanes: Lanes,
 }
 
 /// A queue at work.
@@ -80,6 +83,7 @@ impl Broker {
     /// Starts a broker for `queues`, in the order in which the store was opened with them. Needs a tokio runtime.
     pub fn start(store: Arc<dyn Store>, queues: &[QueueSpec], settings: Settings) -> Self {
         let tasks = TaskTracker::new();
+        let lanes = Lanes::default();
         let (draining, stop) = (CancellationToken::new(), CancellationToken::new());
         let pulse = Arc::new(Pulse::new());
         tasks.spawn(pulse.clone().watch(store.clone(), stop.clone()));
@@ -88,7 +92,7 @@ impl Broker {
             let index = QueueIndex(at);
             let own = signals[at].clone();
             let settlements =
-                statements::settle(&tasks, store.clone(), index, spec, signals.clone());
+                statements::settle(&lanes, store.clone(), index, spec, signals.clone());
             let reaper = Reaper {
                 store: store.clone(),
                 queue: index,
@@ -108,9 +112,9 @@ impl Broker {
                     settlements.clone(),
                     draining.clone(),
                 ),
-                heartbeats: statements::heartbeat(&tasks, store.clone(), index),
+                heartbeats: statements::heartbeat(&lanes, store.clone(), index),
                 settlements,
-                enqueues: statements::enqueue(&tasks, store.clone(), index, own.clone()),
+                enqueues: statements::enqueue(&lanes, store.clone(), index, own.clone()),
                 columns: store.columns(index),
                 signals: own,
                 spec: spec.clone(),
@@ -130,6 +134,7 @@ impl Broker {
             draining,
             stop,
             tasks,
+            lanes,
         }
     }
 
@@ -301,13 +306,13 @@ impl Broker {
         self.draining.cancel();
     }
 
-    /// Stops the reapers, waits for what is under way, and ends.
-    pub async fn stop(self) {
+    /// Drains, stops the reapers, and waits for what is under way, releases of claims given up among it.
+    pub async fn stop(&self) {
         self.drain();
         self.stop.cancel();
-        drop(self.queues);
         self.tasks.close();
         self.tasks.wait().await;
+        self.lanes.end().await;
     }
 
     fn queue(&self, name: &str) -> Result<&Queue, Error> {

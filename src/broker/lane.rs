@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::store::{Rejection, StoreError};
@@ -39,16 +40,17 @@ where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
-    /// Starts the lane's task, which ends once every handle is dropped and every call answered.
+    /// Starts the lane's task, which ends once `close` is cancelled, or every handle dropped, and every call answered.
     pub(super) fn spawn(
         tasks: &TaskTracker,
+        close: &CancellationToken,
         statement: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
         + Send
         + Sync
         + 'static,
     ) -> Self {
         let (calls, inbox) = mpsc::unbounded_channel();
-        tasks.spawn(serve(inbox, Box::new(statement)));
+        tasks.spawn(serve(inbox, Box::new(statement), close.clone()));
         Self { calls }
     }
 
@@ -83,8 +85,18 @@ pub(super) fn ended() -> StoreError {
 async fn serve<I: Clone + Send + Sync, R: Send>(
     mut inbox: mpsc::UnboundedReceiver<Call<I, R>>,
     statement: Statement<I, R>,
+    close: CancellationToken,
 ) {
-    while let Some(first) = inbox.recv().await {
+    loop {
+        let first = tokio::select! {
+            biased;
+            call = inbox.recv() => call,
+            () = close.cancelled(), if !inbox.is_closed() => {
+                inbox.close();
+                continue;
+            }
+        };
+        let Some(first) = first else { return };
         let mut size = first.items.len();
         let mut group = vec![first];
         while size < GROUP
@@ -163,23 +175,27 @@ mod tests {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
         let (gate, seen) = (permits.clone(), groups.clone());
-        let lane = Lane::spawn(tasks, move |items: Arc<[u32]>| {
-            let (gate, seen) = (gate.clone(), seen.clone());
-            async move {
-                gate.acquire().await.expect("open").forget();
-                seen.lock().expect("sound").push(items.to_vec());
-                match items.iter().position(|item| *item == 13) {
-                    None => Ok(items.iter().map(|item| item * 2).collect()),
-                    Some(item) => Err(StoreError::Rejected(Rejection {
-                        item,
-                        follow_up: None,
-                        column: None,
-                        problem: "unlucky".to_owned(),
-                    })),
+        let lane = Lane::spawn(
+            tasks,
+            &CancellationToken::new(),
+            move |items: Arc<[u32]>| {
+                let (gate, seen) = (gate.clone(), seen.clone());
+                async move {
+                    gate.acquire().await.expect("open").forget();
+                    seen.lock().expect("sound").push(items.to_vec());
+                    match items.iter().position(|item| *item == 13) {
+                        None => Ok(items.iter().map(|item| item * 2).collect()),
+                        Some(item) => Err(StoreError::Rejected(Rejection {
+                            item,
+                            follow_up: None,
+                            column: None,
+                            problem: "unlucky".to_owned(),
+                        })),
+                    }
                 }
-            }
-            .boxed()
-        });
+                .boxed()
+            },
+        );
         (lane, permits, groups)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::lane::Lane;
@@ -13,13 +14,29 @@ use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{Ending, Extension, Held, NewItem, QueueIndex, Settlement, Store};
 use crate::value::Key;
 
+/// The tasks of all lanes, and what ends them.
+#[derive(Default)]
+pub(super) struct Lanes {
+    tasks: TaskTracker,
+    close: CancellationToken,
+}
+
+impl Lanes {
+    /// Takes no more calls, and waits until all that were taken are answered.
+    pub(super) async fn end(&self) {
+        self.close.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
 /// Starts the lane of heartbeats.
 pub(super) fn heartbeat(
-    tasks: &TaskTracker,
+    lanes: &Lanes,
     store: Arc<dyn Store>,
     queue: QueueIndex,
 ) -> Lane<Extension, Option<Held>> {
-    Lane::spawn(tasks, move |extensions| {
+    Lane::spawn(&lanes.tasks, &lanes.close, move |extensions| {
         let store = store.clone();
         async move { store.heartbeat(queue, extensions).await }.boxed()
     })
@@ -27,12 +44,12 @@ pub(super) fn heartbeat(
 
 /// Starts the lane of new items.
 pub(super) fn enqueue(
-    tasks: &TaskTracker,
+    lanes: &Lanes,
     store: Arc<dyn Store>,
     queue: QueueIndex,
     signals: Arc<Signals>,
 ) -> Lane<NewItem, Key> {
-    Lane::spawn(tasks, move |items: Arc<[NewItem]>| {
+    Lane::spawn(&lanes.tasks, &lanes.close, move |items: Arc<[NewItem]>| {
         let (store, signals) = (store.clone(), signals.clone());
         async move {
             let keys = store.enqueue(queue, items.clone()).await?;
@@ -47,26 +64,31 @@ pub(super) fn enqueue(
 
 /// Starts the lane of settlements; `signals` are those of every queue, as completions add items to others.
 pub(super) fn settle(
-    tasks: &TaskTracker,
+    lanes: &Lanes,
     store: Arc<dyn Store>,
     queue: QueueIndex,
     spec: &QueueSpec,
     signals: Arc<[Arc<Signals>]>,
 ) -> Lane<Settlement, Option<State>> {
     let on_complete = spec.on_complete.clone();
-    Lane::spawn(tasks, move |settlements: Arc<[Settlement]>| {
-        let (store, signals, on_complete) = (store.clone(), signals.clone(), on_complete.clone());
-        async move {
-            let states = store.settle(queue, settlements.clone()).await?;
-            for (settlement, state) in settlements.iter().zip(&states) {
-                if let Some(state) = state {
-                    tell(&settlement.ending, *state, queue, &on_complete, &signals);
+    Lane::spawn(
+        &lanes.tasks,
+        &lanes.close,
+        move |settlements: Arc<[Settlement]>| {
+            let (store, signals, on_complete) =
+                (store.clone(), signals.clone(), on_complete.clone());
+            async move {
+                let states = store.settle(queue, settlements.clone()).await?;
+                for (settlement, state) in settlements.iter().zip(&states) {
+                    if let Some(state) = state {
+                        tell(&settlement.ending, *state, queue, &on_complete, &signals);
+                    }
                 }
+                Ok(states)
             }
-            Ok(states)
-        }
-        .boxed()
-    })
+            .boxed()
+        },
+    )
 }
 
 /// Tells of the items that an applied settlement has made ready, or will.

@@ -198,9 +198,7 @@ impl Stage {
 
     async fn strike(self) {
         self.serving.drain().await;
-        if let Some(broker) = Arc::into_inner(self.broker) {
-            broker.stop().await;
-        }
+        self.broker.stop().await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! `schema`: what the queues' tables lack, and adding it.
 
 use std::io::{IsTerminal as _, stderr};
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
@@ -9,6 +10,7 @@ use super::Failure;
 use super::output::say;
 use super::settings::Settings;
 use crate::queue::QueueSpec;
+use crate::store::StoreError;
 use crate::store::schema::Schema as _;
 use crate::store::sqlite::SqliteSchema;
 
@@ -48,7 +50,7 @@ impl Schema {
 
 impl Queues {
     fn plan(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open()?;
+        let (mut schema, queues) = self.open(SqliteSchema::open_to_read)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
             let verdict = if steps.is_empty() {
@@ -75,7 +77,7 @@ impl Queues {
     }
 
     fn apply(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open()?;
+        let (mut schema, queues) = self.open(SqliteSchema::open)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
             if steps.is_empty() {
@@ -106,7 +108,7 @@ impl Queues {
     }
 
     fn check(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open()?;
+        let (mut schema, queues) = self.open(SqliteSchema::open_to_read)?;
         let mut problems = 0;
         for queue in queues {
             if queue.managed.is_some() && !schema.plan(&queue)?.is_empty() {
@@ -130,7 +132,11 @@ impl Queues {
         }
     }
 
-    fn open(self) -> Result<(SqliteSchema, Vec<QueueSpec>), Failure> {
+    /// Reads the configuration and opens the store as `open` does.
+    fn open(
+        self,
+        open: fn(&Path) -> Result<SqliteSchema, StoreError>,
+    ) -> Result<(SqliteSchema, Vec<QueueSpec>), Failure> {
         let config = self.settings.load(Vec::new())?;
         for name in &self.queues {
             if !config.queues.iter().any(|queue| queue.name == *name) {
@@ -139,6 +145,6 @@ impl Queues {
         }
         let mut queues = config.queues;
         queues.retain(|queue| self.queues.is_empty() || self.queues.contains(&queue.name));
-        Ok((SqliteSchema::open(&config.store.path)?, queues))
+        Ok((open(&config.store.path)?, queues))
     }
 }

@@ -87,9 +87,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     tracing::info!("draining; a second signal ends at once");
     let drained = async {
         let all = serving.drain().await;
-        if let Some(broker) = Arc::into_inner(broker) {
-            broker.stop().await;
-        }
+        broker.stop().await;
         all
     };
     tokio::select! {

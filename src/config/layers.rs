@@ -87,10 +87,7 @@ impl Sources {
         layers.push(Layer::variables(&self.environment)?);
         layers.extend(self.flags.iter().map(Layer::flag));
         // The default queue is there for a first run only.
-        if layers[1..]
-            .iter()
-            .any(|layer| layer.table.contains_key("queues"))
-        {
+        if layers[1..].iter().any(Layer::has_queues_of_its_own) {
             layers[0].table.remove("queues");
         }
         let mut merged = Table::new();
@@ -157,6 +154,18 @@ impl Layer {
             table,
             origin: Origin::Variables(names),
         })
+    }
+
+    /// Returns whether it configures a queue, and does not only set keys of the default one.
+    fn has_queues_of_its_own(&self) -> bool {
+        let Some(Value::Table(queues)) = self.table.get("queues") else {
+            return self.table.contains_key("queues");
+        };
+        let adjusts = |name: &str, queue: &Value| {
+            let own = ["table", "managed"];
+            name == "default" && !own.iter().any(|key| queue.get(key).is_some())
+        };
+        queues.is_empty() || !queues.iter().all(|(name, queue)| adjusts(name, queue))
     }
 
     fn flag(flag: &Flag) -> Self {

@@ -4,8 +4,9 @@ use std::process::Command;
 
 use crate::desk::Desk;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "serve",
+    "demo",
     "schema plan",
     "schema apply",
     "schema check",

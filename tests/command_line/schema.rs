@@ -125,3 +125,18 @@ fn a_managed_queue_needs_no_apply() {
     let check = desk.store("schema check");
     assert_eq!(check.code, 0, "serve would start: {check:?}");
 }
+
+#[test]
+fn plan_and_check_neither_make_a_file_nor_change_one() {
+    let desk = Desk::with("[queues.notes]\nmanaged = { text = 'text' }");
+    for command in ["schema plan", "schema check"] {
+        let printed = desk.store(command);
+        assert_eq!(printed.code, 0, "{printed:?}");
+    }
+    assert!(!desk.path("q.db").exists());
+    let desk = adopted();
+    let before = std::fs::read(desk.path("q.db")).expect("the file");
+    desk.store("schema plan");
+    desk.store("schema check");
+    assert_eq!(std::fs::read(desk.path("q.db")).expect("the file"), before);
+}

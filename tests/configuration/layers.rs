@@ -68,6 +68,17 @@ fn the_environment_wins_over_the_file_and_a_flag_over_both() {
 }
 
 #[test]
+fn settings_of_the_default_queue_alone_adjust_it_and_any_other_queue_replaces_it() {
+    let config = variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE", "5m")]).expect("loads");
+    assert_eq!(config.queues[0].lease.default, Duration::from_secs(300));
+    assert!(config.queues[0].managed.is_some());
+    let config = file("[queues.default]\ntable = 'Mine'").expect("loads");
+    assert_eq!(config.queues[0].managed, None);
+    let config = file("[queues.other]\n[queues.default]\nlease = '5m'").expect("loads");
+    assert!(config.queues.iter().all(|queue| queue.managed.is_none()));
+}
+
+#[test]
 fn a_variable_is_a_number_a_truth_value_a_list_or_a_table_where_it_looks_like_one() {
     let config = variables(&[
         ("LEASE_BROKER_LIMITS__MAX_ITEMS", "7"),

@@ -338,3 +338,18 @@ fn a_name_with_dots_is_found_where_it_stands() {
     let error = file("[queues.x]\n[queues.'a.b']\nlease = '13h'").expect_err("too long");
     assert_eq!(place(&error), "given.toml:3", "{error}");
 }
+
+#[test]
+fn two_queues_share_a_table_only_with_soft_lock_columns_of_their_own() {
+    let error = file("[queues.one]\ntable = 'T'\n[queues.two]\ntable = 't'").expect_err("shared");
+    assert_eq!(error.key, "queues.two.table");
+    let config = file(
+        "[queues.one]
+        table = 'T'
+        [queues.two]
+        table = 'T'
+        soft_lock = { lease_state = 's', lease_state_time = 'st', lease_due_time = 'd', lease_owner = 'o', \
+            lease_token = 't', lease_fence = 'f', lease_attempt = 'a', lease_error = 'e', trace_parent = 'p' }",
+    );
+    assert_eq!(config.expect("loads").queues.len(), 2);
+}

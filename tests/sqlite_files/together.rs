@@ -83,6 +83,19 @@ async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
         panic!("{error:?}");
     };
     assert!(text.contains("write lock"), "{text}");
+    // Those behind it are told with it, and don't each wait as long again.
+    let start = std::time::Instant::now();
+    let claims = (0..20).map(|_| bench.store.claim(bench.queue, [call("worker", 1)].into()));
+    for outcome in futures_util::future::join_all(claims).await {
+        assert!(
+            matches!(outcome, Err(StoreError::Unavailable(_))),
+            "{outcome:?}"
+        );
+    }
+    assert!(
+        start.elapsed().as_secs() < 50,
+        "twenty waits of five seconds"
+    );
     other.execute_batch("ROLLBACK").expect("rollback");
     assert_eq!(keys(&bench.claim(9).await), ["1"]);
 }

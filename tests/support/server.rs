@@ -114,7 +114,7 @@ impl Server {
         let broker = self.broker.take();
         async move {
             let all = serving.drain().await;
-            if let Some(broker) = broker.and_then(Arc::into_inner) {
+            if let Some(broker) = broker {
                 let stopped = tokio::time::timeout(Duration::from_secs(20), broker.stop()).await;
                 stopped.expect("the broker stops");
             }

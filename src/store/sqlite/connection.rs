@@ -17,20 +17,39 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens the file in WAL mode, where a commit is on the device before it returns.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let named = |error: StoreError| match error {
-        StoreError::Io(text) => StoreError::Io(format!("{}: {text}", path.display())),
-        StoreError::Unavailable(text) => {
-            StoreError::Unavailable(format!("{}: {text}", path.display()))
-        }
-        other => other,
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    open_with(path, flags, prepare)
+}
+
+/// Opens the file so that nothing of it is changed, not even its mode.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+    open_with(path, OpenFlags::SQLITE_OPEN_READ_ONLY, |connection| {
+        connection.busy_handler(Some(wait_for_lock))?;
+        // A file that is no database shows at the first read.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(())
+    })
+}
+
+fn open_with(
+    path: &Path,
+    flags: OpenFlags,
+    prepare: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+) -> Result<Connection, StoreError> {
+    let open = || {
+        let mut connection =
+            Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        prepare(&mut connection)?;
+        Ok(connection)
     };
-    let mut connection =
-        Connection::open_with_flags(path, flags).map_err(|error| named(error.into()))?;
-    prepare(&mut connection).map_err(named)?;
-    Ok(connection)
+    open().map_err(|error| {
+        let place = path.display();
+        match error {
+            StoreError::Io(text) => StoreError::Io(format!("{place}: {text}")),
+            StoreError::Unavailable(text) => StoreError::Unavailable(format!("{place}: {text}")),
+            other => other,
+        }
+    })
 }
 
 fn prepare(connection: &mut Connection) -> Result<(), StoreError> {

@@ -30,6 +30,16 @@ impl SqliteSchema {
         })
     }
 
+    /// Opens the file to plan and check only; where there is none, for the file that would be made.
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        let connection = if path.exists() {
+            connection::open_to_read(path)?
+        } else {
+            Connection::open_in_memory()?
+        };
+        Ok(Self { connection })
+    }
+
     pub(super) fn over(connection: Connection) -> Self {
         Self { connection }
     }

@@ -140,6 +140,10 @@ fn run_group(
     if matches!(committed, Ok(false)) && group.len() > 1 {
         committed = transaction(session, || run_each(session, &mut group));
     }
+    // Those behind would wait for the lock, or fail on the device, just as long again.
+    if matches!(committed, Err(StoreError::Unavailable(_))) {
+        group.extend(inbox.try_iter());
+    }
     // A constraint that is checked at the end of the transaction: each operation answers for itself.
     if matches!(committed, Err(StoreError::Misconfigured(_))) && group.len() > 1 {
         for mut operation in group {
