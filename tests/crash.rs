@@ -63,11 +63,11 @@ impl Site {
 }
 
 fn random() -> StdRng {
-    let given = std::env::var("TEST_SEED").ok();
+    let given = std::env::var("LEASE_BROKER_TEST_SEED").ok();
     let seed = given
         .and_then(|seed| seed.parse().ok())
         .unwrap_or_else(rand::random);
-    eprintln!("seed {seed}; TEST_SEED={seed} repeats the moments");
+    eprintln!("seed {seed}; LEASE_BROKER_TEST_SEED={seed} repeats the moments");
     StdRng::seed_from_u64(seed)
 }
 
