@@ -98,70 +98,13 @@ impl Schema for SqliteSchema {
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
         let shape = Shape::new(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        for column in SoftLockColumn::ALL {
-            let name = queue.soft_lock.name(column);
-            if table.column(name).is_none() {
-                let purpose = format!("add the soft-lock column {name}");
-                steps.push(step(purpose, column.default_name(), &shape.holes));
-            }
-        }
-        for (state, condition) in backfills(queue) {
-            let mut holes = with(shape.holes.clone(), "backfill_match", condition);
-            holes.insert("backfill_state", state.code().to_string());
-            holes.insert(
-                "backfill_if_present",
-                [SoftLockColumn::State, SoftLockColumn::Fence]
-                    .map(|column| queue.soft_lock.name(column))
-                    .into_iter()
-                    .filter(|name| table.column(name).is_some())
-                    .map(|name| format!("{} = 0 AND ", quote(name)))
-                    .collect::<Vec<_>>()
-                    .concat(),
-            );
-            let needed = render(ADOPT, "backfill_needed", &holes);
-            if connection.query_row(&needed, [], |row| row.get(0))? {
-                let purpose = format!("mark the rows that are {} already", state.name());
-                steps.push(Step {
-                    repeat: true,
-                    ..step(purpose, "backfill", &holes)
-                });
-            }
-        }
-        for (section, role) in INDEXES {
-            let index = table.index(&index_name(queue, role));
-            if index.is_some_and(|index| shape.is_usable(queue, role, index)) {
-                continue;
-            }
-            if index.is_some() {
-                let purpose =
-                    format!("drop the {role} index, which has another order than the queue");
-                let holes = with(shape.holes.clone(), "index", shape.holes[section].clone());
-                steps.push(step(purpose, "drop_index", &holes));
-            }
-            steps.push(step(format!("add the {role} index"), section, &shape.holes));
-        }
-        if let OnComplete::Archive(archive) = &queue.on_complete
-            && Table::read(&self.connection, archive)?.is_none()
+        steps.extend(columns(queue, &table, &shape));
+        steps.extend(backfills(connection, queue, &table, &shape)?);
+        steps.extend(indexes(queue, &table, &shape));
+        if let OnComplete::Archive(name) = &queue.on_complete
+            && Table::read(&self.connection, name)?.is_none()
         {
-            let own: Vec<String> = shape
-                .own
-                .iter()
-                .map(|(name, declared)| format!("{} {declared}", quote(name)))
-                .collect();
-            let kept = [
-                (SoftLockColumn::StateTime, "INTEGER"),
-                (SoftLockColumn::Owner, "TEXT"),
-                (SoftLockColumn::Fence, "INTEGER"),
-                (SoftLockColumn::Attempt, "INTEGER"),
-                (SoftLockColumn::TraceParent, "TEXT"),
-            ]
-            .map(|(column, kind)| format!("{} {kind}", quote(queue.soft_lock.name(column))));
-            let definitions = [own, kept.to_vec()].concat().join(", ");
-            steps.push(step(
-                format!("make the archive table {archive}"),
-                "create_archive",
-                &with(shape.holes.clone(), "archive_definitions", definitions),
-            ));
+            steps.push(archive(queue, name, &shape));
         }
         Ok(steps)
     }
@@ -282,8 +225,94 @@ fn definitions(queue: &QueueSpec, columns: &[(String, String)]) -> (String, Stri
     (definitions.join(",\n    "), key.unwrap_or_default())
 }
 
-/// The states that rows may be in already, by their mirror columns, and the condition that tells it.
-fn backfills(queue: &QueueSpec) -> Vec<(State, String)> {
+/// Plans the soft-lock columns that the table lacks.
+fn columns(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
+    let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
+    let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
+    let add = |column: SoftLockColumn| {
+        let purpose = format!("add the soft-lock column {}", queue.soft_lock.name(column));
+        step(purpose, column.default_name(), &shape.holes)
+    };
+    missing.map(add).collect()
+}
+
+/// Plans the indexes that the table lacks, or has in another order.
+fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (section, role) in INDEXES {
+        let index = table.index(&index_name(queue, role));
+        if index.is_some_and(|index| shape.is_usable(queue, role, index)) {
+            continue;
+        }
+        if index.is_some() {
+            let purpose = format!("drop the {role} index, which has another order than the queue");
+            let holes = with(shape.holes.clone(), "index", shape.holes[section].clone());
+            steps.push(step(purpose, "drop_index", &holes));
+        }
+        steps.push(step(format!("add the {role} index"), section, &shape.holes));
+    }
+    steps
+}
+
+/// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
+fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
+    let own = shape.own.iter();
+    let own = own.map(|(name, declared)| format!("{} {declared}", quote(name)));
+    let kept = [
+        (SoftLockColumn::StateTime, "INTEGER"),
+        (SoftLockColumn::Owner, "TEXT"),
+        (SoftLockColumn::Fence, "INTEGER"),
+        (SoftLockColumn::Attempt, "INTEGER"),
+        (SoftLockColumn::TraceParent, "TEXT"),
+    ]
+    .map(|(column, kind)| format!("{} {kind}", quote(queue.soft_lock.name(column))));
+    let definitions: Vec<String> = own.chain(kept).collect();
+    let holes = with(
+        shape.holes.clone(),
+        "archive_definitions",
+        definitions.join(", "),
+    );
+    step(
+        format!("make the archive table {name}"),
+        "create_archive",
+        &holes,
+    )
+}
+
+/// Plans to mark the rows that are completed or dead already, by their mirror columns.
+fn backfills(
+    connection: &Connection,
+    queue: &QueueSpec,
+    table: &Table,
+    shape: &Shape,
+) -> Result<Vec<Step>, StoreError> {
+    let mut steps = Vec::new();
+    for (state, condition) in states_told(queue) {
+        let mut holes = with(shape.holes.clone(), "backfill_match", condition);
+        holes.insert("backfill_state", state.code().to_string());
+        let untouched = [SoftLockColumn::State, SoftLockColumn::Fence]
+            .map(|column| queue.soft_lock.name(column))
+            .into_iter()
+            .filter(|name| table.column(name).is_some())
+            .map(|name| format!("{} = 0 AND ", quote(name)));
+        holes.insert(
+            "backfill_if_present",
+            untouched.collect::<Vec<_>>().concat(),
+        );
+        let needed = render(ADOPT, "backfill_needed", &holes);
+        if connection.query_row(&needed, [], |row| row.get(0))? {
+            let purpose = format!("mark the rows that are {} already", state.name());
+            steps.push(Step {
+                repeat: true,
+                ..step(purpose, "backfill", &holes)
+            });
+        }
+    }
+    Ok(steps)
+}
+
+/// The states that mirror columns tell, and the condition that tells them.
+fn states_told(queue: &QueueSpec) -> Vec<(State, String)> {
     [State::Completed, State::Dead]
         .into_iter()
         .filter_map(|state| {
