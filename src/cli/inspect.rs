@@ -24,6 +24,13 @@ Examples:
   lease-broker stats --config queues.toml --output json")]
 pub(super) struct Stats {
     #[command(flatten)]
+    view: View,
+}
+
+/// Where to look, and how to print what is there.
+#[derive(Debug, Args)]
+struct View {
+    #[command(flatten)]
     settings: Settings,
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Table)]
@@ -48,10 +55,7 @@ pub(super) struct List {
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
-    settings: Settings,
-    /// How to print
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    view: View,
 }
 
 /// Make dead items ready, with all their attempts before them.
@@ -93,7 +97,7 @@ impl From<StateName> for State {
 
 impl Stats {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let config = self.settings.load(Vec::new())?;
+        let config = self.view.settings.load(Vec::new())?;
         let store = open_existing_store(&config)?;
         let mut rows = Vec::new();
         for (at, queue) in config.queues.iter().enumerate() {
@@ -106,14 +110,14 @@ impl Stats {
             row.insert("oldest_lease".to_owned(), age(stats.oldest_lease));
             rows.push(row);
         }
-        self.output.print(&rows, "no queues");
+        self.view.output.print(&rows, "no queues");
         Ok(())
     }
 }
 
 impl List {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let config = self.settings.load(Vec::new())?;
+        let config = self.view.settings.load(Vec::new())?;
         let (store, queue) = find(&config, &self.queue)?;
         let items = store.list(queue, self.state.into(), self.limit).await?;
         let rows: Vec<Map<String, Json>> = items
@@ -133,7 +137,7 @@ impl List {
                 .collect()
             })
             .collect();
-        self.output.print(&rows, "no such items");
+        self.view.output.print(&rows, "no such items");
         Ok(())
     }
 }
