@@ -187,11 +187,8 @@ impl Dispatcher {
                 Ok(lists) if lists.len() == group.len() => lists,
                 outcome => {
                     let bug = || StoreError::Bug("claims without an answer".to_owned());
-                    let error = outcome.err().unwrap_or_else(bug);
-                    for pending in group {
-                        pending.answer(Err(error.clone()), &self.releases);
-                    }
-                    continue;
+                    self.fail_all(group, &outcome.err().unwrap_or_else(bug));
+                    break;
                 }
             };
             let mut unserved = VecDeque::new();
@@ -223,6 +220,14 @@ impl Dispatcher {
         }
         let jitter = rand::rng().random_range(0.75..1.25);
         self.next_poll = Instant::now() + self.pause.mul_f64(jitter);
+    }
+
+    /// Tells everybody that the store fails: asked for one group after another, the last would wait many time-outs long.
+    fn fail_all(&mut self, group: Vec<Pending>, error: &StoreError) {
+        let others = self.waiting.drain(..).chain(self.arrived.drain(..));
+        for pending in group.into_iter().chain(others) {
+            pending.answer(Err(error.clone()), &self.releases);
+        }
     }
 
     /// Releases what nobody takes any more. A request id, `token`, may have been sent again meanwhile: what that call has
@@ -293,7 +298,8 @@ impl Dispatcher {
         pending.asking.store(false, Ordering::Release);
         self.waiting.push_back(pending);
         if self.waiting.len() >= self.sweep_at {
-            self.waiting.retain(|pending| !pending.caller.is_closed());
+            let is_wanted = |pending: &Pending| !pending.caller.is_closed() || pending.inherits;
+            self.waiting.retain(is_wanted);
             self.sweep_at = (self.waiting.len() * 2).max(1_024);
         }
     }

@@ -83,6 +83,24 @@ async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
 }
 
 #[tokio::test]
+async fn all_who_wait_are_told_at_once_that_the_store_is_away() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    // Each asks for as many items as a statement serves: asked for one after another, each would wait as long again.
+    let waiting = (0..20).map(|_| {
+        let client = client.clone();
+        let request = client.waiting(1_000, Duration::from_secs(60));
+        tokio::spawn(async move { client.try_claim(request).await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    let _lock = Locked::hold(&server.file());
+    for claim in soon(futures_util::future::join_all(waiting)).await {
+        let claim = claim.expect("a task");
+        assert_refused(claim, Code::Unavailable, "STORE_UNAVAILABLE", true);
+    }
+}
+
+#[tokio::test]
 async fn a_lock_held_for_a_moment_is_waited_for() {
     let server = Server::start().await;
     let client = server.client().await;
