@@ -19,3 +19,5 @@ mod operators;
 mod schema;
 #[path = "command_line/serve.rs"]
 mod serve;
+#[path = "support/skipped.rs"]
+mod skipped;

@@ -1,6 +1,9 @@
 //! The main job on real input: a table that a Python program made and has half worked off is adopted, served, and
 //! finished by workers in two languages, the Python one being that of the recipes.
 
+#[path = "support/skipped.rs"]
+mod skipped;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +13,8 @@ use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceCl
 use lease_broker::grpc::proto::{
     ClaimBatchRequest, CompleteRequest, Completion, FollowUp, Lease, NewItem, Value, value::Kind,
 };
+
+use skipped::skipped;
 
 const EVENTS: usize = 2_000;
 const PROCESSED: usize = 500;
@@ -39,9 +44,7 @@ managed = { event_id = "integer not null", result = "text" }
 #[tokio::test]
 async fn workers_in_two_languages_finish_a_table_that_another_program_began() {
     let Some(python) = python_with_grpc() else {
-        eprintln!(
-            "skipped: no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON"
-        );
+        skipped("no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON");
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");

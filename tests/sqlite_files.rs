@@ -12,6 +12,8 @@ mod migrations;
 mod mount;
 #[path = "sqlite_files/plans.rs"]
 mod plans;
+#[path = "support/skipped.rs"]
+mod skipped;
 #[path = "sqlite_files/tables.rs"]
 mod tables;
 #[path = "sqlite_files/together.rs"]

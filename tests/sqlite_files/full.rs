@@ -10,7 +10,8 @@ use lease_broker::store::{Store, StoreError};
 use lease_broker::value::Value;
 
 use crate::harness::bench::{Broker, new_item, queue};
-use crate::mount::{SmallDisk, skipped};
+use crate::mount::SmallDisk;
+use crate::skipped::skipped;
 
 fn managed() -> QueueSpec {
     let mut spec = queue("item");

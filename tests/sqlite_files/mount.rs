@@ -1,15 +1,9 @@
 //! A small file system of a test's own, where the test may mount one.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-
-/// Says on a line of its own why a test proves nothing here; past the test runner, which hides what passing tests print.
-pub(crate) fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 pub(crate) struct SmallDisk {
     folder: TempDir,
