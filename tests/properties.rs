@@ -73,7 +73,10 @@ impl Scene {
     ) -> Result<Option<T>, TestCaseError> {
         let within = async { tokio::time::timeout(Duration::from_secs(20), call).await };
         let outcome = self.runtime.block_on(within).expect("an answer");
-        prop_assert_eq!(&rows(&self.server.database(), "held"), &self.before);
+        // Other cases may add rows behind those of the quiet worker.
+        let mut now = rows(&self.server.database(), "held");
+        now.truncate(self.before.len());
+        prop_assert_eq!(&now, &self.before);
         match outcome {
             Ok(answer) => Ok(Some(answer)),
             Err(status) => {
@@ -237,8 +240,8 @@ proptest! {
         trace in text(),
     ) {
         let database = SCENE.server.database();
-        let all = |table: &str| rows(&database, table).len();
-        let before = all("free") + all("pairs");
+        let all = || ["free", "pairs", "held"].map(|table| rows(&database, table).len()).iter().sum::<usize>();
+        let before = all();
         let client = SCENE.client.of(&queue);
         let wanted = items.len();
         let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items });
@@ -249,7 +252,7 @@ proptest! {
         let added = SCENE.call(rpc.enqueue(request))?;
         let added = added.map_or(0, |response| response.into_inner().keys.len());
         prop_assert!(added == wanted || added == 0);
-        prop_assert_eq!(all("free") + all("pairs"), before + added);
+        prop_assert_eq!(all(), before + added);
     }
 
     #[test]
