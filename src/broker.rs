@@ -32,7 +32,7 @@ use self::pulse::Pulse;
 use self::reaper::Reaper;
 use self::signals::Signals;
 use self::statements::Lanes;
-use crate::config::{Limits, Polling};
+use crate::config::{self, Config, Limits, Polling};
 use crate::lease::{AfterFailure, State};
 use crate::lease_id::LeaseRef;
 use crate::queue::QueueSpec;
@@ -76,7 +76,17 @@ pub struct Settings {
     /// How the store is polled while claims wait.
     pub polling: Polling,
     /// How leases expire.
-    pub reaper: crate::config::Reaper,
+    pub reaper: config::Reaper,
+}
+
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        Self {
+            limits: config.limits,
+            polling: config.polling,
+            reaper: config.reaper,
+        }
+    }
 }
 
 impl Broker {

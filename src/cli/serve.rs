@@ -69,11 +69,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
             "{address} can't be listened on: {error}; --listen takes another"
         ))
     })?;
-    let settings = broker::Settings {
-        limits: config.limits,
-        polling: config.polling,
-        reaper: config.reaper,
-    };
+    let settings = broker::Settings::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)
         .map_err(|error| Failure::io(error.to_string()))?;

@@ -61,6 +61,14 @@ impl Client {
         }
     }
 
+    /// Waits until the server has taken what was sent on this connection: it has answered what was sent after it.
+    pub(crate) async fn taken(&self) {
+        tokio::task::yield_now().await;
+        let unknown = self.of("nowhere");
+        let refused = unknown.try_claim(unknown.claiming(1)).await;
+        refused.expect_err("unknown");
+    }
+
     pub(crate) async fn try_claim(
         &self,
         request: impl tonic::IntoRequest<ClaimBatchRequest>,

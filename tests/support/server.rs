@@ -64,11 +64,7 @@ impl Server {
         prepare(&config);
         let store = SqliteStore::open(&config.store.path, &config.queues, system_clock());
         let store = Arc::new(store.expect("a store"));
-        let settings = broker::Settings {
-            limits: config.limits,
-            polling: config.polling,
-            reaper: config.reaper,
-        };
+        let settings = broker::Settings::from(&config);
         let broker = Arc::new(Broker::start(store, &config.queues, settings));
         let listener = TcpListener::bind(config.server.listen).await;
         let listener = listener.expect("a free port");
