@@ -5,8 +5,10 @@
 //! its own on the same database, may call any method at the same time. An operation, once started, runs to its end even
 //! if the future that started it is dropped.
 
+pub mod mssql;
 pub mod schema;
 pub mod sqlite;
+mod template;
 
 use std::sync::Arc;
 use std::time::Duration;

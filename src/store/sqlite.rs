@@ -11,12 +11,12 @@ mod mirror;
 mod plan;
 #[cfg(test)]
 mod query_plans;
+mod quote;
 mod reap;
 mod settle;
 mod shape;
 mod statement;
 mod table;
-mod template;
 mod types;
 mod writer;
 

@@ -1,10 +1,11 @@
 //! Mirror columns: what statements set of the table's own columns when an item's state changes.
 
 use super::catalogue::Table;
-use super::template::{Holes, quote};
+use super::quote::quote;
 use super::types::ColumnType;
 use crate::lease::State;
 use crate::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
+use crate::store::template::Holes;
 use crate::value::Value;
 
 /// Fills the holes of the mirror columns. The parameters that they name are those of the statements' files.

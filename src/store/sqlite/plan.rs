@@ -7,12 +7,13 @@ use rusqlite::Connection;
 use super::catalogue::Table;
 use super::connection;
 use super::mirror::literal;
+use super::quote::{quote, quote_all};
 use super::shape::{INDEXES, Shape, index_name, queue_holes};
-use super::template::{Holes, quote, quote_all, render};
 use crate::lease::State;
 use crate::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::{Schema, Step};
+use crate::store::template::{Holes, render};
 use crate::value::Value;
 
 const ADOPT: &str = include_str!("../../../sql/sqlite/adopt.sql");

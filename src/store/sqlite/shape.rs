@@ -2,9 +2,10 @@
 
 use super::catalogue::{Column, Index, Table};
 use super::mirror;
-use super::template::{Holes, quote, quote_all};
+use super::quote::{quote, quote_all};
 use super::types::ColumnType;
 use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
+use crate::store::template::Holes;
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
 #[derive(Debug)]

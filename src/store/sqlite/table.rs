@@ -9,10 +9,11 @@ use rusqlite::types::Value as Sql;
 
 use super::catalogue::Table;
 use super::plan::SqliteSchema;
+use super::quote::{quote, quote_all};
 use super::shape::Shape;
-use super::template::{Holes, quote, quote_all, render};
 use super::types::{self, ColumnType};
 use crate::queue::QueueSpec;
+use crate::store::template::{Holes, render};
 use crate::store::{NewItem, StoreError};
 use crate::value::{Key, Value};
 

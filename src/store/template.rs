@@ -1,4 +1,4 @@
-//! Renders the statements of `sql/sqlite`: templates whose only holes are quoted identifiers, column lists and literals
+//! Renders the statements of `sql/`: templates whose only holes are quoted identifiers, column lists and literals
 //! from the configuration.
 
 use std::collections::HashMap;
@@ -43,20 +43,13 @@ fn fill(template: &str, holes: &Holes) -> String {
     out
 }
 
-/// Quotes an identifier.
-pub(super) fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Quotes identifiers and joins them with commas.
-pub(super) fn quote_all<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted: Vec<String> = names.into_iter().map(quote).collect();
-    quoted.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn quote(name: &str) -> String {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 
     #[test]
     fn a_name_with_braces_and_quotes_is_an_identifier_and_never_a_hole() {

@@ -1,0 +1,53 @@
+-- Leases ready items to several calls, and finds the leases of calls that are repeated. One batch, one transaction.
+-- Parameter: @P1, a JSON array of calls {o: ordinal, n: wanted, w: worker, t: token, d: ms, r: may be repeated}.
+-- Locks, in order: U, then X, on up to @total rows by the ready index and the key; READPAST skips rows that others hold.
+-- Indexes: ready (pick), the key (take), token (held, result).
+-- Unlike its twin: one statement for all calls, as each round trip counts. The predicate on the state is repeated in the
+--   update: an engine that ignores the hints would otherwise lease a row twice.
+
+-- :: claim
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @calls TABLE (lb_o int NOT NULL PRIMARY KEY, lb_n int NOT NULL, lb_w nvarchar(128) NOT NULL,
+    lb_t uniqueidentifier NOT NULL, lb_due datetime2(3) NOT NULL, lb_r bit NOT NULL);
+INSERT @calls (lb_o, lb_n, lb_w, lb_t, lb_due, lb_r)
+SELECT j.o, j.n, j.w, j.t, DATEADD(millisecond, j.d, @now), j.r
+FROM OPENJSON(@P1) WITH (o int '$.o', n int '$.n', w nvarchar(128) '$.w', t uniqueidentifier '$.t', d int '$.d',
+    r bit '$.r') AS j;
+BEGIN TRANSACTION;
+IF EXISTS (SELECT 1 FROM @calls WHERE lb_r = 1)
+BEGIN
+    DECLARE @held TABLE (lb_o int NOT NULL PRIMARY KEY);
+    INSERT @held (lb_o)
+    SELECT DISTINCT c.lb_o
+    FROM @calls AS c INNER JOIN {table} AS t ON t.{lease_token} = c.lb_t
+    WHERE c.lb_r = 1 AND t.{lease_state} = 1 AND t.{lease_due_time} > @now;
+    UPDATE @calls SET lb_n = 0 WHERE lb_o IN (SELECT h.lb_o FROM @held AS h);
+END;
+DECLARE @ranges TABLE (lb_first int NOT NULL PRIMARY KEY, lb_last int NOT NULL, lb_w nvarchar(128) NOT NULL,
+    lb_t uniqueidentifier NOT NULL, lb_due datetime2(3) NOT NULL);
+INSERT @ranges (lb_first, lb_last, lb_w, lb_t, lb_due)
+SELECT SUM(c.lb_n) OVER (ORDER BY c.lb_o ROWS UNBOUNDED PRECEDING) - c.lb_n + 1,
+    SUM(c.lb_n) OVER (ORDER BY c.lb_o ROWS UNBOUNDED PRECEDING), c.lb_w, c.lb_t, c.lb_due
+FROM @calls AS c
+WHERE c.lb_n > 0;
+DECLARE @total int = (SELECT COALESCE(SUM(c.lb_n), 0) FROM @calls AS c);
+DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
+INSERT @picked (lb_p, {key_names})
+SELECT TOP (@total) ROW_NUMBER() OVER (ORDER BY {pick_order}), {key_of_t}
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK, INDEX ({ready_index}))
+WHERE t.{lease_state} = 0{key_present}
+ORDER BY {pick_order};
+UPDATE t
+SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = c.lb_due, {lease_owner} = c.lb_w,
+    {lease_token} = c.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
+FROM @ranges AS c
+    INNER JOIN @picked AS p ON p.lb_p BETWEEN c.lb_first AND c.lb_last
+    INNER JOIN {table} AS t ON {t_is_p}
+WHERE t.{lease_state} = 0
+OPTION (FORCE ORDER, LOOP JOIN);
+SELECT c.lb_o, @now, {key_of_t}, t.{lease_fence}, t.{lease_attempt}, t.{lease_due_time}, t.{trace_parent}{columns_of_t}
+FROM @calls AS c INNER JOIN {table} AS t ON t.{lease_token} = c.lb_t
+WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
+ORDER BY c.lb_o, {held_order};
+COMMIT TRANSACTION;

@@ -1,0 +1,24 @@
+-- Makes dead items ready, with all their attempts before them. The token goes too: a settlement of the lease that they
+-- died by must find nothing.
+-- Parameter: @P1 the most rows.
+-- Locks: X on the rows changed. Reads the table for dead rows: it runs by hand.
+
+-- :: redrive
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
+DECLARE @done TABLE ({key_declarations});
+BEGIN TRANSACTION;
+INSERT @due (lb_p, {key_names})
+SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {key_of_t}), {key_of_t}
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK)
+WHERE t.{lease_state} = 4
+ORDER BY t.{lease_state_time}, {key_of_t};
+UPDATE {table}
+SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+    {lease_attempt} = 0{mirror_redriven}
+OUTPUT {inserted_key} INTO @done ({key_names})
+FROM @due AS d
+WHERE {is_d} AND {lease_state} = 4;
+SELECT COUNT(*) FROM @done;
+COMMIT TRANSACTION;

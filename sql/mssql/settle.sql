@@ -1,0 +1,65 @@
+-- Ends leases: completes, fails, releases. One batch, one transaction: `list`, then `end` or `delete`, then `archive` if
+-- the queue has one, then one `follow_up` for each queue and list of columns, then `result`.
+-- Parameter: @P1, a JSON array of {i: place, k1 to k3: key, t: token, f: fence, k: 0 complete, 1 fail, 2 release,
+--   n: new state, s: s until due, d: ms until due, e: error}; no two of the same key.
+-- Locks, in order: X on the rows ended, by the key; X on the rows archived and added.
+-- Indexes: the key's.
+-- The token and the fence stay on the row, so that the same settlement sent again is known (`result`): a completion
+--   leaves no attempts or the state 3, a failure leaves the attempts, a release leaves no owner.
+-- OUTPUT goes INTO a table variable, as a table with triggers demands. The target is not named in FROM: Babelfish runs
+--   OUTPUT of a joined update in this form only.
+
+-- :: list
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @list TABLE (lb_i int NOT NULL PRIMARY KEY, {key_declarations}, lb_t uniqueidentifier NOT NULL,
+    lb_f bigint NOT NULL, lb_kind tinyint NOT NULL, lb_state tinyint NOT NULL, lb_due datetime2(3) NULL,
+    lb_error nvarchar(1024) NULL);
+INSERT @list (lb_i, {key_names}, lb_t, lb_f, lb_kind, lb_state, lb_due, lb_error)
+SELECT j.i, {key_of_j}, j.t, j.f, j.k, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.e
+FROM OPENJSON(@P1) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
+    n tinyint '$.n', s int '$.s', d int '$.d', e nvarchar(1024) '$.e') AS j;
+DECLARE @ended TABLE ({key_declarations});
+BEGIN TRANSACTION;
+
+-- :: end
+UPDATE {table}
+SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.lb_due,
+    {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE {lease_owner} END,
+    {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN {lease_attempt} - 1
+        WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE {lease_attempt} END,
+    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE {lease_error} END{mirror_ended}
+OUTPUT {inserted_key} INTO @ended ({key_names})
+FROM @list AS l
+WHERE {is_l} AND {lease_state} = 1 AND {lease_token} = l.lb_t AND {lease_fence} = l.lb_f AND {lease_due_time} > @now
+    AND {not_deleted};
+
+-- :: delete
+DELETE {table}
+OUTPUT {deleted_key} INTO @ended ({key_names})
+FROM @list AS l
+WHERE {is_l} AND {lease_state} = 1 AND {lease_token} = l.lb_t AND {lease_fence} = l.lb_f AND {lease_due_time} > @now
+    AND l.lb_kind = 0;
+
+-- :: archive
+INSERT {archive} ({archive_columns})
+SELECT {archive_of_t}
+FROM @list AS l INNER JOIN @ended AS e ON {e_is_l} INNER JOIN {table} AS t ON {t_is_l}
+WHERE l.lb_kind = 0;
+DELETE {table}
+FROM @list AS l INNER JOIN @ended AS e ON {e_is_l}
+WHERE {is_l} AND l.lb_kind = 0;
+
+-- :: result
+SELECT l.lb_i, l.lb_state
+FROM @list AS l INNER JOIN @ended AS e ON {e_is_l}
+UNION ALL
+SELECT l.lb_i, t.{lease_state}
+FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+WHERE NOT EXISTS (SELECT 1 FROM @ended AS e WHERE {e_is_l})
+    AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f
+    AND (l.lb_kind = 0 AND (t.{lease_state} = 3
+            OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
+        OR l.lb_kind = 1 AND (t.{lease_state} = 4
+            OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} > 0 AND t.{lease_owner} IS NOT NULL)
+        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL);

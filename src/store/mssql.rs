@@ -1,0 +1,227 @@
+//! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
+
+mod catalogue;
+mod connection;
+mod enqueue;
+mod error;
+mod inspect;
+mod lease;
+mod migrations;
+mod mirror;
+mod plan;
+mod pool;
+mod quote;
+mod settle;
+mod shape;
+mod table;
+mod types;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::plan::MssqlSchema;
+use self::pool::{Again, Connected};
+use self::table::QueueTable;
+use super::{
+    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
+    Stats, Store, StoreError,
+};
+use crate::lease::State;
+use crate::lease_id::Secret;
+use crate::queue::QueueSpec;
+use crate::value::Key;
+
+/// How to reach the server.
+#[derive(Clone)]
+pub struct Settings {
+    /// An ADO.NET connection string. Holds a password: never logged.
+    pub connection_string: String,
+    /// How long TCP may take to connect.
+    pub connect_timeout: Duration,
+    /// How long TLS and login may take.
+    pub handshake_timeout: Duration,
+    /// How long a statement may take.
+    pub command_timeout: Duration,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// How old a connection may get.
+    pub max_lifetime: Duration,
+}
+
+impl Settings {
+    /// Returns settings that fit most servers.
+    pub fn new(connection_string: impl Into<String>) -> Self {
+        Self {
+            connection_string: connection_string.into(),
+            connect_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(15),
+            max_connections: 16,
+            max_lifetime: Duration::from_secs(1_800),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Settings")
+            .field("connect_timeout", &self.connect_timeout)
+            .field("max_connections", &self.max_connections)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store on a SQL Server database.
+pub struct MssqlStore {
+    secret: Secret,
+    mssql: Mssql,
+}
+
+/// What operations work with; every copy is the same.
+#[derive(Clone)]
+struct Mssql {
+    connected: Connected,
+    queues: Arc<[QueueTable]>,
+}
+
+impl Mssql {
+    fn queue(&self, queue: QueueIndex) -> Result<&QueueTable, StoreError> {
+        self.queues
+            .get(queue.0)
+            .ok_or_else(|| StoreError::Bug(format!("no queue number {}", queue.0)))
+    }
+}
+
+impl MssqlStore {
+    /// Connects, makes the broker's own tables and those of managed queues, and checks every queue's table.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if a queue's table lacks something, or the login is refused.
+    /// [`StoreError::Unavailable`] if the server does not answer.
+    pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+        let connected = Connected::new(settings)?;
+        let mut connection = connected.take().await?;
+        migrations::migrate(&mut connection).await?;
+        let secret = migrations::secret(&mut connection).await?;
+        let mut missing = Vec::new();
+        for queue in queues {
+            if queue.managed.is_some() {
+                for step in plan::plan(&mut connection, queue).await? {
+                    plan::apply(&mut connection, &step, &mut |_| ()).await?;
+                }
+            }
+            missing.extend(plan::check(&mut connection, queue).await?);
+        }
+        if !missing.is_empty() {
+            return Err(StoreError::Misconfigured(missing.join("; ")));
+        }
+        let mut tables = Vec::new();
+        for queue in queues {
+            tables.push(QueueTable::new(&mut connection, queue).await?);
+        }
+        drop(connection);
+        Ok(Self {
+            secret,
+            mssql: Mssql {
+                connected,
+                queues: tables.into(),
+            },
+        })
+    }
+
+    /// Runs an operation to its end in a task of its own, whether or not the caller waits for it.
+    async fn run<T, Run>(&self, operation: impl FnOnce(Mssql) -> Run) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Run: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let task = tokio::spawn(operation(self.mssql.clone()));
+        task.await
+            .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
+    }
+}
+
+#[async_trait]
+impl Store for MssqlStore {
+    fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
+        self.mssql.queues[queue.0].columns.clone()
+    }
+
+    async fn claim(
+        &self,
+        queue: QueueIndex,
+        calls: Arc<[ClaimCall]>,
+    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.claim(queue, &calls).await)
+            .await
+    }
+
+    async fn heartbeat(
+        &self,
+        queue: QueueIndex,
+        extensions: Arc<[Extension]>,
+    ) -> Result<Vec<Option<Held>>, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.heartbeat(queue, &extensions).await)
+            .await
+    }
+
+    async fn settle(
+        &self,
+        queue: QueueIndex,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<Vec<Option<State>>, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.settle(queue, &settlements).await)
+            .await
+    }
+
+    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.reap(queue, limit).await)
+            .await
+    }
+
+    async fn enqueue(
+        &self,
+        queue: QueueIndex,
+        items: Arc<[NewItem]>,
+    ) -> Result<Vec<Key>, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.enqueue(queue, &items).await)
+            .await
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.stats(queue).await)
+            .await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.list(queue, state, limit).await)
+            .await
+    }
+
+    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.redrive(queue, limit).await)
+            .await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        const WRITE: &str = "UPDATE lease_broker_meta SET value = CONVERT(varbinary(64), NEWID()) WHERE name = 'probe'";
+
+        self.run(async move |mssql: Mssql| {
+            mssql.connected.query(WRITE, &[], Again::Idempotent).await?;
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,175 @@
+//! What the server knows of a table: its columns, its unique keys, its indexes.
+
+use tiberius::Row;
+
+use super::connection::Connection;
+use super::quote::quote_table;
+use super::types::ColumnType;
+use crate::store::StoreError;
+
+/// A table as it is.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) columns: Vec<Column>,
+    /// The unique lists of columns: the primary key first, if there is one.
+    pub(super) unique: Vec<Vec<String>>,
+    pub(super) indexes: Vec<Index>,
+}
+
+/// A column as it is.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) kind: ColumnType,
+    /// The type as a declaration writes it.
+    pub(super) declared: String,
+    pub(super) collation: Option<String>,
+    pub(super) nullable: bool,
+    /// Whether the server computes it, counts it up or stamps it: no insert sets it.
+    pub(super) generated: bool,
+}
+
+/// An index as it is: its columns, and whether each descends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Index {
+    pub(super) name: String,
+    pub(super) columns: Vec<(String, bool)>,
+}
+
+const KIND: &str = "SELECT o.type FROM sys.objects AS o WHERE o.object_id = OBJECT_ID(@P1)";
+
+const COLUMNS: &str =
+    "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
+    c.is_computed, c.collation_name
+FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
+WHERE c.object_id = OBJECT_ID(@P1)
+ORDER BY c.column_id";
+
+const INDEXES: &str = "SELECT i.name, i.is_unique, i.has_filter, c.name, k.is_descending_key
+FROM sys.indexes AS i
+    INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+    INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
+WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0
+ORDER BY i.is_primary_key DESC, i.index_id, k.key_ordinal";
+
+impl Table {
+    /// Reads the table called `name`; none if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if `name` is no table of rows that can be leased.
+    pub(super) async fn read(
+        connection: &mut Connection,
+        name: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let object = quote_table(name);
+        let kind = connection.query(KIND, &[&object]).await?;
+        let Some(row) = kind.first().and_then(|rows| rows.first()) else {
+            return Ok(None);
+        };
+        match text(row, 0)?.trim() {
+            "U" => {}
+            kind => {
+                let what = if kind == "V" { "a view" } else { "no table" };
+                return Err(StoreError::Misconfigured(format!(
+                    "{name:?} is {what}: only the rows of a table can be leased"
+                )));
+            }
+        }
+        let columns = connection.query(COLUMNS, &[&object]).await?;
+        let columns = columns.iter().flatten().map(column);
+        let mut table = Self {
+            columns: columns.collect::<Result<_, _>>()?,
+            unique: Vec::new(),
+            indexes: Vec::new(),
+        };
+        let mut unique = Vec::new();
+        for row in connection
+            .query(INDEXES, &[&object])
+            .await?
+            .iter()
+            .flatten()
+        {
+            let index = text(row, 0)?;
+            let identifies = flag(row, 1)? && !flag(row, 2)?;
+            let part = (text(row, 3)?, flag(row, 4)?);
+            match table.indexes.iter_mut().find(|known| known.name == index) {
+                Some(known) => known.columns.push(part),
+                None => {
+                    unique.push(identifies);
+                    table.indexes.push(Index {
+                        name: index,
+                        columns: vec![part],
+                    });
+                }
+            }
+        }
+        let unique = table
+            .indexes
+            .iter()
+            .zip(unique)
+            .filter(|(_, unique)| *unique);
+        let names = |index: &Index| index.columns.iter().map(|(name, _)| name.clone()).collect();
+        table.unique = unique.map(|(index, _)| names(index)).collect();
+        Ok(Some(table))
+    }
+
+    /// Returns the column called `name`, whatever the case of its letters.
+    pub(super) fn column(&self, name: &str) -> Option<&Column> {
+        let exact = self.columns.iter().find(|column| column.name == name);
+        exact.or_else(|| {
+            let mut columns = self.columns.iter();
+            columns.find(|column| column.name.eq_ignore_ascii_case(name))
+        })
+    }
+
+    /// Returns whether these columns, in any order, identify a row.
+    pub(super) fn is_unique(&self, columns: &[String]) -> bool {
+        let has = |part: &String| {
+            let mut columns = columns.iter();
+            columns.any(|column| column.eq_ignore_ascii_case(part))
+        };
+        let mut unique = self.unique.iter();
+        unique.any(|unique| unique.len() == columns.len() && unique.iter().all(has))
+    }
+}
+
+fn column(row: &Row) -> Result<Column, StoreError> {
+    let type_name = text(row, 1)?;
+    let length: i16 = row.try_get(2)?.unwrap_or_default();
+    let precision: u8 = row.try_get(3)?.unwrap_or_default();
+    let scale: u8 = row.try_get(4)?.unwrap_or_default();
+    let collation: Option<&str> = row.try_get(8)?;
+    let kind = ColumnType::named(&type_name);
+    Ok(Column {
+        name: text(row, 0)?,
+        declared: declared(&type_name, length, precision, scale),
+        generated: flag(row, 6)? || flag(row, 7)? || kind == ColumnType::RowVersion,
+        nullable: flag(row, 5)?,
+        collation: collation.map(str::to_owned),
+        kind,
+    })
+}
+
+fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
+    let sized = |length: i16| match length {
+        -1 => format!("{name}(max)"),
+        length => format!("{name}({length})"),
+    };
+    match name {
+        "nvarchar" | "nchar" if length > 0 => sized(length / 2),
+        "nvarchar" | "nchar" | "varchar" | "char" | "varbinary" | "binary" => sized(length),
+        "decimal" | "numeric" => format!("{name}({precision},{scale})"),
+        "datetime2" | "time" | "datetimeoffset" => format!("{name}({scale})"),
+        "timestamp" | "rowversion" => "binary(8)".to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+fn text(row: &Row, at: usize) -> Result<String, StoreError> {
+    let text: Option<&str> = row.try_get(at)?;
+    Ok(text.unwrap_or_default().to_owned())
+}
+
+fn flag(row: &Row, at: usize) -> Result<bool, StoreError> {
+    Ok(row.try_get(at)?.unwrap_or_default())
+}

@@ -1,0 +1,97 @@
+//! The broker's own tables: numbered files, applied once, each remembered with its checksum.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+use super::connection::Connection;
+use crate::lease_id::Secret;
+use crate::store::StoreError;
+use crate::value::hex;
+
+const MIGRATIONS: [(&str, &str); 1] = [(
+    "0001_broker",
+    include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
+)];
+
+const REMEMBER: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
+    CREATE TABLE lease_broker_migration (
+        name varchar(64) NOT NULL PRIMARY KEY,
+        checksum varchar(64) NOT NULL,
+        apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
+    )";
+
+const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
+    @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 20000; SELECT @r";
+const UNLOCK: &str =
+    "EXEC sp_releaseapplock @Resource = N'lease_broker_migration', @LockOwner = 'Session'";
+
+/// Applies what is missing. Brokers that start together take turns: an application lock of the session.
+pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let results = connection.batch(LOCK).await?;
+    let got: Option<i32> = match results.last().and_then(|rows| rows.first()) {
+        Some(row) => row.try_get(0)?,
+        None => None,
+    };
+    if got.is_none_or(|got| got < 0) {
+        let busy = "another broker prepares the database".to_owned();
+        return Err(StoreError::Unavailable(busy));
+    }
+    let migrated = migrate_all(connection).await;
+    connection.batch(UNLOCK).await?;
+    migrated
+}
+
+async fn migrate_all(connection: &mut Connection) -> Result<(), StoreError> {
+    connection.batch(REMEMBER).await?;
+    let results = connection
+        .batch("SELECT name, checksum FROM lease_broker_migration")
+        .await?;
+    let mut applied = BTreeMap::new();
+    for row in results.iter().flatten() {
+        let (name, checksum): (Option<&str>, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        applied.insert(text(name), text(checksum));
+    }
+    for (name, sql) in MIGRATIONS {
+        let checksum = hex(&Sha256::digest(sql.as_bytes()));
+        match applied.remove(name) {
+            Some(applied) if applied == checksum => {}
+            Some(applied) => {
+                return Err(StoreError::Misconfigured(format!(
+                    "migration {name} was applied with another text (checksum {applied}, now {checksum}): this database \
+                     was prepared by another build of lease-broker"
+                )));
+            }
+            None => {
+                for batch in sql.split("\nGO\n") {
+                    connection.batch(batch).await?;
+                }
+                let remember = "INSERT lease_broker_migration (name, checksum) VALUES (@P1, @P2)";
+                connection.query(remember, &[&name, &checksum]).await?;
+            }
+        }
+    }
+    match applied.into_keys().next_back() {
+        Some(newer) => Err(StoreError::Misconfigured(format!(
+            "this database has migration {newer}, which this build does not know: run a newer lease-broker"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Reads the deployment's secret.
+pub(super) async fn secret(connection: &mut Connection) -> Result<Secret, StoreError> {
+    let results = connection
+        .batch("SELECT value FROM lease_broker_meta WHERE name = 'secret'")
+        .await?;
+    let bytes: Option<&[u8]> = match results.first().and_then(|rows| rows.first()) {
+        Some(row) => row.try_get(0)?,
+        None => None,
+    };
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.map(Secret::new).ok_or_else(|| {
+        let gone = "lease_broker_meta has no secret of 16 bytes: restore that row from a backup";
+        StoreError::Misconfigured(gone.to_owned())
+    })
+}

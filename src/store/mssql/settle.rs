@@ -1,0 +1,267 @@
+//! Settlements, and the items that completions add.
+
+use serde_json::{Map, Value as Json, json};
+use tiberius::ToSql;
+
+use super::Mssql;
+use super::error::refusal;
+use super::pool::Again;
+use super::table::{QueueTable, integer, put_delay};
+use crate::lease::State;
+use crate::queue::OnComplete;
+use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
+use crate::value::Key;
+
+/// A settlement's statement with its parameters.
+struct Batch {
+    sql: String,
+    parameters: Vec<String>,
+}
+
+/// The follow-ups of one insert: those to the same queue that name the same columns.
+struct Insert {
+    queue: usize,
+    ready: bool,
+    columns: Vec<String>,
+    sql: String,
+    list: Vec<Json>,
+}
+
+impl Mssql {
+    pub(super) async fn settle(
+        &self,
+        queue: QueueIndex,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Option<State>>, StoreError> {
+        let table = self.queue(queue)?;
+        self.check_follow_ups(settlements)?;
+        let mut states = vec![None; settlements.len()];
+        let mut waiting: Vec<usize> = (0..settlements.len())
+            .filter(|at| settlements[*at].lease.key.0.len() == table.key.len())
+            .collect();
+        // A statement settles a key once: what comes again for it goes into a later one.
+        while !waiting.is_empty() {
+            let mut keys: Vec<&Key> = Vec::new();
+            let (now, later): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(|at| {
+                let key = &settlements[*at].lease.key;
+                let fresh = !keys.contains(&key);
+                keys.push(key);
+                fresh
+            });
+            for (at, state) in self.settle_once(table, settlements, &now).await? {
+                states[at] = Some(state);
+            }
+            waiting = later;
+        }
+        Ok(states)
+    }
+
+    /// Refuses what can't be added before anything is changed, whether its lease is held or not.
+    fn check_follow_ups(&self, settlements: &[Settlement]) -> Result<(), StoreError> {
+        for (item, settlement) in settlements.iter().enumerate() {
+            let Ending::Complete { follow_ups } = &settlement.ending else {
+                continue;
+            };
+            for (at, follow_up) in follow_ups.iter().enumerate() {
+                let target = self.queue(follow_up.queue)?;
+                target
+                    .accept(&follow_up.item)
+                    .map_err(|(column, problem)| {
+                        StoreError::Rejected(Rejection {
+                            item,
+                            follow_up: Some(at),
+                            column: Some(column),
+                            problem,
+                        })
+                    })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles in one statement the settlements at these places, of which no two have the same key.
+    async fn settle_once(
+        &self,
+        table: &QueueTable,
+        settlements: &[Settlement],
+        places: &[usize],
+    ) -> Result<Vec<(usize, State)>, StoreError> {
+        let outcome = self
+            .run_batch(table, settlements, places, "COMMIT TRANSACTION;")
+            .await;
+        match outcome {
+            Err(StoreError::Rejected(rejection)) => {
+                Err(self.blame(table, settlements, places, rejection).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn run_batch(
+        &self,
+        table: &QueueTable,
+        settlements: &[Settlement],
+        places: &[usize],
+        end: &str,
+    ) -> Result<Vec<(usize, State)>, StoreError> {
+        let batch = self.batch(table, settlements, places, end)?;
+        let parameters: Vec<&dyn ToSql> = batch
+            .parameters
+            .iter()
+            .map(|text| text as &dyn ToSql)
+            .collect();
+        let results = self
+            .connected
+            .query(&batch.sql, &parameters, Again::Idempotent)
+            .await;
+        let mut settled = Vec::new();
+        for row in results.map_err(|error| refusal(&error))?.iter().flatten() {
+            let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
+            if let Some(state) = State::from_code(integer(row, 1)?) {
+                settled.push((at, state));
+            }
+        }
+        Ok(settled)
+    }
+
+    /// Finds the settlement, and its follow-up, that a constraint refuses: each is tried alone, and rolled back.
+    async fn blame(
+        &self,
+        table: &QueueTable,
+        settlements: &[Settlement],
+        places: &[usize],
+        rejection: Rejection,
+    ) -> StoreError {
+        const UNDO: &str = "ROLLBACK TRANSACTION;";
+
+        for place in places {
+            let settlement = &settlements[*place];
+            let alone = self.run_batch(table, settlements, &[*place], UNDO).await;
+            let Err(StoreError::Rejected(found)) = alone else {
+                continue;
+            };
+            let mut blamed = Rejection {
+                item: *place,
+                ..found
+            };
+            if let Ending::Complete { follow_ups } = &settlement.ending {
+                for (at, follow_up) in follow_ups.iter().enumerate() {
+                    let one = Settlement {
+                        lease: settlement.lease.clone(),
+                        ending: Ending::Complete {
+                            follow_ups: vec![follow_up.clone()],
+                        },
+                    };
+                    let tried = self.run_batch(table, &[one], &[0], UNDO).await;
+                    if let Err(StoreError::Rejected(found)) = tried {
+                        blamed = Rejection {
+                            item: *place,
+                            follow_up: Some(at),
+                            ..found
+                        };
+                        break;
+                    }
+                }
+                // Refused without any of them: the row itself.
+                let bare = Settlement {
+                    lease: settlement.lease.clone(),
+                    ending: Ending::Complete {
+                        follow_ups: Vec::new(),
+                    },
+                };
+                if self.run_batch(table, &[bare], &[0], UNDO).await.is_err() {
+                    blamed.follow_up = None;
+                }
+            }
+            return StoreError::Rejected(blamed);
+        }
+        StoreError::Misconfigured(rejection.problem)
+    }
+
+    fn batch(
+        &self,
+        table: &QueueTable,
+        settlements: &[Settlement],
+        places: &[usize],
+        end: &str,
+    ) -> Result<Batch, StoreError> {
+        let list = places.iter().map(|at| {
+            let settlement = &settlements[*at];
+            let mut entry = table.list_entry(*at, &settlement.lease);
+            put_ending(table, &settlement.ending, &mut entry);
+            Json::Object(entry)
+        });
+        let mut batch = Batch {
+            sql: table.sql.settle.clone(),
+            parameters: vec![Json::Array(list.collect()).to_string()],
+        };
+        for insert in self.inserts(table, settlements, places)? {
+            batch.sql.extend(["\n", &insert.sql]);
+            batch.parameters.push(Json::Array(insert.list).to_string());
+        }
+        batch.sql.extend(["\n", &table.sql.settled, "\n", end]);
+        Ok(batch)
+    }
+
+    fn inserts(
+        &self,
+        table: &QueueTable,
+        settlements: &[Settlement],
+        places: &[usize],
+    ) -> Result<Vec<Insert>, StoreError> {
+        let mut inserts: Vec<Insert> = Vec::new();
+        for at in places {
+            let Ending::Complete { follow_ups } = &settlements[*at].ending else {
+                continue;
+            };
+            for follow_up in follow_ups {
+                let item = &follow_up.item;
+                let target = self.queue(follow_up.queue)?;
+                let mut values = target
+                    .accept(item)
+                    .map_err(|(_, why)| StoreError::Bug(why))?;
+                values.insert("i".to_owned(), json!(at));
+                let columns: Vec<String> =
+                    item.columns.iter().map(|(name, _)| name.clone()).collect();
+                let same = inserts.iter().position(|insert| {
+                    insert.queue == follow_up.queue.0
+                        && insert.ready == item.delay.is_zero()
+                        && insert.columns == columns
+                });
+                // The first parameter is the list of the leases.
+                let place = same.unwrap_or_else(|| {
+                    inserts.push(Insert {
+                        queue: follow_up.queue.0,
+                        ready: item.delay.is_zero(),
+                        columns,
+                        sql: target.insert("follow_up", item, inserts.len() + 2, &table.ended),
+                        list: Vec::new(),
+                    });
+                    inserts.len() - 1
+                });
+                inserts[place].list.push(Json::Object(values));
+            }
+        }
+        Ok(inserts)
+    }
+}
+
+/// Writes how a lease ends into its entry of the list.
+fn put_ending(table: &QueueTable, ending: &Ending, entry: &mut Map<String, Json>) {
+    let (kind, state, delay, error) = match ending {
+        Ending::Complete { .. } => match &table.spec.on_complete {
+            OnComplete::Recur(every) => (0, State::Delayed, Some(*every), None),
+            _ => (0, State::Completed, None, None),
+        },
+        Ending::Fail { error, retry } => match retry {
+            Some(delay) => (1, State::Delayed, Some(*delay), Some(error)),
+            None => (1, State::Dead, None, Some(error)),
+        },
+        Ending::Release { delay } if delay.is_zero() => (2, State::Ready, None, None),
+        Ending::Release { delay } => (2, State::Delayed, Some(*delay), None),
+    };
+    entry.insert("k".to_owned(), json!(kind));
+    entry.insert("n".to_owned(), json!(state.code()));
+    put_delay(entry, delay);
+    entry.insert("e".to_owned(), json!(error));
+}

@@ -1,0 +1,241 @@
+//! A queue's table with its statements, rendered once when the store is opened.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+use tiberius::Row;
+
+use super::catalogue::{Column, Table};
+use super::connection::Connection;
+use super::quote::quote;
+use super::shape::{Shape, declaration};
+use super::types;
+use crate::lease::State;
+use crate::lease_id::LeaseRef;
+use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
+use crate::store::template::{Holes, render};
+use crate::store::{NewItem, StoreError};
+use crate::value::{Key, Value};
+
+macro_rules! file {
+    ($name:literal) => {
+        include_str!(concat!("../../../sql/mssql/", $name, ".sql"))
+    };
+}
+
+/// A queue over its table.
+pub(super) struct QueueTable {
+    pub(super) spec: QueueSpec,
+    pub(super) key: Vec<Column>,
+    pub(super) columns: Arc<[String]>,
+    pub(super) sql: Statements,
+    /// How a follow-up knows the leases that its settlement has ended.
+    pub(super) ended: String,
+    writable: HashMap<String, Column>,
+    holes: Holes,
+}
+
+/// The queue's statements, named as the sections of their files.
+pub(super) struct Statements {
+    pub(super) claim: String,
+    pub(super) extend: String,
+    /// The parts of a settlement before its follow-ups, and after them.
+    pub(super) settle: String,
+    pub(super) settled: String,
+    pub(super) reap: String,
+    pub(super) stats: String,
+    pub(super) list: String,
+    pub(super) redrive: String,
+}
+
+impl QueueTable {
+    /// Lays the queue over its table, which has been checked.
+    pub(super) async fn new(
+        connection: &mut Connection,
+        spec: &QueueSpec,
+    ) -> Result<Self, StoreError> {
+        let gone = |name: &str| StoreError::Misconfigured(format!("table {name:?} is gone"));
+        let table = Table::read(connection, &spec.table).await?;
+        let table = table.ok_or_else(|| gone(&spec.table))?;
+        let shape = Shape::new(spec, &table)
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let mut holes = shape.holes;
+        let settle = file!("settle");
+        let mut parts = vec![
+            render(settle, "list", &holes),
+            render(settle, "end", &holes),
+        ];
+        match &spec.on_complete {
+            OnComplete::Delete => parts.push(render(settle, "delete", &holes)),
+            OnComplete::Archive(name) => {
+                let archive = Table::read(connection, name).await?;
+                let archive = archive.ok_or_else(|| gone(name))?;
+                let kept = archive_columns(spec, &shape.own, &archive);
+                let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
+                let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
+                holes.insert("archive_columns", names.join(", "));
+                holes.insert("archive_of_t", of_t.join(", "));
+                parts.push(render(settle, "archive", &holes));
+            }
+            OnComplete::Keep | OnComplete::Recur(_) => {}
+        }
+        let sql = Statements {
+            claim: render(file!("claim"), "claim", &holes),
+            extend: render(file!("heartbeat"), "extend", &holes),
+            settle: parts.join("\n"),
+            settled: render(settle, "result", &holes),
+            reap: render(file!("reap"), "reap", &holes),
+            stats: render(file!("stats"), "stats", &holes),
+            list: render(file!("list"), "list", &holes),
+            redrive: render(file!("redrive"), "redrive", &holes),
+        };
+        let writable = shape.writable.into_iter();
+        let columns = shape.columns.iter();
+        Ok(Self {
+            spec: spec.clone(),
+            columns: columns.map(|column| column.name.clone()).collect(),
+            key: shape.key,
+            sql,
+            ended: holes["e_is_l"].clone(),
+            writable: writable
+                .map(|column| (column.name.clone(), column))
+                .collect(),
+            holes,
+        })
+    }
+
+    /// Reads the key, whose columns stand in the row from `first` on.
+    pub(super) fn read_key(&self, row: &Row, first: usize) -> Result<Key, StoreError> {
+        let places = first..first + self.key.len();
+        let values = places.map(|at| types::read(row.get_column_data(at)?));
+        Ok(Key(values.collect::<Result<_, StoreError>>()?))
+    }
+
+    /// Writes what names a lease in a statement's list.
+    pub(super) fn list_entry(&self, place: usize, lease: &LeaseRef) -> Map<String, Json> {
+        let mut entry = Map::new();
+        entry.insert("i".to_owned(), json!(place));
+        for (at, value) in (1..).zip(&lease.key.0) {
+            entry.insert(format!("k{at}"), types::store_key(value));
+        }
+        entry.insert("t".to_owned(), json!(lease.token.to_string()));
+        entry.insert("f".to_owned(), json!(lease.fence));
+        entry
+    }
+
+    /// Turns an item's values into what the JSON of an insert holds.
+    ///
+    /// # Errors
+    /// The column to blame and what is wrong with it.
+    pub(super) fn accept(&self, item: &NewItem) -> Result<Map<String, Json>, (String, String)> {
+        let mut values = Map::new();
+        for (at, (name, value)) in item.columns.iter().enumerate() {
+            let mut earlier = item.columns[..at].iter();
+            if earlier.any(|(earlier, _)| earlier == name) {
+                return Err((name.clone(), format!("the column {name:?} is named twice")));
+            }
+            let Some(column) = self.writable.get(name) else {
+                return Err((name.clone(), self.why_not_writable(name)));
+            };
+            let json =
+                types::store(value, column.kind).map_err(|problem| (name.clone(), problem))?;
+            values.insert(format!("c{at}"), json);
+        }
+        let (state, delay) = if item.delay.is_zero() {
+            (State::Ready, None)
+        } else {
+            (State::Delayed, Some(item.delay))
+        };
+        values.insert("n".to_owned(), json!(state.code()));
+        put_delay(&mut values, delay);
+        values.insert("p".to_owned(), json!(item.trace_parent));
+        Ok(values)
+    }
+
+    fn why_not_writable(&self, name: &str) -> String {
+        let mut names: Vec<&str> = self.writable.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        format!(
+            "queue {:?} has no column {name:?} that a new item may set; it has {}",
+            self.spec.name,
+            names.join(", ")
+        )
+    }
+
+    /// Renders `insert` or `follow_up` of `enqueue.sql` for items that name the columns of `item`.
+    pub(super) fn insert(
+        &self,
+        section: &str,
+        item: &NewItem,
+        parameter: usize,
+        ended: &str,
+    ) -> String {
+        let mut holes = self.holes.clone();
+        let (columns, values) = if item.delay.is_zero() {
+            ("mirror_columns_ready", "mirror_values_ready")
+        } else {
+            ("mirror_columns_delayed", "mirror_values_delayed")
+        };
+        holes.insert("mirror_columns", self.holes[columns].clone());
+        holes.insert("mirror_values", self.holes[values].clone());
+        let each = |render: &dyn Fn(usize, &Column) -> String| -> String {
+            let named = item.columns.iter().enumerate();
+            let named = named.filter_map(|(at, (name, _))| Some((at, self.writable.get(name)?)));
+            let parts: Vec<String> = named
+                .map(|(at, column)| format!(", {}", render(at, column)))
+                .collect();
+            parts.concat()
+        };
+        holes.insert("named", each(&|_, column| quote(&column.name)));
+        holes.insert(
+            "named_declarations",
+            each(&|at, column| declaration(&format!("lb_c{at}"), column, "NULL")),
+        );
+        holes.insert("named_places", each(&|at, _| format!("lb_c{at}")));
+        holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
+        holes.insert(
+            "named_of_j",
+            each(&|at, column| column.kind.of_json(&format!("j.c{at}"), &column.declared)),
+        );
+        holes.insert(
+            "named_json",
+            each(&|at, column| {
+                let json = column.kind.json_type().unwrap_or(&column.declared);
+                format!("c{at} {json} '$.c{at}'")
+            }),
+        );
+        holes.insert("parameter", format!("@P{parameter}"));
+        holes.insert("group", parameter.to_string());
+        holes.insert("ended_e_is_l", ended.to_owned());
+        render(file!("enqueue"), section, &holes)
+    }
+}
+
+/// Writes a delay as the statements read it: seconds, and milliseconds rounded up, as DATEADD takes 32 bits.
+pub(super) fn put_delay(entry: &mut Map<String, Json>, delay: Option<std::time::Duration>) {
+    entry.insert("s".to_owned(), json!(delay.map(|delay| delay.as_secs())));
+    let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
+    entry.insert("d".to_owned(), json!(millis));
+}
+
+/// Returns the columns that a table and its archive share.
+fn archive_columns(queue: &QueueSpec, own: &[Column], archive: &Table) -> Vec<String> {
+    let own = own.iter().map(|column| column.name.as_str());
+    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
+    let takes = |name: &&str| archive.column(name).is_some_and(|column| !column.generated);
+    own.chain(soft_lock)
+        .filter(takes)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Reads an integer, whatever its width.
+pub(super) fn integer(row: &Row, at: usize) -> Result<i64, StoreError> {
+    match types::read(row.get_column_data(at)?)? {
+        Value::Int(int) => Ok(int),
+        other => Err(StoreError::Bug(format!(
+            "column {at} of an answer is {other:?}"
+        ))),
+    }
+}

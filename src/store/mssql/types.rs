@@ -1,0 +1,271 @@
+//! How values pass between workers and SQL Server's columns: without loss, or refused.
+
+use serde_json::{Value as Json, json};
+use tiberius::ColumnData;
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use crate::store::StoreError;
+use crate::value::{Value, hex, rfc3339};
+
+/// What kind of values a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnType {
+    /// An integer in these bounds.
+    Int(i64, i64),
+    Bool,
+    Text,
+    Binary,
+    Float,
+    Decimal,
+    DateTime,
+    DateTimeOffset,
+    Date,
+    Time,
+    Guid,
+    Xml,
+    RowVersion,
+    /// A type whose values can't be set.
+    Other,
+}
+
+impl ColumnType {
+    /// Returns the kind of a type, by its name in `sys.types`.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "tinyint" => Self::Int(0, 255),
+            "smallint" => Self::Int(i16::MIN.into(), i16::MAX.into()),
+            "int" => Self::Int(i32::MIN.into(), i32::MAX.into()),
+            "bigint" => Self::Int(i64::MIN, i64::MAX),
+            "bit" => Self::Bool,
+            "char" | "varchar" | "nchar" | "nvarchar" | "text" | "ntext" | "sysname" => Self::Text,
+            "binary" | "varbinary" | "image" => Self::Binary,
+            "float" | "real" => Self::Float,
+            "decimal" | "numeric" | "money" | "smallmoney" => Self::Decimal,
+            "datetime" | "datetime2" | "smalldatetime" => Self::DateTime,
+            "datetimeoffset" => Self::DateTimeOffset,
+            "date" => Self::Date,
+            "time" => Self::Time,
+            "uniqueidentifier" => Self::Guid,
+            "xml" => Self::Xml,
+            "timestamp" | "rowversion" => Self::RowVersion,
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns the type by which the values travel in JSON, where it is not the column's own.
+    pub(super) fn json_type(self) -> Option<&'static str> {
+        match self {
+            Self::Binary | Self::RowVersion => Some("varchar(max)"),
+            Self::Xml => Some("nvarchar(max)"),
+            _ => None,
+        }
+    }
+
+    /// Writes what turns the JSON's value, `name`, into the column's.
+    pub(super) fn of_json(self, name: &str, declared: &str) -> String {
+        match self {
+            // Style 2: hexadecimal digits without a prefix.
+            Self::Binary | Self::RowVersion => format!("CONVERT({declared}, {name}, 2)"),
+            Self::Xml => format!("CONVERT(xml, {name})"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+/// Reads a value as the server sent it.
+pub(super) fn read(data: &ColumnData<'static>) -> Result<Value, StoreError> {
+    Ok(match data {
+        ColumnData::U8(Some(int)) => Value::Int((*int).into()),
+        ColumnData::I16(Some(int)) => Value::Int((*int).into()),
+        ColumnData::I32(Some(int)) => Value::Int((*int).into()),
+        ColumnData::I64(Some(int)) => Value::Int(*int),
+        ColumnData::F32(Some(double)) => Value::Double((*double).into()),
+        ColumnData::F64(Some(double)) => Value::Double(*double),
+        ColumnData::Bit(Some(bool)) => Value::Bool(*bool),
+        ColumnData::String(Some(text)) => Value::Text(text.to_string()),
+        ColumnData::Guid(Some(guid)) => Value::Text(guid.to_string()),
+        ColumnData::Binary(Some(bytes)) => Value::Bytes(bytes.to_vec()),
+        ColumnData::Numeric(Some(number)) => Value::Decimal(digits(number.value(), number.scale())),
+        ColumnData::Xml(Some(xml)) => Value::Text(xml.to_string()),
+        ColumnData::DateTime(Some(moment)) => {
+            // Days since 1900, and three-hundredths of a second, which mean whole milliseconds.
+            let millis = (i128::from(moment.seconds_fragments()) * 10 + 1) / 3;
+            since(1900, moment.days().into(), millis * 1_000_000)?
+        }
+        ColumnData::SmallDateTime(Some(moment)) => {
+            let minutes = i128::from(moment.seconds_fragments());
+            since(1900, moment.days().into(), minutes * 60_000_000_000)?
+        }
+        ColumnData::DateTime2(Some(moment)) => {
+            since(1, moment.date().days().into(), nanos_of(moment.time()))?
+        }
+        // The server sends the moment in UTC, with the offset beside it.
+        ColumnData::DateTimeOffset(Some(moment)) => {
+            let utc = moment.datetime2();
+            since(1, utc.date().days().into(), nanos_of(utc.time()))?
+        }
+        ColumnData::Date(Some(date)) => {
+            let midnight = text_of(&since(1, date.days().into(), 0)?);
+            Value::Text(midnight.split('T').next().unwrap_or_default().to_owned())
+        }
+        ColumnData::Time(Some(time)) => {
+            let moment = text_of(&since(1970, 0, nanos_of(*time))?);
+            let time = moment.split('T').next_back().unwrap_or_default();
+            Value::Text(time.trim_end_matches('Z').to_owned())
+        }
+        _ => Value::Null,
+    })
+}
+
+fn nanos_of(time: tiberius::time::Time) -> i128 {
+    i128::from(time.increments()) * 10_i128.pow(9_u32.saturating_sub(time.scale().into()))
+}
+
+fn since(year: i32, days: i64, nanos: i128) -> Result<Value, StoreError> {
+    let moment = || {
+        let first = time::Date::from_calendar_date(year, time::Month::January, 1).ok()?;
+        let midnight = first
+            .checked_add(Duration::days(days))?
+            .midnight()
+            .assume_utc();
+        midnight.checked_add(Duration::nanoseconds(i64::try_from(nanos).ok()?))
+    };
+    let moment = moment().ok_or_else(|| StoreError::Bug("a moment out of range".to_owned()))?;
+    Ok(Value::Timestamp {
+        seconds: moment.unix_timestamp(),
+        nanos: i32::try_from(moment.nanosecond()).unwrap_or(0),
+    })
+}
+
+fn text_of(moment: &Value) -> String {
+    match moment {
+        Value::Timestamp { seconds, nanos } => rfc3339(*seconds, *nanos),
+        _ => String::new(),
+    }
+}
+
+/// Reads a soft-lock time, in milliseconds since 1970.
+pub(super) fn millis(data: &ColumnData<'static>) -> Result<Option<i64>, StoreError> {
+    match read(data)? {
+        Value::Timestamp { seconds, nanos } => {
+            Ok(Some(seconds * 1_000 + i64::from(nanos) / 1_000_000))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn digits(value: i128, scale: u8) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    let scale = usize::from(scale);
+    let all = format!("{:0width$}", value.unsigned_abs(), width = scale + 1);
+    let (whole, fraction) = all.split_at(all.len() - scale);
+    if fraction.is_empty() {
+        format!("{sign}{whole}")
+    } else {
+        format!("{sign}{whole}.{fraction}")
+    }
+}
+
+/// Turns a value into what the JSON holds for a column of this kind.
+///
+/// # Errors
+/// What is wrong, where the column would hold something else than the value.
+pub(super) fn store(value: &Value, column: ColumnType) -> Result<Json, String> {
+    use ColumnType as Column;
+
+    let refuse = |why: &str| Err(format!("{} {why}", value.type_name()));
+    match (value, column) {
+        (Value::Null, _) => Ok(Json::Null),
+        (_, Column::Other) => refuse("can't be put into a column of this type"),
+        (Value::Bool(bool), Column::Bool) => Ok(json!(bool)),
+        (Value::Bool(bool), Column::Int(..)) => Ok(json!(i64::from(*bool))),
+        (Value::Int(int @ (0 | 1)), Column::Bool) => Ok(json!(*int == 1)),
+        (Value::Int(int), Column::Int(least, most)) if (least..=most).contains(int) => {
+            Ok(json!(int))
+        }
+        (Value::Int(_), Column::Int(..)) => refuse("is out of the column's range"),
+        (Value::Int(int), Column::Decimal | Column::Text) => Ok(json!(int.to_string())),
+        (Value::Int(int), Column::Float) if int.unsigned_abs() <= 1 << 53 => Ok(json!(int)),
+        (Value::Double(double), Column::Float) if double.is_finite() => Ok(json!(double)),
+        (Value::Text(text), Column::Text | Column::Xml | Column::Date | Column::Time) => {
+            Ok(json!(text))
+        }
+        (Value::Text(text), _) => of_text(text, column),
+        (Value::Decimal(digits), Column::Decimal | Column::Text) if is_decimal(digits) => {
+            Ok(json!(digits))
+        }
+        (Value::Decimal(_), Column::Decimal) => refuse("must be decimal digits such as -12.50"),
+        (Value::Bytes(bytes), Column::Binary) => Ok(json!(hex(bytes))),
+        (Value::Timestamp { seconds, nanos }, Column::DateTimeOffset | Column::Text) => {
+            Ok(json!(rfc3339(*seconds, *nanos)))
+        }
+        (Value::Timestamp { seconds, nanos }, Column::DateTime) => {
+            Ok(json!(rfc3339(*seconds, *nanos).trim_end_matches('Z')))
+        }
+        _ => refuse("does not fit the column's type"),
+    }
+}
+
+/// Turns a text, as a CSV file has it, into what the JSON holds for a column of another type.
+fn of_text(text: &str, column: ColumnType) -> Result<Json, String> {
+    let text = text.trim();
+    let wanted =
+        |json: Option<Json>, what: &str| json.ok_or_else(|| format!("{text:?} is not {what}"));
+    match column {
+        ColumnType::Int(least, most) => {
+            let int = text.parse().ok().filter(|int| (least..=most).contains(int));
+            wanted(int.map(Json::from), "an integer in the column's range")
+        }
+        ColumnType::Bool => {
+            let bool = match text {
+                "0" | "false" => Some(false),
+                "1" | "true" => Some(true),
+                _ => None,
+            };
+            wanted(bool.map(Json::from), "true, false, 1 or 0")
+        }
+        ColumnType::Float => {
+            let double = text.parse::<f64>().ok().filter(|double| double.is_finite());
+            wanted(double.map(Json::from), "a number")
+        }
+        ColumnType::Decimal => {
+            let digits = is_decimal(text).then(|| text.into());
+            wanted(digits, "decimal digits such as -12.50")
+        }
+        ColumnType::Guid => {
+            let guid = text.parse::<uuid::Uuid>().ok();
+            wanted(guid.map(|guid| guid.to_string().into()), "a UUID")
+        }
+        ColumnType::DateTime | ColumnType::DateTimeOffset => {
+            let iso = text.replacen(' ', "T", 1);
+            let valid = |text: &str| OffsetDateTime::parse(text, &Rfc3339).is_ok();
+            let valid = valid(&iso) || valid(&format!("{iso}Z"));
+            wanted(
+                valid.then(|| iso.into()),
+                "a moment such as 2026-11-20T22:15:20",
+            )
+        }
+        _ => Err("text does not fit the column's type".to_owned()),
+    }
+}
+
+fn is_decimal(digits: &str) -> bool {
+    let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    all_digits(whole) && all_digits(fraction)
+}
+
+/// Turns a key's value into what the JSON holds.
+pub(super) fn store_key(value: &Value) -> Json {
+    match value {
+        Value::Int(int) => json!(int),
+        Value::Bool(bool) => json!(bool),
+        Value::Double(double) => json!(double),
+        Value::Text(text) | Value::Decimal(text) => json!(text),
+        Value::Bytes(bytes) => json!(hex(bytes)),
+        Value::Timestamp { .. } => json!(text_of(value).trim_end_matches('Z')),
+        Value::Null => Json::Null,
+    }
+}
