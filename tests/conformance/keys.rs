@@ -108,9 +108,24 @@ pub(crate) fn odd_texts() -> Vec<Value> {
     texts.map(text).to_vec()
 }
 
+/// The values in groups, within each of which the database tells all from one another.
+fn told_apart<H: Harness>(values: Vec<Value>) -> Vec<Vec<Value>> {
+    let mut groups: Vec<Vec<Value>> = Vec::new();
+    for value in values {
+        let apart = |group: &&mut Vec<Value>| !group.iter().any(|other| H::same_key(other, &value));
+        match groups.iter_mut().find(apart) {
+            Some(group) => group.push(value),
+            None => groups.push(vec![value]),
+        }
+    }
+    groups
+}
+
 pub(crate) async fn a_key_of_text_may_be_any_text<H: Harness>() {
-    let rows: Vec<_> = odd_texts().into_iter().map(|text| vec![text]).collect();
-    live::<H>(&[Kind::Text], &rows).await;
+    for texts in told_apart::<H>(odd_texts()) {
+        let rows: Vec<_> = texts.into_iter().map(|text| vec![text]).collect();
+        live::<H>(&[Kind::Text], &rows).await;
+    }
 }
 
 pub(crate) async fn a_key_of_numbers_may_be_any_number<H: Harness>() {
@@ -121,18 +136,22 @@ pub(crate) async fn a_key_of_numbers_may_be_any_number<H: Harness>() {
 
 pub(crate) async fn a_key_may_be_bytes<H: Harness>() {
     let bytes = [vec![], vec![0], vec![0, 0], vec![255; 40], b"abc".to_vec()];
-    let rows = bytes.map(|bytes| vec![Value::Bytes(bytes)]);
-    live::<H>(&[Kind::Blob], &rows).await;
+    for bytes in told_apart::<H>(bytes.map(Value::Bytes).to_vec()) {
+        let rows: Vec<_> = bytes.into_iter().map(|bytes| vec![bytes]).collect();
+        live::<H>(&[Kind::Blob], &rows).await;
+    }
 }
 
 pub(crate) async fn a_key_may_have_two_columns<H: Harness>() {
-    let mut rows = Vec::new();
-    for number in [1, 2, -7] {
-        for text in odd_texts() {
-            rows.push(vec![Value::Int(number), text]);
+    for texts in told_apart::<H>(odd_texts()) {
+        let mut rows = Vec::new();
+        for number in [1, 2, -7] {
+            for text in &texts {
+                rows.push(vec![Value::Int(number), text.clone()]);
+            }
         }
+        live::<H>(&[Kind::Int, Kind::Text], &rows).await;
     }
-    live::<H>(&[Kind::Int, Kind::Text], &rows).await;
 }
 
 pub(crate) async fn a_key_may_have_three_columns<H: Harness>() {

@@ -3,9 +3,11 @@
 #![allow(dead_code, reason = "each test target uses its own part")]
 
 pub(crate) mod bench;
+pub(crate) mod mssql;
 pub(crate) mod sqlite;
 pub(crate) mod table;
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +20,11 @@ use table::{Kind, Table};
 
 /// A database of one test's own. What goes wrong in a method without a `Result` ends the test.
 pub(crate) trait Harness: Send + Sync + Sized + 'static {
+    /// Returns what the tests lack here, if they can't run.
+    fn missing() -> Option<String> {
+        None
+    }
+
     /// Makes an empty database, removed when the harness is dropped.
     async fn start() -> Self;
 
@@ -71,4 +78,22 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
 
     /// Reads what a mirror set to "now" has written into a timestamp column, in milliseconds since 1970.
     fn moment(value: &Value) -> Option<i64>;
+
+    /// Returns whether two values of a key column are one to the database.
+    fn same_key(one: &Value, other: &Value) -> bool {
+        one == other
+    }
+}
+
+/// Returns whether a test can run; says on a line of its own if not, past the test runner, which hides what passing tests
+/// print.
+pub(crate) fn can_run<H: Harness>() -> bool {
+    let missing = H::missing();
+    if let Some(what) = &missing {
+        let test = std::thread::current();
+        let test = test.name().unwrap_or("a test");
+        let line = format!("skipped: {test}: {what}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    missing.is_none()
 }

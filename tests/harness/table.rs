@@ -11,9 +11,14 @@ pub(crate) enum Kind {
     BigInt,
     /// 64 bits; a row that does not name the column gets the next number.
     Counter,
-    /// Unicode text, compared by its bytes.
+    /// Unicode text of up to 200 characters, compared by its bytes.
     Text,
+    /// Up to 300 bytes.
     Blob,
+    /// Unicode text of any length, which no key or order has room for.
+    LongText,
+    /// Any number of bytes.
+    LongBlob,
     Bool,
     Decimal,
     Timestamp,

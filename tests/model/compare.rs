@@ -2,9 +2,8 @@
 
 use lease_broker::lease::State;
 
-use super::{Run, time};
+use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::harness::bench::about;
 use crate::items::{Policy, id};
 
 impl<H: Harness> Run<H> {

@@ -1,7 +1,7 @@
-//! The model: a queue as the contract describes it, in memory, in whole minutes and half ones.
+//! The model: a queue as the contract describes it, in memory, in whole hours and half ones.
 //!
-//! Time in the model moves in whole minutes and everything lasts some minutes and a half. So no due time is ever nearer
-//! than half a minute to a moment at which it is looked at, and the time that the store's own operations take does not
+//! Time in the model moves in whole hours and everything lasts some hours and a half. So no due time is ever nearer
+//! than half an hour to a moment at which it is looked at, and the time that the store's own operations take does not
 //! matter.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
-/// A moment or a time, in half minutes.
+/// A moment or a time, in half hours.
 pub(crate) type Halves = i64;
 
 /// What completion does.

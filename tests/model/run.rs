@@ -25,7 +25,12 @@ const BROKERS: usize = 3;
 const COMPARE_EVERY: usize = 25;
 
 fn time(halves: Halves) -> Duration {
-    Duration::from_secs(30) * u32::try_from(halves).expect("a short time")
+    Duration::from_secs(30 * 60) * u32::try_from(halves).expect("a short time")
+}
+
+/// Returns whether `left` is `expected` less the time that a run may take, as not every store's clock stands still.
+fn about(left: Duration, expected: Duration) -> bool {
+    left <= expected && left + time(1) > expected
 }
 
 fn spec(policy: Policy) -> QueueSpec {
@@ -123,7 +128,7 @@ impl<H: Harness> Run<H> {
         self.random.random_range(0..100) < percent
     }
 
-    /// Some minutes and a half.
+    /// Some hours and a half.
     fn some_time(&mut self) -> Halves {
         2 * self.random.random_range(0..6) + 1
     }

@@ -3,9 +3,8 @@
 use lease_broker::lease::State;
 use rand::RngExt as _;
 
-use super::{BROKERS, Run, time};
+use super::{BROKERS, Run, about, time};
 use crate::harness::Harness;
-use crate::harness::bench::about;
 use crate::items::{Halves, id};
 
 impl<H: Harness> Run<H> {

@@ -6,9 +6,8 @@ use lease_broker::value::{Key, Value};
 use rand::RngExt as _;
 use uuid::Uuid;
 
-use super::{Run, time};
+use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::harness::bench::about;
 use crate::items::{Answer, End, Halves, id};
 
 /// How many leases and requests are remembered to be used again, most of them lost.
