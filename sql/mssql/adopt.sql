@@ -1,11 +1,11 @@
 -- What turns a table into a queue; `schema plan` prints the sections that a table lacks, in this order. Each is a batch of
 -- its own, safe to run once; the columns are added with constant defaults, which changes metadata only where the edition
--- allows it.
+-- allows it. The state is a smallint, as Babelfish can not add a tinyint with a default to a table that exists.
 
 -- :: create
 CREATE TABLE {table} (
     {definitions},
-    {lease_state} tinyint NOT NULL DEFAULT 0,
+    {lease_state} smallint NOT NULL DEFAULT 0,
     {lease_state_time} datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
     {lease_due_time} datetime2(3) NULL,
     {lease_owner} nvarchar(128) NULL,
@@ -17,7 +17,7 @@ CREATE TABLE {table} (
 )
 
 -- :: lease_state
-ALTER TABLE {table} ADD {lease_state} tinyint NOT NULL DEFAULT 0
+ALTER TABLE {table} ADD {lease_state} smallint NOT NULL DEFAULT 0
 
 -- :: lease_state_time
 ALTER TABLE {table} ADD {lease_state_time} datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()

@@ -11,7 +11,7 @@ VALUES ('secret', CONVERT(varbinary(64), NEWID())), ('probe', CONVERT(varbinary(
 GO
 -- The names of the numbers in lease_state, for people and reports to join.
 CREATE TABLE lease_broker_state (
-    lease_state tinyint NOT NULL PRIMARY KEY,
+    lease_state smallint NOT NULL PRIMARY KEY,
     name varchar(16) NOT NULL UNIQUE
 )
 GO

@@ -49,7 +49,8 @@ impl Connection {
         let mut routes = 0;
         let client = loop {
             let stream = dial(&config, settings.connect_timeout).await?;
-            match Client::connect(config.clone(), stream.compat_write()).await {
+            let connect = Client::connect(config.clone(), stream.compat_write());
+            match Box::pin(connect).await {
                 Err(Error::Routing { host, port }) if routes < ROUTES => {
                     routes += 1;
                     config.host(host);
@@ -95,10 +96,9 @@ impl Connection {
     ) -> Result<Vec<Vec<Row>>, Error> {
         // Until the stream has been read to the end; a future dropped before leaves it so.
         self.state = State::Broken;
-        let outcome = match self.client.query(sql, parameters).await {
-            Ok(stream) => collect(stream).await,
-            Err(error) => Err(error),
-        };
+        // The driver's futures are large: on the heap they don't weigh on every caller's.
+        let answer = async { collect(self.client.query(sql, parameters).await?).await };
+        let outcome = Box::pin(answer).await;
         self.state = state_after(&outcome);
         outcome
     }
@@ -106,10 +106,8 @@ impl Connection {
     /// Runs a batch without parameters.
     pub(super) async fn batch(&mut self, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
         self.state = State::Broken;
-        let outcome = match self.client.simple_query(sql).await {
-            Ok(stream) => collect(stream).await,
-            Err(error) => Err(error),
-        };
+        let answer = async { collect(self.client.simple_query(sql).await?).await };
+        let outcome = Box::pin(answer).await;
         self.state = state_after(&outcome);
         outcome
     }
@@ -117,7 +115,7 @@ impl Connection {
     /// Runs a statement and returns how many rows it has changed.
     pub(super) async fn execute(&mut self, sql: &str) -> Result<u64, Error> {
         self.state = State::Broken;
-        let outcome = self.client.execute(sql, &[]).await;
+        let outcome = Box::pin(self.client.execute(sql, &[])).await;
         self.state = state_after(&outcome);
         outcome.map(tiberius::ExecuteResult::total)
     }

@@ -52,7 +52,7 @@ impl Mssql {
             let item = groups.get(group).and_then(|group| group.places.get(place));
             let message: Option<&str> = error.try_get(6)?;
             let item = item.copied().unwrap_or_default();
-            return Err(caught(item, number?, message.unwrap_or_default()));
+            return Err(table.blame(caught(item, number?, message.unwrap_or_default())));
         }
         let mut keys = vec![None; items.len()];
         for (group, rows) in groups.iter().zip(&results) {

@@ -71,7 +71,7 @@ impl Mssql {
         let table = self.queue(queue)?;
         let mut list = Vec::new();
         for (at, extension) in extensions.iter().enumerate() {
-            if extension.lease.key.0.len() == table.key.len() {
+            if table.has_key_like(&extension.lease.key) {
                 let mut entry = table.list_entry(at, &extension.lease);
                 entry.insert("d".to_owned(), json!(millis(extension.duration)));
                 list.push(Json::Object(entry));

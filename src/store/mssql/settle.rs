@@ -37,7 +37,7 @@ impl Mssql {
         self.check_follow_ups(settlements)?;
         let mut states = vec![None; settlements.len()];
         let mut waiting: Vec<usize> = (0..settlements.len())
-            .filter(|at| settlements[*at].lease.key.0.len() == table.key.len())
+            .filter(|at| table.has_key_like(&settlements[*at].lease.key))
             .collect();
         // A statement settles a key once: what comes again for it goes into a later one.
         while !waiting.is_empty() {
@@ -153,7 +153,10 @@ impl Mssql {
                         },
                     };
                     let tried = self.run_batch(table, &[one], &[0], UNDO).await;
-                    if let Err(StoreError::Rejected(found)) = tried {
+                    let target = self.queue(follow_up.queue);
+                    if let (Err(error), Ok(target)) = (tried, target)
+                        && let StoreError::Rejected(found) = target.blame(error)
+                    {
                         blamed = Rejection {
                             item: *place,
                             follow_up: Some(at),

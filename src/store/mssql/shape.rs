@@ -107,6 +107,8 @@ impl Shape {
             _ => soft(SoftLockColumn::Token),
         };
         let state = queue.soft_lock.name(SoftLockColumn::State);
+        let own_name = index_name(queue, role).to_ascii_lowercase();
+        let any_order = role == "ready" && queue.order == Order::None;
         let fits = |columns: &[(String, bool)]| {
             let mut pairs = columns.iter().zip(&wanted);
             columns.len() == wanted.len()
@@ -125,7 +127,8 @@ impl Shape {
                 [(first, _), rest @ ..] if first == state => rest,
                 all => all,
             };
-            !primary(index) && fits(without_state)
+            let named = index.name.to_ascii_lowercase().starts_with(&own_name);
+            !primary(index) && (fits(without_state) || any_order && named)
         })
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct QueueTable {
     /// How a follow-up knows the leases that its settlement has ended.
     pub(super) ended: String,
     writable: HashMap<String, Column>,
+    /// The unique indexes of one column, by name.
+    unique: Vec<(String, String)>,
     holes: Holes,
 }
 
@@ -98,11 +100,37 @@ impl QueueTable {
             key: shape.key,
             sql,
             ended: holes["e_is_l"].clone(),
+            unique: table
+                .indexes
+                .iter()
+                .filter_map(|index| match &*index.columns {
+                    [(column, _)] => Some((index.name.clone(), column.clone())),
+                    _ => None,
+                })
+                .collect(),
             writable: writable
                 .map(|column| (column.name.clone(), column))
                 .collect(),
             holes,
         })
+    }
+
+    /// Returns whether a lease's key can be one of this table's.
+    pub(super) fn has_key_like(&self, key: &Key) -> bool {
+        key.0.len() == self.key.len() && !key.0.contains(&Value::Null)
+    }
+
+    /// Adds to a refusal the column of the constraint that its message names.
+    pub(super) fn blame(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Rejected(mut rejection) if rejection.column.is_none() => {
+                let named = |(index, _): &&(String, String)| rejection.problem.contains(&**index);
+                let found = self.unique.iter().find(named);
+                rejection.column = found.map(|(_, column)| column.clone());
+                StoreError::Rejected(rejection)
+            }
+            other => other,
+        }
     }
 
     /// Reads the key, whose columns stand in the row from `first` on.
