@@ -44,11 +44,12 @@ ALTER TABLE {table} ADD {lease_error} nvarchar(1024) NULL
 ALTER TABLE {table} ADD {trace_parent} varchar(55) NULL
 
 -- :: backfill
-UPDATE {table}
+UPDATE t
 SET {lease_state} = {backfill_state}
 FROM (SELECT TOP (4000) {key_as_names} FROM {table} AS t
     WHERE t.{lease_state} = 0 AND t.{lease_fence} = 0 AND {backfill_match}) AS d
-WHERE {is_d} AND {lease_state} = 0
+    INNER JOIN {table} AS t ON {t_is_d}
+WHERE t.{lease_state} = 0
 
 -- :: backfill_needed
 SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {backfill_if_present}{backfill_match}) AS d

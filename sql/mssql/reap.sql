@@ -10,7 +10,7 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_state tinyint NOT NULL, lb_next tinyint NOT NULL,
     lb_attempt int NOT NULL, lb_f bigint NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL);
-DECLARE @done TABLE ({key_declarations});
+DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 INSERT @due (lb_p, {key_names}, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_owner)
 SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_due_time}), {key_of_t}, t.{lease_state},
@@ -19,16 +19,17 @@ SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_due_time}), {key_of_t}, t.
 FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK, INDEX ({due_index}))
 WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time};
-UPDATE {table}
+UPDATE t
 SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
-    {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE {lease_owner} END,
-    {lease_token} = CASE d.lb_state WHEN 1 THEN NULL ELSE {lease_token} END,
-    {lease_error} = CASE WHEN d.lb_state <> 1 THEN {lease_error}
+    {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_owner} END,
+    {lease_token} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_token} END,
+    {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
         WHEN d.lb_owner IS NULL THEN N'the lease expired'
         ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
 OUTPUT {inserted_key} INTO @done ({key_names})
-FROM @due AS d
-WHERE {is_d} AND {lease_state} = d.lb_state AND {lease_fence} = d.lb_f AND {lease_due_time} <= @now;
+FROM @due AS d, {table} AS t WITH (ROWLOCK)
+WHERE {t_is_d} AND t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
+OPTION (FORCE ORDER, LOOP JOIN);
 SELECT {key_of_d}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
 FROM @due AS d INNER JOIN @done AS e ON {e_is_d}
 ORDER BY d.lb_p;

@@ -7,18 +7,19 @@
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
-DECLARE @done TABLE ({key_declarations});
+DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 INSERT @due (lb_p, {key_names})
 SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {key_of_t}), {key_of_t}
 FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE t.{lease_state} = 4
 ORDER BY t.{lease_state_time}, {key_of_t};
-UPDATE {table}
+UPDATE t
 SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
     {lease_attempt} = 0{mirror_redriven}
 OUTPUT {inserted_key} INTO @done ({key_names})
-FROM @due AS d
-WHERE {is_d} AND {lease_state} = 4;
+FROM @due AS d, {table} AS t WITH (ROWLOCK)
+WHERE {t_is_d} AND t.{lease_state} = 4
+OPTION (FORCE ORDER, LOOP JOIN);
 SELECT COUNT(*) FROM @done;
 COMMIT TRANSACTION;

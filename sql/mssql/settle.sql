@@ -6,8 +6,9 @@
 -- Indexes: the key's.
 -- The token and the fence stay on the row, so that the same settlement sent again is known (`result`): a completion
 --   leaves no attempts or the state 3, a failure leaves the attempts, a release leaves no owner.
--- OUTPUT goes INTO a table variable, as a table with triggers demands. The target is not named in FROM: Babelfish runs
---   OUTPUT of a joined update in this form only.
+-- OUTPUT goes INTO a table variable, as a table with triggers demands. FORCE ORDER with LOOP JOIN: the list drives and
+--   each row is sought by its key, so that nothing waits for a row that it does not end. The join is written with a comma:
+--   Babelfish runs OUTPUT of a joined update in this form only.
 
 -- :: list
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -19,36 +20,40 @@ INSERT @list (lb_i, {key_names}, lb_t, lb_f, lb_kind, lb_state, lb_due, lb_error
 SELECT j.i, {key_of_j}, j.t, j.f, j.k, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.e
 FROM OPENJSON(@P1) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
     n tinyint '$.n', s int '$.s', d int '$.d', e nvarchar(1024) '$.e') AS j;
-DECLARE @ended TABLE ({key_declarations});
+DECLARE @ended TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 
 -- :: end
-UPDATE {table}
+UPDATE t
 SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.lb_due,
-    {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE {lease_owner} END,
-    {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN {lease_attempt} - 1
-        WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE {lease_attempt} END,
-    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE {lease_error} END{mirror_ended}
+    {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
+    {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
+        WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
+    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{mirror_ended}
 OUTPUT {inserted_key} INTO @ended ({key_names})
-FROM @list AS l
-WHERE {is_l} AND {lease_state} = 1 AND {lease_token} = l.lb_t AND {lease_fence} = l.lb_f AND {lease_due_time} > @now
-    AND {not_deleted};
+FROM @list AS l, {table} AS t WITH (ROWLOCK)
+WHERE {t_is_l} AND t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f
+    AND t.{lease_due_time} > @now AND {not_deleted}
+OPTION (FORCE ORDER, LOOP JOIN);
 
 -- :: delete
-DELETE {table}
+DELETE t
 OUTPUT {deleted_key} INTO @ended ({key_names})
-FROM @list AS l
-WHERE {is_l} AND {lease_state} = 1 AND {lease_token} = l.lb_t AND {lease_fence} = l.lb_f AND {lease_due_time} > @now
-    AND l.lb_kind = 0;
+FROM @list AS l, {table} AS t WITH (ROWLOCK)
+WHERE {t_is_l} AND t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f
+    AND t.{lease_due_time} > @now AND l.lb_kind = 0
+OPTION (FORCE ORDER, LOOP JOIN);
 
 -- :: archive
 INSERT {archive} ({archive_columns})
 SELECT {archive_of_t}
 FROM @list AS l INNER JOIN @ended AS e ON {e_is_l} INNER JOIN {table} AS t ON {t_is_l}
-WHERE l.lb_kind = 0;
-DELETE {table}
-FROM @list AS l INNER JOIN @ended AS e ON {e_is_l}
-WHERE {is_l} AND l.lb_kind = 0;
+WHERE l.lb_kind = 0
+OPTION (FORCE ORDER, LOOP JOIN);
+DELETE t
+FROM @list AS l INNER JOIN @ended AS e ON {e_is_l} INNER JOIN {table} AS t WITH (ROWLOCK) ON {t_is_l}
+WHERE l.lb_kind = 0
+OPTION (FORCE ORDER, LOOP JOIN);
 
 -- :: result
 SELECT l.lb_i, l.lb_state

@@ -92,15 +92,14 @@ impl Table {
             let index = text(row, 0)?;
             let identifies = flag(row, 1)? && !flag(row, 2)?;
             let part = (text(row, 3)?, flag(row, 4)?);
-            match table.indexes.iter_mut().find(|known| known.name == index) {
-                Some(known) => known.columns.push(part),
-                None => {
-                    unique.push(identifies);
-                    table.indexes.push(Index {
-                        name: index,
-                        columns: vec![part],
-                    });
-                }
+            if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
+                known.columns.push(part);
+            } else {
+                unique.push(identifies);
+                table.indexes.push(Index {
+                    name: index,
+                    columns: vec![part],
+                });
             }
         }
         let unique = table

@@ -57,7 +57,8 @@ impl Mssql {
         for (at, call) in calls.iter().enumerate() {
             let first = first_of[&call.token];
             if first != at {
-                by_call[at] = by_call[first].clone();
+                let same = by_call[first].clone();
+                by_call[at] = same;
             }
         }
         Ok(by_call)
@@ -72,7 +73,7 @@ impl Mssql {
         let mut list = Vec::new();
         for (at, extension) in extensions.iter().enumerate() {
             if table.has_key_like(&extension.lease.key) {
-                let mut entry = table.list_entry(at, &extension.lease);
+                let mut entry = QueueTable::list_entry(at, &extension.lease);
                 entry.insert("d".to_owned(), json!(millis(extension.duration)));
                 list.push(Json::Object(entry));
             }

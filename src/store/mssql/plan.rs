@@ -61,13 +61,12 @@ pub(super) async fn plan(
     let mut steps = Vec::new();
     let existing = Table::read(connection, &queue.table).await?;
     let exists = existing.is_some();
-    let table = match existing {
-        Some(table) => table,
-        None => {
-            let (create, table) = create(queue).ok_or_else(|| no_table(queue))?;
-            steps.push(create);
-            table
-        }
+    let table = if let Some(table) = existing {
+        table
+    } else {
+        let (create, table) = create(queue).ok_or_else(|| no_table(queue))?;
+        steps.push(create);
+        table
     };
     let shape = Shape::new(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;

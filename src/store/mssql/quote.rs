@@ -3,7 +3,7 @@
 use crate::value::{Value, hex};
 
 /// Quotes an identifier. Where a bracket would have to be doubled it is quotation marks, which the session's
-/// QUOTED_IDENTIFIER allows: Babelfish does not read the other form.
+/// `QUOTED_IDENTIFIER` allows: Babelfish does not read the other form.
 pub(super) fn quote(name: &str) -> String {
     if name.contains(']') {
         format!("\"{}\"", name.replace('"', "\"\""))
@@ -26,19 +26,16 @@ pub(super) fn bare_table(name: &str) -> String {
 /// Splits a table's name at its first dot outside brackets; a name that is not written so is taken as it is.
 fn table_parts(name: &str) -> Vec<String> {
     let split = || {
-        let (schema, table) = match name.strip_prefix('[') {
-            Some(inner) => {
-                let end = closing(inner)?;
-                let schema = inner[..end].replace("]]", "]");
-                match &inner[end + 1..] {
-                    "" => return Some(vec![schema]),
-                    rest => (schema, rest.strip_prefix('.')?),
-                }
+        let (schema, table) = if let Some(inner) = name.strip_prefix('[') {
+            let end = closing(inner)?;
+            let schema = inner[..end].replace("]]", "]");
+            match &inner[end + 1..] {
+                "" => return Some(vec![schema]),
+                rest => (schema, rest.strip_prefix('.')?),
             }
-            None => {
-                let (schema, table) = name.split_once('.')?;
-                (schema.to_owned(), table)
-            }
+        } else {
+            let (schema, table) = name.split_once('.')?;
+            (schema.to_owned(), table)
         };
         let inner = table
             .strip_prefix('[')

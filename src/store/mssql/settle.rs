@@ -190,7 +190,7 @@ impl Mssql {
     ) -> Result<Batch, StoreError> {
         let list = places.iter().map(|at| {
             let settlement = &settlements[*at];
-            let mut entry = table.list_entry(*at, &settlement.lease);
+            let mut entry = QueueTable::list_entry(*at, &settlement.lease);
             put_ending(table, &settlement.ending, &mut entry);
             Json::Object(entry)
         });

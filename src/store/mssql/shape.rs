@@ -247,13 +247,11 @@ fn holes(
     for (hole, left, right) in [
         ("t_is_p", "t", "p"),
         ("t_is_l", "t", "l"),
-        ("is_l", "", "l"),
-        ("is_d", "", "d"),
+        ("t_is_d", "t", "d"),
         ("e_is_l", "e", "l"),
         ("e_is_d", "e", "d"),
     ] {
         let side = |alias: &str, at: usize, column: &Column| match alias {
-            "" => quote(&column.name),
             "t" => format!("t.{}", quote(&column.name)),
             alias => format!("{alias}.lb_k{at}"),
         };

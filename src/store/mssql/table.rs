@@ -141,7 +141,7 @@ impl QueueTable {
     }
 
     /// Writes what names a lease in a statement's list.
-    pub(super) fn list_entry(&self, place: usize, lease: &LeaseRef) -> Map<String, Json> {
+    pub(super) fn list_entry(place: usize, lease: &LeaseRef) -> Map<String, Json> {
         let mut entry = Map::new();
         entry.insert("i".to_owned(), json!(place));
         for (at, value) in (1..).zip(&lease.key.0) {

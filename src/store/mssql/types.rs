@@ -105,8 +105,8 @@ pub(super) fn read(data: &ColumnData<'static>) -> Result<Value, StoreError> {
             let utc = moment.datetime2();
             since(1, utc.date().days().into(), nanos_of(utc.time()))?
         }
-        ColumnData::Date(Some(date)) => {
-            let midnight = text_of(&since(1, date.days().into(), 0)?);
+        ColumnData::Date(Some(day)) => {
+            let midnight = text_of(&since(1, day.days().into(), 0)?);
             Value::Text(midnight.split('T').next().unwrap_or_default().to_owned())
         }
         ColumnData::Time(Some(time)) => {
