@@ -11,6 +11,7 @@ mod reaper;
 mod requests;
 mod signals;
 mod statements;
+mod watched;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use self::pulse::Pulse;
 use self::reaper::Reaper;
 use self::signals::Signals;
 use self::statements::Lanes;
+use self::watched::Watched;
 use crate::config::{self, Config, Limits, Polling};
 use crate::lease::{AfterFailure, State};
 use crate::lease_id::LeaseRef;
@@ -97,6 +99,10 @@ impl Broker {
         let (draining, stop) = (CancellationToken::new(), CancellationToken::new());
         let pulse = Arc::new(Pulse::new());
         tasks.spawn(pulse.clone().watch(store.clone(), stop.clone()));
+        let store: Arc<dyn Store> = Arc::new(Watched {
+            store,
+            pulse: pulse.clone(),
+        });
         let signals: Arc<[Arc<Signals>]> = queues.iter().map(|_| Arc::default()).collect();
         let start = |(at, spec): (usize, &QueueSpec)| {
             let index = QueueIndex(at);
@@ -109,7 +115,6 @@ impl Broker {
                 name: spec.name.clone(),
                 settings: settings.reaper,
                 signals: own.clone(),
-                pulse: pulse.clone(),
             };
             tasks.spawn(reaper.run(stop.clone()));
             Queue {
@@ -179,7 +184,7 @@ impl Broker {
         let patience = claim.patience.unwrap_or(Duration::MAX);
         let wait = claim.wait.map(|wait| wait.min(patience));
         let granted = queue.claims.claim(call, wait).await;
-        granted.map_err(|error| self.failed(error))
+        granted.map_err(Error::from)
     }
 
     /// Extends leases; none for each that is not held any more.
@@ -197,7 +202,7 @@ impl Broker {
                 .map(|lease| Extension { lease, duration })
         });
         let held = known(extensions, |extensions| queue.heartbeats.run(extensions)).await;
-        let held = held.map_err(|error| self.failed(error))?;
+        let held = held?;
         if held.iter().any(Option::is_some) {
             queue.signals.due.no_later_than(duration);
         }
@@ -292,7 +297,7 @@ impl Broker {
                     let item = format!("items[{}]", rejection.item);
                     Error::invalid(column_path(&item, &rejection), rejection.problem)
                 }
-                other => self.failed(other),
+                other => other.into(),
             })
     }
 
@@ -329,11 +334,6 @@ impl Broker {
         let index = self.by_name.get(name);
         let index = index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;
         Ok(&self.queues[index.0])
-    }
-
-    fn failed(&self, error: StoreError) -> Error {
-        self.pulse.note(&error);
-        error.into()
     }
 
     fn lease(&self, queue: &Queue, id: &str) -> Option<LeaseRef> {
@@ -393,9 +393,9 @@ impl Broker {
                         let item = format!("{field}[{place}].follow_ups[{follow_up}].item");
                         Error::invalid(column_path(&item, &rejection), rejection.problem)
                     }
-                    None => self.failed(StoreError::Rejected(rejection)),
+                    None => StoreError::Rejected(rejection).into(),
                 },
-                other => self.failed(other),
+                other => other.into(),
             })
     }
 }

@@ -3,15 +3,16 @@
 mod duration;
 mod layers;
 mod queue;
+mod store;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 pub use self::layers::{ConfigError, Flag, Sources};
 use self::queue::QueueConfig;
+pub use self::store::{Store, StoreKind};
 use crate::queue::QueueSpec;
 
 /// The default configuration file.
@@ -61,24 +62,6 @@ pub struct Server {
     /// How long calls under way may take to finish after that.
     #[serde(with = "duration")]
     pub drain_grace: Duration,
-}
-
-/// Where the leases are.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Store {
-    /// The kind of database.
-    pub kind: StoreKind,
-    /// The file.
-    pub path: PathBuf,
-}
-
-/// A kind of database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StoreKind {
-    /// One file on this host.
-    Sqlite,
 }
 
 /// What a call may ask for.
@@ -168,18 +151,25 @@ impl Problem {
     }
 }
 
+fn at_most(key: &str, value: usize, most: usize) -> Result<(), Problem> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    let why = format!("{value} is not between 1 and {most}");
+    Err(Problem::new(key, why))
+}
+
+fn between(key: &str, value: Duration, least: Duration, most: Duration) -> Result<(), Problem> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let [value, least, most] = [value, least, most].map(humantime::format_duration);
+    let why = format!("{value} is not between {least} and {most}");
+    Err(Problem::new(key, why))
+}
+
 impl Document {
     fn check(self) -> Result<Config, Problem> {
-        let at_most = |key, value: usize, most| {
-            if (1..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(Problem::new(
-                    key,
-                    format!("{value} is not between 1 and {most}"),
-                ))
-            }
-        };
         at_most("limits.max_items", self.limits.max_items, 1_000)?;
         at_most("limits.max_worker_id", self.limits.max_worker_id, 128)?;
         at_most("reaper.batch", self.reaper.batch, 1_000)?;
@@ -193,17 +183,6 @@ impl Document {
             self.server.max_message_bytes,
             1 << 30,
         )?;
-        let between = |key, value: Duration, least: Duration, most: Duration| {
-            if (least..=most).contains(&value) {
-                Ok(())
-            } else {
-                let [value, least, most] = [value, least, most].map(humantime::format_duration);
-                Err(Problem::new(
-                    key,
-                    format!("{value} is not between {least} and {most}"),
-                ))
-            }
-        };
         let (milli, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         between(
             "limits.max_wait",
@@ -219,6 +198,7 @@ impl Document {
             10 * milli,
             minute,
         )?;
+        self.store.check()?;
         let day = Duration::from_secs(86_400);
         between(
             "server.keepalive_interval",
@@ -232,6 +212,7 @@ impl Document {
             100 * milli,
             day,
         )?;
+        self.store.check()?;
         self.queue_defaults.check_defaults()?;
         if self.queues.is_empty() {
             return Err(Problem::new("queues", "at least one queue is needed"));

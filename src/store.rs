@@ -30,6 +30,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the deployment's secret, made when the database was first used and the same for every broker on it.
     fn secret(&self) -> &Secret;
 
+    /// Says where the leases are, for people.
+    fn place(&self) -> String;
+
     /// Returns the names of the columns in [`ClaimedItem::columns`].
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
 
@@ -270,6 +273,35 @@ pub struct Rejection {
     pub problem: String,
 }
 
+/// Why a store can't be reached, and what was tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outage {
+    /// What was found last.
+    pub reason: String,
+    /// How often the operation was tried; 0 if it was not.
+    pub tries: u32,
+    /// The number that a database server gives to what was found.
+    pub number: Option<u32>,
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.tries {
+            0 | 1 => write!(out, "{}", self.reason),
+            tries => write!(out, "{} (tried {tries} times)", self.reason),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Outage {
+    fn from(reason: T) -> Self {
+        Self {
+            reason: reason.into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Why an operation did nothing.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StoreError {
@@ -278,7 +310,7 @@ pub enum StoreError {
     Rejected(Rejection),
     /// The store can't be reached or is out of room; later it may work.
     #[error("the store is unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(Outage),
     /// The store refuses until somebody changes its configuration or its schema.
     #[error("{0}")]
     Misconfigured(String),
@@ -288,4 +320,11 @@ pub enum StoreError {
     /// The store answered something that no correct broker can get.
     #[error("unexpected answer of the store: {0}")]
     Bug(String),
+}
+
+impl StoreError {
+    /// Says that the store can't be reached, where nothing more is known than why.
+    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
+        Self::Unavailable(reason.into().into())
+    }
 }

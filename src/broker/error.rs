@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::StoreError;
+use crate::store::{Outage, StoreError};
 
 /// Why a call changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,10 +30,10 @@ pub enum Error {
     #[error("the broker is draining: send the call again, another broker takes it")]
     Draining,
     /// The store does not answer.
-    #[error("the store is unavailable: {reason}")]
+    #[error("the store is unavailable: {outage}")]
     StoreUnavailable {
         /// What is known of it.
-        reason: String,
+        outage: Outage,
         /// When to try again.
         retry_after: Duration,
     },
@@ -53,6 +53,15 @@ impl Error {
         }
     }
 
+    /// Callers that are told so at the same time come back at different ones.
+    pub(super) fn unavailable(outage: Outage) -> Self {
+        let share: f64 = rand::random_range(0.5..1.5);
+        Self::StoreUnavailable {
+            outage,
+            retry_after: Duration::from_secs(1).mul_f64(share),
+        }
+    }
+
     pub(super) fn limit(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::LimitExceeded {
             field: field.into(),
@@ -67,10 +76,8 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Rejected(rejection) => Self::StoreMisconfigured(rejection.problem),
-            StoreError::Unavailable(reason) | StoreError::Io(reason) => Self::StoreUnavailable {
-                reason,
-                retry_after: Duration::from_secs(1),
-            },
+            StoreError::Unavailable(outage) => Self::unavailable(outage),
+            StoreError::Io(reason) => Self::unavailable(reason.into()),
             StoreError::Misconfigured(problem) => Self::StoreMisconfigured(problem),
             StoreError::Bug(cause) => {
                 tracing::error!(cause, "a bug: please report it");

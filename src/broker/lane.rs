@@ -79,7 +79,7 @@ where
 }
 
 pub(super) fn ended() -> StoreError {
-    StoreError::Unavailable("the broker has stopped".to_owned())
+    StoreError::unavailable("the broker has stopped".to_owned())
 }
 
 async fn serve<I: Clone + Send + Sync, R: Send>(

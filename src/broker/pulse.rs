@@ -1,5 +1,5 @@
-//! Whether the store answers. While calls and reapers succeed nothing is asked; once one finds the store unavailable, it
-//! is probed until it answers and writes again.
+//! Whether the store answers. While operations succeed nothing is asked; once one finds the store unavailable, or takes
+//! long, it is probed until it answers and writes again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use crate::store::{Store, StoreError};
 /// The pause between two probes, and the longest that one may take.
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an operation may take before the store is suspected.
+const SLOW: Duration = Duration::from_secs(5);
 
 /// Knows whether the store answers.
 pub(super) struct Pulse {
@@ -27,10 +29,35 @@ impl Pulse {
         }
     }
 
-    /// Takes note of an operation's error.
-    pub(super) fn note(&self, error: &StoreError) {
-        if matches!(error, StoreError::Unavailable(_) | StoreError::Io(_)) {
+    /// Runs an operation while the store answers: if it does not, or stops to, the operation fails at once, whatever will
+    /// become of it.
+    pub(super) async fn guard<T>(
+        &self,
+        operation: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let mut answers = self.answers.subscribe();
+        let away = async {
+            // Its sender lives as long as this pulse.
+            let _ = answers.wait_for(|answers| !answers).await;
+        };
+        let slow = async {
+            tokio::time::sleep(SLOW).await;
             self.suspected.notify_one();
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = away => {
+                let next = humantime::format_duration(PAUSE);
+                Err(StoreError::unavailable(format!("it does not answer; it is asked again every {next}")))
+            }
+            outcome = operation => {
+                if let Err(StoreError::Unavailable(_) | StoreError::Io(_)) = outcome {
+                    self.suspected.notify_one();
+                }
+                outcome
+            }
+            never = slow => never,
         }
     }
 

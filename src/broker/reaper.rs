@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::pulse::Pulse;
 use super::signals::Signals;
 use crate::config;
 use crate::store::{QueueIndex, Reaped, Store, StoreError};
 
 /// The shortest pause between two runs: leases that expire in a row are ended together.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(20);
-
-/// How long a run may take: far longer than it does.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a reaper works on.
 pub(super) struct Reaper {
@@ -23,7 +19,6 @@ pub(super) struct Reaper {
     pub(super) name: String,
     pub(super) settings: config::Reaper,
     pub(super) signals: Arc<Signals>,
-    pub(super) pulse: Arc<Pulse>,
 }
 
 impl Reaper {
@@ -33,7 +28,7 @@ impl Reaper {
         while !stop.is_cancelled() {
             // Set before the store is asked: a lease given meanwhile may bring it forward.
             self.signals.due.set(self.settings.max_sleep);
-            match self.reap().await {
+            match self.store.reap(self.queue, self.settings.batch).await {
                 Ok(reaped) => {
                     answers = true;
                     let found = reaped.expired.len() + reaped.promoted;
@@ -48,7 +43,6 @@ impl Reaper {
                     }
                 }
                 Err(error) => {
-                    self.pulse.note(&error);
                     // Said once, and not at every run until the store is back.
                     if std::mem::replace(&mut answers, false) {
                         let queue = &self.name;
@@ -62,19 +56,6 @@ impl Reaper {
                 () = stop.cancelled() => {}
             }
         }
-    }
-
-    /// Runs once; a store that keeps silent for long does not answer.
-    async fn reap(&self) -> Result<Reaped, StoreError> {
-        let reap = self.store.reap(self.queue, self.settings.batch);
-        let silent = |_| {
-            Err(StoreError::Unavailable(format!(
-                "no answer in {PATIENCE:?}"
-            )))
-        };
-        tokio::time::timeout(PATIENCE, reap)
-            .await
-            .unwrap_or_else(silent)
     }
 
     fn report(&self, reaped: &Reaped) {

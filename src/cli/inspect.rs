@@ -1,5 +1,6 @@
 //! `stats`, `list` and `redrive`: what operators ask of a queue, straight from the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -11,8 +12,7 @@ use super::output::{Output, seconds};
 use super::settings::{Settings, open_existing_store};
 use crate::config::Config;
 use crate::lease::State;
-use crate::store::sqlite::SqliteStore;
-use crate::store::{QueueIndex, Store as _};
+use crate::store::{QueueIndex, Store};
 
 /// Count items by state, and show the ages to watch: of the oldest ready item, and of the oldest lease.
 ///
@@ -98,7 +98,7 @@ impl From<StateName> for State {
 impl Stats {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let config = self.view.settings.load(Vec::new())?;
-        let store = open_existing_store(&config)?;
+        let store = open_existing_store(&config).await?;
         let mut rows = Vec::new();
         for (at, queue) in config.queues.iter().enumerate() {
             let stats = store.stats(QueueIndex(at)).await?;
@@ -118,7 +118,7 @@ impl Stats {
 impl List {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let config = self.view.settings.load(Vec::new())?;
-        let (store, queue) = find(&config, &self.queue)?;
+        let (store, queue) = find(&config, &self.queue).await?;
         let items = store.list(queue, self.state.into(), self.limit).await?;
         let rows: Vec<Map<String, Json>> = items
             .into_iter()
@@ -148,7 +148,7 @@ impl Redrive {
         const BATCH: usize = 1_000;
 
         let config = self.settings.load(Vec::new())?;
-        let (store, queue) = find(&config, &self.queue)?;
+        let (store, queue) = find(&config, &self.queue).await?;
         let mut redriven = 0;
         while redriven < self.limit {
             match store
@@ -164,10 +164,10 @@ impl Redrive {
     }
 }
 
-fn find(config: &Config, name: &str) -> Result<(SqliteStore, QueueIndex), Failure> {
+async fn find(config: &Config, name: &str) -> Result<(Arc<dyn Store>, QueueIndex), Failure> {
     let place = config.queues.iter().position(|queue| queue.name == name);
     let place = place.ok_or_else(|| Failure::usage(format!("no queue {name:?} is configured")))?;
-    Ok((open_existing_store(config)?, QueueIndex(place)))
+    Ok((open_existing_store(config).await?, QueueIndex(place)))
 }
 
 fn age(age: Option<Duration>) -> Json {

@@ -1,18 +1,15 @@
 //! `schema`: what the queues' tables lack, and adding it.
 
 use std::io::{IsTerminal as _, stderr};
-use std::path::Path;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 
 use super::Failure;
 use super::output::say;
-use super::settings::Settings;
+use super::settings::{Purpose, Settings, open_schema};
 use crate::queue::QueueSpec;
-use crate::store::StoreError;
-use crate::store::schema::Schema as _;
-use crate::store::sqlite::SqliteSchema;
+use crate::store::schema;
 
 /// See and add what a table needs to be a queue: soft-lock columns, indexes, an archive.
 #[derive(Debug, Subcommand)]
@@ -50,7 +47,7 @@ impl Schema {
 
 impl Queues {
     fn plan(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open(SqliteSchema::open_to_read)?;
+        let (mut schema, queues) = self.open(Purpose::Read)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
             let verdict = if steps.is_empty() {
@@ -77,7 +74,7 @@ impl Queues {
     }
 
     fn apply(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open(SqliteSchema::open)?;
+        let (mut schema, queues) = self.open(Purpose::Change)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
             if steps.is_empty() {
@@ -108,7 +105,7 @@ impl Queues {
     }
 
     fn check(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open(SqliteSchema::open_to_read)?;
+        let (mut schema, queues) = self.open(Purpose::Read)?;
         let mut problems = 0;
         for queue in queues {
             if queue.managed.is_some() && !schema.plan(&queue)?.is_empty() {
@@ -132,19 +129,17 @@ impl Queues {
         }
     }
 
-    /// Reads the configuration and opens the store as `open` does.
-    fn open(
-        self,
-        open: fn(&Path) -> Result<SqliteSchema, StoreError>,
-    ) -> Result<(SqliteSchema, Vec<QueueSpec>), Failure> {
+    /// Reads the configuration and opens the store's schema.
+    fn open(self, purpose: Purpose) -> Result<(Box<dyn schema::Schema>, Vec<QueueSpec>), Failure> {
         let config = self.settings.load(Vec::new())?;
         for name in &self.queues {
             if !config.queues.iter().any(|queue| queue.name == *name) {
                 return Err(Failure::usage(format!("no queue {name:?} is configured")));
             }
         }
+        let schema = open_schema(&config, purpose)?;
         let mut queues = config.queues;
         queues.retain(|queue| self.queues.is_empty() || self.queues.contains(&queue.name));
-        Ok((open(&config.store.path)?, queues))
+        Ok((schema, queues))
     }
 }

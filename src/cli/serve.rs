@@ -62,18 +62,19 @@ impl Serve {
 async fn serve(config: Config) -> Result<(), Failure> {
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
-    let store = Arc::new(open_store(&config)?);
+    let store = open_store(&config).await?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Failure::io(format!(
             "{address} can't be listened on: {error}; --listen takes another"
         ))
     })?;
+    let place = store.place();
     let settings = broker::Settings::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)
         .map_err(|error| Failure::io(error.to_string()))?;
-    announce(&config, serving.address());
+    announce(&config, &place, serving.address());
 
     tokio::select! {
         error = serving.failed() => return Err(Failure::io(error.to_string())),
@@ -103,16 +104,15 @@ fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure>
 }
 
 /// Says where the service is and what to try.
-fn announce(config: &Config, address: std::net::SocketAddr) {
+fn announce(config: &Config, place: &str, address: std::net::SocketAddr) {
     let names: Vec<&str> = config
         .queues
         .iter()
         .map(|queue| queue.name.as_str())
         .collect();
     say!(
-        "lease-broker {} listens on {address}, queues in {}: {}",
+        "lease-broker {} listens on {address}, queues in {place}: {}",
         env!("CARGO_PKG_VERSION"),
-        config.store.path.display(),
         names.join(", ")
     );
     if let Some(queue) = config.queues.first() {

@@ -1,13 +1,16 @@
 //! Settings that come with flags, and the store that they name.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
 use super::Failure;
-use crate::config::Flag;
-use crate::config::{Config, Sources, StoreKind};
-use crate::store::sqlite::{SqliteStore, system_clock};
+use crate::config::{self, Config, Flag, Sources, StoreKind};
+use crate::store::mssql::{self, MssqlSchema, MssqlStore};
+use crate::store::schema::Schema;
+use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
+use crate::store::{Store, StoreError};
 
 /// Where the settings are.
 #[derive(Debug, Args)]
@@ -38,18 +41,31 @@ impl Settings {
             flags,
             ..Sources::default()
         };
-        Ok(sources.with_process_environment().load()?)
+        let config = sources.with_process_environment().load()?;
+        if self.store.is_some() && config.store.kind != StoreKind::Sqlite {
+            return Err(Failure::usage(
+                "--store names a SQLite file, and store.kind is \"mssql\": leave one of them out",
+            ));
+        }
+        Ok(config)
     }
 }
 
 /// Opens the store that the configuration names.
-pub(super) fn open_store(config: &Config) -> Result<SqliteStore, Failure> {
-    match config.store.kind {
-        StoreKind::Sqlite => {}
-    }
-    let opened = SqliteStore::open(&config.store.path, &config.queues, system_clock());
+pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
+        StoreKind::Sqlite => {
+            let opened = SqliteStore::open(&config.store.path, &config.queues, system_clock());
+            opened.map(|store| Arc::new(store) as _)
+        }
+        StoreKind::Mssql => {
+            let settings = mssql_settings(&config.store)?;
+            let opened = MssqlStore::open(&settings, &config.queues).await;
+            opened.map(|store| Arc::new(store) as _)
+        }
+    };
     opened.map_err(|error| match error {
-        crate::store::StoreError::Misconfigured(problems) => Failure::usage(format!(
+        StoreError::Misconfigured(problems) => Failure::usage(format!(
             "{problems}\nTo see what is missing: lease-broker schema plan. To add it: lease-broker schema apply. (Give \
              them the same --config and --store.)"
         )),
@@ -58,12 +74,54 @@ pub(super) fn open_store(config: &Config) -> Result<SqliteStore, Failure> {
 }
 
 /// Opens the store that the configuration names, if it is there already.
-pub(super) fn open_existing_store(config: &Config) -> Result<SqliteStore, Failure> {
-    if !config.store.path.exists() {
+pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    if config.store.kind == StoreKind::Sqlite && !config.store.path.exists() {
         return Err(Failure::io(format!(
             "there is no file {}; name another with --store or --config",
             config.store.path.display()
         )));
     }
-    open_store(config)
+    open_store(config).await
+}
+
+/// What a schema is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Read,
+    Change,
+}
+
+/// Opens the schema of the store that the configuration names. Not to be used within a runtime.
+pub(super) fn open_schema(config: &Config, purpose: Purpose) -> Result<Box<dyn Schema>, Failure> {
+    let path = &config.store.path;
+    Ok(match (config.store.kind, purpose) {
+        (StoreKind::Sqlite, Purpose::Read) => Box::new(SqliteSchema::open_to_read(path)?),
+        (StoreKind::Sqlite, Purpose::Change) => Box::new(SqliteSchema::open(path)?),
+        (StoreKind::Mssql, _) => Box::new(MssqlSchema::open(&mssql_settings(&config.store)?)?),
+    })
+}
+
+/// Reads how to reach the server; the connection string may be in a file of its own.
+fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, Failure> {
+    let set = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
+    let connection_string = match set(&store.connection_string_file) {
+        None => store.connection_string.clone(),
+        Some(path) => {
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                let place = path.display();
+                Failure::usage(format!("store.connection_string_file: {place}: {error}"))
+            })?;
+            text.trim().to_owned().into()
+        }
+    };
+    Ok(mssql::Settings {
+        connection_string,
+        access_token_file: set(&store.access_token_file),
+        connect_timeout: store.connect_timeout,
+        handshake_timeout: store.handshake_timeout,
+        command_timeout: store.command_timeout,
+        max_connections: store.max_connections,
+        min_idle_connections: store.min_idle_connections,
+        max_connection_age: store.max_connection_age,
+    })
 }

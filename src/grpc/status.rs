@@ -1,5 +1,6 @@
 //! Turns errors into statuses: the one table of codes and reasons.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tonic::{Code, Status};
@@ -33,8 +34,16 @@ impl From<Error> for Status {
                 text,
                 Some(Duration::from_millis(100)),
             ),
-            Error::StoreUnavailable { retry_after, .. } => {
-                status(Unavailable, "STORE_UNAVAILABLE", text, Some(retry_after))
+            Error::StoreUnavailable {
+                outage,
+                retry_after,
+            } => {
+                let tries = ("tries".to_owned(), outage.tries.to_string());
+                let number = outage.number.map(|number| number.to_string());
+                let number = number.map(|number| ("server_error".to_owned(), number));
+                let metadata: HashMap<_, _> = std::iter::once(tries).chain(number).collect();
+                let details = ErrorDetails::with_error_info("STORE_UNAVAILABLE", DOMAIN, metadata);
+                with_retry(Unavailable, text, details, Some(retry_after))
             }
             Error::StoreMisconfigured(_) => {
                 status(FailedPrecondition, "STORE_MISCONFIGURED", text, None)
@@ -73,8 +82,16 @@ pub(super) fn message_too_large(text: String) -> Status {
 }
 
 fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>) -> Status {
-    let mut details =
-        ErrorDetails::with_error_info(reason, DOMAIN, std::collections::HashMap::new());
+    let details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new());
+    with_retry(code, text, details, retry_after)
+}
+
+fn with_retry(
+    code: Code,
+    text: String,
+    mut details: ErrorDetails,
+    retry_after: Option<Duration>,
+) -> Status {
     if retry_after.is_some() {
         details.set_retry_info(retry_after);
     }
@@ -83,7 +100,7 @@ fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>)
 
 fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
     let field = cut(field.to_owned(), FIELD_BYTES);
-    let metadata = std::collections::HashMap::from([("field".to_owned(), field.clone())]);
+    let metadata = HashMap::from([("field".to_owned(), field.clone())]);
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
     details.add_bad_request_violation(field, cut(problem.to_owned(), TEXT_BYTES));
     Status::with_error_details(code, cut(text, TEXT_BYTES), details)

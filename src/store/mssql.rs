@@ -2,6 +2,9 @@
 
 mod catalogue;
 mod connection;
+mod connection_string;
+mod dial;
+mod engine;
 mod enqueue;
 mod error;
 mod inspect;
@@ -11,19 +14,19 @@ mod mirror;
 mod plan;
 mod pool;
 mod quote;
+mod settings;
 mod settle;
 mod shape;
 mod table;
 mod types;
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
 pub use self::plan::MssqlSchema;
-use self::pool::{Again, Connected};
+use self::pool::Connected;
+pub use self::settings::Settings;
 use self::table::QueueTable;
 use super::{
     ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
@@ -34,48 +37,9 @@ use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
-/// How to reach the server.
-#[derive(Clone)]
-pub struct Settings {
-    /// An ADO.NET connection string. Holds a password: never logged.
-    pub connection_string: String,
-    /// How long TCP may take to connect.
-    pub connect_timeout: Duration,
-    /// How long TLS and login may take.
-    pub handshake_timeout: Duration,
-    /// How long a statement may take.
-    pub command_timeout: Duration,
-    /// Connections at once.
-    pub max_connections: usize,
-    /// How old a connection may get.
-    pub max_lifetime: Duration,
-}
-
-impl Settings {
-    /// Returns settings that fit most servers.
-    pub fn new(connection_string: impl Into<String>) -> Self {
-        Self {
-            connection_string: connection_string.into(),
-            connect_timeout: Duration::from_secs(5),
-            handshake_timeout: Duration::from_secs(10),
-            command_timeout: Duration::from_secs(15),
-            max_connections: 16,
-            max_lifetime: Duration::from_secs(1_800),
-        }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Settings")
-            .field("connect_timeout", &self.connect_timeout)
-            .field("max_connections", &self.max_connections)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A store on a SQL Server database.
 pub struct MssqlStore {
+    place: String,
     secret: Secret,
     mssql: Mssql,
 }
@@ -122,8 +86,10 @@ impl MssqlStore {
         for queue in queues {
             tables.push(QueueTable::new(&mut connection, queue).await?);
         }
+        let place = format!("{} at {}", connection.engine, connected.address());
         drop(connection);
         Ok(Self {
+            place,
             secret,
             mssql: Mssql {
                 connected,
@@ -148,6 +114,10 @@ impl MssqlStore {
 impl Store for MssqlStore {
     fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
@@ -218,10 +188,6 @@ impl Store for MssqlStore {
     async fn probe(&self) -> Result<(), StoreError> {
         const WRITE: &str = "UPDATE lease_broker_meta SET value = CONVERT(varbinary(64), NEWID()) WHERE name = 'probe'";
 
-        self.run(async move |mssql: Mssql| {
-            mssql.connected.query(WRITE, &[], Again::Idempotent).await?;
-            Ok(())
-        })
-        .await
+        self.mssql.connected.probe(WRITE).await
     }
 }

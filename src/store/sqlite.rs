@@ -20,7 +20,7 @@ mod table;
 mod types;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -55,6 +55,7 @@ pub fn system_clock() -> Clock {
 
 /// A store on a `SQLite` file.
 pub struct SqliteStore {
+    path: PathBuf,
     secret: Secret,
     queues: Arc<[QueueTable]>,
     clock: Clock,
@@ -91,6 +92,7 @@ impl SqliteStore {
         let reader = Arc::new(Mutex::new(connection::open(path)?));
         let session = Session::new(connection, queues.clone(), clock.clone());
         Ok(Self {
+            path: path.to_owned(),
             secret,
             queues,
             clock,
@@ -135,6 +137,10 @@ fn apply_in_one_transaction(
 impl Store for SqliteStore {
     fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {

@@ -79,10 +79,10 @@ async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
     let calls = [call("worker", 1)];
     let error = bench.store.claim(bench.queue, calls.into()).await;
-    let Err(StoreError::Unavailable(text)) = error else {
+    let Err(StoreError::Unavailable(outage)) = error else {
         panic!("{error:?}");
     };
-    assert!(text.contains("write lock"), "{text}");
+    assert!(outage.reason.contains("write lock"), "{outage}");
     // Those behind it are told with it, and don't each wait as long again.
     let start = std::time::Instant::now();
     let claims = (0..20).map(|_| bench.store.claim(bench.queue, [call("worker", 1)].into()));

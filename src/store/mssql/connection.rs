@@ -1,31 +1,32 @@
-//! One connection: dialled, logged in, set up, and honest about whether its stream was read to the end.
+//! One connection: set up when it is opened, and honest about whether its stream was read to the end.
 
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use tiberius::error::Error;
-use tiberius::{Client, Config, QueryItem, Row, ToSql};
-use tokio::net::TcpStream;
+use tiberius::{Config, QueryItem, Row, ToSql};
 use tokio::time::timeout;
-use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
 use super::Settings;
+use super::dial::{Session, dial};
+use super::engine::{self, Engine};
+use crate::store::StoreError;
 
-/// What filtered indexes need of a session (Microsoft's CREATE INDEX, "Required SET options for filtered indexes").
+/// What filtered indexes need of a session, and no transactions but those that a batch begins.
 const SESSION: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
-    QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT OFF;";
+    QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;";
 /// Ends whatever an earlier operation may have left.
-const RESET: &str =
-    "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
+const RESET: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; \
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET XACT_ABORT ON;";
 /// How long a connection may take to be made fit for use again.
 const RESET_TIME: Duration = Duration::from_secs(2);
-/// How often a login may be sent on to another server.
-const ROUTES: usize = 3;
 
 /// A connection.
 pub(super) struct Connection {
-    client: Client<Compat<TcpStream>>,
+    session: Session,
+    pub(super) engine: Engine,
     born: Instant,
+    answered: Instant,
     state: State,
 }
 
@@ -40,31 +41,25 @@ enum State {
 }
 
 impl Connection {
-    /// Dials, logs in and sets the session's options.
-    pub(super) async fn open(settings: &Settings) -> Result<Self, Error> {
-        let mut config = Config::from_ado_string(&settings.connection_string)?;
-        config.application_name("lease-broker");
-        config.handshake_timeout(Some(settings.handshake_timeout));
-        config.command_timeout(Some(settings.command_timeout));
-        let mut routes = 0;
-        let client = loop {
-            let stream = dial(&config, settings.connect_timeout).await?;
-            let connect = Client::connect(config.clone(), stream.compat_write());
-            match Box::pin(connect).await {
-                Err(Error::Routing { host, port }) if routes < ROUTES => {
-                    routes += 1;
-                    config.host(host);
-                    config.port(port);
-                }
-                outcome => break outcome?,
-            }
-        };
+    /// Dials, logs in, sets the session's options and asks the server what it is.
+    pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
         let mut connection = Self {
-            client,
+            session: dial(server, settings).await?,
+            engine: Engine::default(),
             born: Instant::now(),
+            answered: Instant::now(),
             state: State::Clean,
         };
-        connection.batch(SESSION).await?;
+        // A wait for another's lock ends before the driver would give up the whole connection.
+        let patience = settings.command_timeout.mul_f64(0.8).as_millis();
+        let set_up = format!("{SESSION} SET LOCK_TIMEOUT {patience}; {};", engine::ASK);
+        let results = timeout(settings.handshake_timeout, connection.batch(&set_up)).await;
+        let silent = || Error::Io {
+            kind: std::io::ErrorKind::TimedOut,
+            message: "the server does not answer after the login".to_owned(),
+        };
+        let results = results.unwrap_or_else(|_| Err(silent()))?;
+        connection.engine = Engine::read(results.iter().flatten().next())?;
         Ok(connection)
     }
 
@@ -73,15 +68,17 @@ impl Connection {
         self.born.elapsed()
     }
 
-    /// Makes it fit for the next user.
+    /// Makes it fit for the next user, and makes sure that the server is still there if something has gone wrong anywhere
+    /// since it answered last.
     ///
     /// # Errors
     /// Why it can't be used any more.
-    pub(super) async fn reset(&mut self) -> Result<(), &'static str> {
+    pub(super) async fn reset(&mut self, trouble: Option<Instant>) -> Result<(), &'static str> {
+        let suspect = trouble.is_some_and(|trouble| trouble >= self.answered);
         match self.state {
-            State::Clean => Ok(()),
             State::Broken => Err("its stream was not read to the end"),
-            State::Disturbed => match timeout(RESET_TIME, self.batch(RESET)).await {
+            State::Clean if !suspect => Ok(()),
+            State::Clean | State::Disturbed => match timeout(RESET_TIME, self.batch(RESET)).await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(_)) | Err(_) => Err("it could not be reset"),
             },
@@ -96,37 +93,41 @@ impl Connection {
     ) -> Result<Vec<Vec<Row>>, Error> {
         // Until the stream has been read to the end; a future dropped before leaves it so.
         self.state = State::Broken;
+        let answer = async { collect(self.session.query(sql, parameters).await?).await };
         // The driver's futures are large: on the heap they don't weigh on every caller's.
-        let answer = async { collect(self.client.query(sql, parameters).await?).await };
         let outcome = Box::pin(answer).await;
-        self.state = state_after(&outcome);
+        self.note(&outcome);
         outcome
     }
 
     /// Runs a batch without parameters.
     pub(super) async fn batch(&mut self, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
         self.state = State::Broken;
-        let answer = async { collect(self.client.simple_query(sql).await?).await };
+        let answer = async { collect(self.session.simple_query(sql).await?).await };
         let outcome = Box::pin(answer).await;
-        self.state = state_after(&outcome);
+        self.note(&outcome);
         outcome
     }
 
     /// Runs a statement and returns how many rows it has changed.
     pub(super) async fn execute(&mut self, sql: &str) -> Result<u64, Error> {
         self.state = State::Broken;
-        let outcome = Box::pin(self.client.execute(sql, &[])).await;
-        self.state = state_after(&outcome);
+        let outcome = Box::pin(self.session.execute(sql, &[])).await;
+        self.note(&outcome);
         outcome.map(tiberius::ExecuteResult::total)
     }
-}
 
-/// An error that the server sent leaves only the rest of its own answer, which the reset reads.
-fn state_after<T>(outcome: &Result<T, Error>) -> State {
-    match outcome {
-        Ok(_) => State::Clean,
-        Err(Error::Server(_)) => State::Disturbed,
-        Err(_) => State::Broken,
+    /// An error that the server sent leaves only the rest of its own answer, which has been read.
+    fn note<T>(&mut self, outcome: &Result<T, Error>) {
+        self.state = match outcome {
+            Ok(_) => State::Clean,
+            // 20 and up end the connection.
+            Err(Error::Server(token)) if token.class() < 20 => State::Disturbed,
+            Err(_) => State::Broken,
+        };
+        if self.state != State::Broken {
+            self.answered = Instant::now();
+        }
     }
 }
 
@@ -149,36 +150,4 @@ async fn collect(mut stream: tiberius::QueryStream<'_>) -> Result<Vec<Vec<Row>>,
         }
     }
     failed.map_or(Ok(results), Err)
-}
-
-/// Dials the server's addresses side by side, a moment apart, and takes the first that answers.
-async fn dial(config: &Config, patience: Duration) -> Result<TcpStream, Error> {
-    const STAGGER: Duration = Duration::from_millis(250);
-
-    let address = config.get_addr();
-    let dialled = async {
-        let mut addresses = tokio::net::lookup_host(&address).await?;
-        let mut dials = tokio::task::JoinSet::new();
-        let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
-        loop {
-            if let Some(next) = addresses.next() {
-                dials.spawn(TcpStream::connect(next));
-            } else if dials.is_empty() {
-                return Err(last);
-            }
-            tokio::select! {
-                Some(joined) = dials.join_next() => match joined {
-                    Ok(Ok(stream)) => return Ok(stream),
-                    Ok(Err(error)) => last = error,
-                    Err(error) => last = std::io::Error::other(error),
-                },
-                () = tokio::time::sleep(STAGGER) => {}
-            }
-        }
-    };
-    let silent = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no TCP connection in time");
-    let stream = timeout(patience, dialled).await;
-    let stream = stream.unwrap_or_else(|_| Err(silent()))?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }

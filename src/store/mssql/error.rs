@@ -1,17 +1,24 @@
 //! What the server's errors mean to a broker, in one table. Sources: Microsoft's lists of database engine errors, of
 //! transient errors of Azure SQL, and of availability group errors.
 
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::Duration;
+
 use tiberius::error::Error;
 
-use crate::store::{Rejection, StoreError};
+use super::pool::Again;
+use crate::store::{Outage, Rejection, StoreError};
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
+enum Remedy {
     /// Run the operation again on the same connection: nothing of it was applied.
     Retry,
     /// Connect anew and run it again: it may have been applied, or the server may be another one now.
     Reconnect,
+    /// Tell the caller to come back: the server has no room, or its database is being opened. Nothing was applied.
+    Wait,
     /// Tell the caller which row a constraint refuses.
     Refuse,
     /// Give up until somebody changes schema, login or configuration.
@@ -21,39 +28,58 @@ pub(super) enum Remedy {
 }
 
 const TABLE: &[(Remedy, &[u32])] = &[
-    // Deadlock victim, lock time-out, snapshot conflict, out of locks.
-    (Remedy::Retry, &[1205, 1222, 3960, 1204]),
+    // Deadlock victim, lock time-out, snapshot conflict, out of locks; no memory to run the statement.
+    (
+        Remedy::Retry,
+        &[1205, 1222, 3960, 1204, 701, 802, 8645, 8651],
+    ),
     // Azure SQL: database moved, paused, over its resources, or reconfigured.
     (
         Remedy::Reconnect,
         &[
             4060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109, 49918, 49919,
-            49920,
+            49920, 4221, 615, 926,
         ],
     ),
-    // Availability groups: the database is not, or not yet, the primary's. Shutdown in progress.
-    (Remedy::Reconnect, &[976, 983, 6005, 17142]),
-    // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic.
+    // Availability groups: the database is not, or not yet, the primary's, or can be read only there. The session was
+    // killed; the server shuts down or starts.
+    (
+        Remedy::Reconnect,
+        &[
+            976, 978, 979, 983, 3906, 596, 6005, 6006, 17142, 18401, 18451,
+        ],
+    ),
+    // The log or a filegroup is full; the database is being recovered or restored, or is offline.
+    (
+        Remedy::Wait,
+        &[9002, 1101, 1105, 921, 922, 927, 942, 945, 952],
+    ),
+    // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed
+    // column; a trigger that ended the transaction. What triggers raise themselves is 50000 and more.
     (
         Remedy::Refuse,
         &[
             2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 544, 271,
+            3609, 8169, 9420,
         ],
     ),
-    // Login, database, permission; object or column gone; READPAST under SNAPSHOT; SET options of a filtered index.
+    // Login, firewall, database, permission; object or column gone; READPAST under SNAPSHOT; a table that takes no such
+    // hints; SET options of a filtered index; no OPENJSON.
     (
         Remedy::Misconfigured,
         &[
-            18456, 18452, 4064, 229, 230, 262, 208, 207, 213, 308, 650, 1934, 3616,
+            18456, 18452, 18487, 18488, 40532, 40615, 4064, 229, 230, 262, 300, 208, 207, 213, 308,
+            650, 1934, 195, 10794, 41305, 12317,
         ],
     ),
 ];
 
+/// The least number of an error that a program of the user's raises: a trigger.
+const RAISED: u32 = 50_000;
 /// Babelfish's number for errors that it has no number for.
 const UNMAPPED: u32 = 33_557_097;
 
-/// Returns what to do about an error.
-pub(super) fn remedy(error: &Error) -> Remedy {
+fn remedy(error: &Error) -> Remedy {
     match error {
         Error::Server(token) => match remedy_of(token.code(), token.message()) {
             Some(remedy) => remedy,
@@ -61,57 +87,177 @@ pub(super) fn remedy(error: &Error) -> Remedy {
             None if token.class() >= 20 => Remedy::Reconnect,
             None => Remedy::Bug,
         },
+        // A file that the configuration names: a token, a certificate.
+        Error::Io {
+            kind: ErrorKind::NotFound | ErrorKind::PermissionDenied,
+            ..
+        }
+        | Error::Tls(_) => Remedy::Misconfigured,
         Error::Io { .. } | Error::Routing { .. } | Error::Protocol(_) => Remedy::Reconnect,
-        Error::Tls(_) => Remedy::Misconfigured,
         _ => Remedy::Bug,
     }
 }
 
 fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
     if number == UNMAPPED {
-        return Some(match message {
-            gone if gone.contains("does not exist") => Remedy::Misconfigured,
-            _ if message.contains("violates") || message.contains("invalid input") => {
+        let says = |part: &&str| message.contains(*part);
+        return Some(
+            if ["lock timeout", "deadlock", "serialize"].iter().any(says) {
+                Remedy::Retry
+            } else if says(&"does not exist") {
+                Remedy::Misconfigured
+            } else if ["violates", "invalid input", "too long", "out of range"]
+                .iter()
+                .any(says)
+            {
                 Remedy::Refuse
-            }
-            _ if message.contains("too long") || message.contains("out of range") => Remedy::Refuse,
-            _ => Remedy::Bug,
-        });
+            } else {
+                Remedy::Bug
+            },
+        );
     }
     let listed = TABLE.iter().find(|(_, numbers)| numbers.contains(&number));
-    listed.map(|(remedy, _)| *remedy)
-}
-
-/// Turns an error that is not retried any more into the store's.
-pub(super) fn give_up(error: &Error) -> StoreError {
-    let text = match error {
-        Error::Server(token) => format!("{} (error {})", token.message(), token.code()),
-        other => other.to_string(),
-    };
-    match remedy(error) {
-        Remedy::Retry | Remedy::Reconnect => StoreError::Unavailable(text),
-        Remedy::Refuse | Remedy::Misconfigured => StoreError::Misconfigured(text),
-        Remedy::Bug => StoreError::Bug(text),
+    match listed {
+        Some((remedy, _)) => Some(*remedy),
+        None if number >= RAISED => Some(Remedy::Refuse),
+        None => None,
     }
 }
 
-/// Turns an error into the refusal of a row, if a constraint is to blame.
-pub(super) fn refusal(error: &Error) -> StoreError {
+/// Why an operation failed, and how often it was tried.
+#[derive(Debug)]
+pub(super) struct Failure {
+    cause: Cause,
+    tries: u32,
+}
+
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// A statement failed.
+    Statement(Error),
+    /// There was no connection to run it on.
+    Connection(StoreError),
+}
+
+impl From<Error> for Cause {
+    fn from(error: Error) -> Self {
+        Self::Statement(error)
+    }
+}
+
+impl From<StoreError> for Cause {
+    fn from(error: StoreError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn new(cause: impl Into<Cause>, tries: u32) -> Self {
+        Self {
+            cause: cause.into(),
+            tries,
+        }
+    }
+
+    /// Returns whether the connection can't be used any more.
+    pub(super) fn breaks_connection(&self) -> bool {
+        match &self.cause {
+            Cause::Statement(error) => remedy(error) == Remedy::Reconnect,
+            Cause::Connection(_) => false,
+        }
+    }
+
+    /// Returns whether the operation may be run again at once.
+    pub(super) fn may_run_again(&self, again: Again) -> bool {
+        match &self.cause {
+            Cause::Statement(error) => match remedy(error) {
+                Remedy::Retry => true,
+                Remedy::Reconnect => again == Again::Idempotent,
+                Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
+            },
+            Cause::Connection(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Statement(error) => write!(out, "{}", text_of(error))?,
+            Cause::Connection(error) => write!(out, "{error}")?,
+        }
+        write!(out, ", try {}", self.tries)
+    }
+}
+
+/// A failure that is not retried any more is the store's.
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        let mut error = match failure.cause {
+            Cause::Statement(error) => error.into(),
+            Cause::Connection(error) => error,
+        };
+        if let Self::Unavailable(outage) = &mut error {
+            outage.tries = failure.tries;
+        }
+        error
+    }
+}
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        let text = text_of(&error);
+        match remedy(&error) {
+            Remedy::Retry | Remedy::Reconnect | Remedy::Wait => Self::Unavailable(Outage {
+                reason: text,
+                tries: 1,
+                number: error.code(),
+            }),
+            Remedy::Refuse | Remedy::Misconfigured => Self::Misconfigured(text),
+            Remedy::Bug => Self::Bug(text),
+        }
+    }
+}
+
+/// The server has not answered for so long.
+pub(super) fn silence(patience: Duration) -> Error {
+    Error::Io {
+        kind: ErrorKind::TimedOut,
+        message: format!("no answer within {}", humantime::format_duration(patience)),
+    }
+}
+
+fn text_of(error: &Error) -> String {
     match error {
-        Error::Server(token) if remedy(error) == Remedy::Refuse => refused(0, token.message()),
-        _ => give_up(error),
+        Error::Server(token) => format!("{} (error {})", token.message(), token.code()),
+        Error::Io { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Turns a failure into the refusal of a row, if a constraint is to blame.
+pub(super) fn refusal(failure: Failure) -> StoreError {
+    match &failure.cause {
+        Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
+            refused(0, token.message())
+        }
+        _ => failure.into(),
     }
 }
 
 /// Turns an error that a batch has caught and told into the store's: the refusal of `item` if a constraint is to blame.
 pub(super) fn caught(item: usize, number: i64, message: &str) -> StoreError {
     let number = u32::try_from(number).unwrap_or(0);
+    let text = || format!("{message} (error {number})");
     match remedy_of(number, message) {
         Some(Remedy::Refuse) => refused(item, message),
-        Some(Remedy::Retry | Remedy::Reconnect) => {
-            StoreError::Unavailable(format!("{message} (error {number})"))
-        }
-        _ => StoreError::Misconfigured(format!("{message} (error {number})")),
+        Some(Remedy::Retry | Remedy::Reconnect | Remedy::Wait) => StoreError::Unavailable(Outage {
+            reason: text(),
+            tries: 1,
+            number: Some(number),
+        }),
+        Some(Remedy::Misconfigured) => StoreError::Misconfigured(text()),
+        Some(Remedy::Bug) | None => StoreError::Bug(text()),
     }
 }
 
@@ -134,8 +280,34 @@ fn column_of(message: &str) -> Option<String> {
     characters.as_str().split(quote).next().map(str::to_owned)
 }
 
-impl From<Error> for StoreError {
-    fn from(error: Error) -> Self {
-        give_up(&error)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_one_remedy() {
+        let mut numbers: Vec<u32> = TABLE
+            .iter()
+            .flat_map(|(_, numbers)| *numbers)
+            .copied()
+            .collect();
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
+    }
+
+    #[test]
+    fn what_a_trigger_raises_is_a_refusal_and_an_unknown_number_a_bug() {
+        assert_eq!(remedy_of(50_000, "no"), Some(Remedy::Refuse));
+        assert_eq!(remedy_of(51_234, "no"), Some(Remedy::Refuse));
+        assert_eq!(remedy_of(102, "syntax"), None);
+    }
+
+    #[test]
+    fn the_column_that_a_message_names_is_found() {
+        let message = "Cannot insert the value NULL into column 'Station', table 'x.dbo.t'; column does not allow nulls.";
+        assert_eq!(column_of(message).as_deref(), Some("Station"));
+        assert_eq!(column_of("Violation of PRIMARY KEY constraint"), None);
     }
 }

@@ -35,7 +35,7 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreErro
     };
     if got.is_none_or(|got| got < 0) {
         let busy = "another broker prepares the database".to_owned();
-        return Err(StoreError::Unavailable(busy));
+        return Err(StoreError::unavailable(busy));
     }
     let migrated = migrate_all(connection).await;
     connection.batch(UNLOCK).await?;

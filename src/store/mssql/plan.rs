@@ -30,7 +30,7 @@ impl MssqlSchema {
             .enable_all()
             .build()
             .map_err(|error| StoreError::Io(format!("no runtime: {error}")))?;
-        let connection = runtime.block_on(Connection::open(settings))?;
+        let connection = runtime.block_on(Connection::open(&settings.server()?, settings))?;
         Ok(Self {
             runtime,
             connection,

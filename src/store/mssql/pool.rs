@@ -1,41 +1,77 @@
 //! The connections of a broker: opened when needed, never handed on in the middle of a stream, replaced when they are old.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult};
-use tiberius::error::Error;
-use tiberius::{Row, ToSql};
+use futures_util::future::join_all;
+use tiberius::{Config, Row, ToSql};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
 use super::connection::Connection;
-use super::error::{Remedy, remedy};
+use super::error::{Failure, silence};
 use crate::store::StoreError;
 
+/// How many connections are opened at the same time: a server that comes back is not run down.
+const DIALS: usize = 4;
 /// How often an operation is tried in all.
-const TRIES: u32 = 4;
-/// How long an operation waits for a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TRIES: u32 = 5;
+/// The pause before the first retry is up to twice as long, and doubles with each further one.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// How often old and idle connections are looked after.
+const UPKEEP: Duration = Duration::from_secs(15);
 
 /// Opens and checks connections.
 pub(super) struct Connections {
+    server: Config,
     settings: Settings,
+    dials: Semaphore,
+    /// When a connection was last found broken.
+    trouble: Mutex<Option<Instant>>,
+}
+
+impl Connections {
+    fn new(settings: &Settings) -> Result<Self, StoreError> {
+        Ok(Self {
+            server: settings.server()?,
+            settings: settings.clone(),
+            dials: Semaphore::new(DIALS),
+            trouble: Mutex::new(None),
+        })
+    }
+
+    /// Takes note that a connection broke: the others are asked before they are trusted again.
+    fn found_broken(&self) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Returns whether a connection is to be replaced. A share of the lifetime is random: connections opened together are
+    /// not all replaced together.
+    fn is_old(&self, connection: &Connection) -> bool {
+        let share: f64 = rand::random_range(0.8..1.0);
+        connection.age() > self.settings.max_connection_age.mul_f64(share)
+    }
 }
 
 impl Manager for Connections {
     type Type = Connection;
-    type Error = Error;
+    type Error = StoreError;
 
-    async fn create(&self) -> Result<Connection, Error> {
-        Connection::open(&self.settings).await
+    async fn create(&self) -> Result<Connection, StoreError> {
+        let _turn = self.dials.acquire().await;
+        Connection::open(&self.server, &self.settings).await
     }
 
-    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
-        // A share of the lifetime is random: connections opened together are not all replaced together.
-        let share: f64 = rand::random_range(0.9..1.0);
-        if connection.age() > self.settings.max_lifetime.mul_f64(share) {
+    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
+        if self.is_old(connection) {
             return Err(RecycleError::message("it is old"));
         }
-        connection.reset().await.map_err(RecycleError::message)
+        let trouble = *self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let reset = connection.reset(trouble).await;
+        reset.map_err(RecycleError::message)
     }
 }
 
@@ -43,6 +79,9 @@ impl Manager for Connections {
 #[derive(Clone)]
 pub(super) struct Connected {
     pool: Pool<Connections>,
+    /// Answers whether the server is there, when the others may all be waiting for it.
+    probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
+    _upkeep: Arc<AbortOnDropHandle<()>>,
 }
 
 /// Whether an operation may be run again whose answer was lost.
@@ -55,63 +94,117 @@ pub(super) enum Again {
 }
 
 impl Connected {
-    /// Makes the pool; connections are opened when they are needed.
+    /// Makes the pool. Needs a tokio runtime.
     pub(super) fn new(settings: &Settings) -> Result<Self, StoreError> {
-        let manager = Connections {
-            settings: settings.clone(),
-        };
-        let pool = Pool::builder(manager)
-            .max_size(settings.max_connections)
+        let pool = Pool::builder(Connections::new(settings)?)
+            .max_size(settings.max_connections.max(1))
             .runtime(deadpool::Runtime::Tokio1)
-            .wait_timeout(Some(PATIENCE))
+            .wait_timeout(Some(settings.command_timeout))
             .build()
             .map_err(|error| StoreError::Misconfigured(error.to_string()))?;
-        Ok(Self { pool })
+        let upkeep = tokio::spawn(upkeep(pool.clone(), settings.min_idle_connections));
+        Ok(Self {
+            pool,
+            probe: Arc::default(),
+            _upkeep: Arc::new(AbortOnDropHandle::new(upkeep)),
+        })
     }
 
-    /// Runs a statement; again, a little later, where the error's remedy is to.
+    /// Returns the server's name and port.
+    pub(super) fn address(&self) -> String {
+        self.pool.manager().server.get_addr()
+    }
+
+    /// Runs a statement; again, a little later, where the error's remedy is to. Ends, one way or the other, when the
+    /// command time-out has passed.
     pub(super) async fn query(
         &self,
         sql: &str,
         parameters: &[&dyn ToSql],
         again: Again,
-    ) -> Result<Vec<Vec<Row>>, Error> {
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        let settings = &self.pool.manager().settings;
+        let start = Instant::now();
         let mut tries = 1;
         loop {
-            let mut connection = self.take().await?;
-            let error = match connection.query(sql, parameters).await {
-                Ok(results) => return Ok(results),
-                Err(error) => error,
+            let rest = || settings.command_timeout.saturating_sub(start.elapsed());
+            let mut connection = match timeout(rest(), self.take()).await {
+                Ok(Ok(connection)) => connection,
+                Ok(Err(error)) => return Err(Failure::new(error, tries)),
+                Err(_) => return Err(Failure::new(silence(settings.command_timeout), tries)),
             };
-            let retry = match remedy(&error) {
-                Remedy::Retry => true,
-                Remedy::Reconnect => {
-                    drop(Object::take(connection));
-                    again == Again::Idempotent
-                }
-                Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
+            let failure = match timeout(rest(), connection.query(sql, parameters)).await {
+                Ok(Ok(results)) => return Ok(results),
+                Ok(Err(error)) => Failure::new(error, tries),
+                Err(_) => Failure::new(silence(settings.command_timeout), tries),
             };
-            if !retry || tries >= TRIES {
-                return Err(error);
+            if failure.breaks_connection() {
+                drop(Object::take(connection));
+                self.pool.manager().found_broken();
             }
-            tracing::debug!(%error, tries, "an operation runs again");
-            let jitter: f64 = rand::random_range(0.5..1.5);
-            let pause = Duration::from_millis(10) * 2_u32.pow(tries);
-            tokio::time::sleep(pause.mul_f64(jitter)).await;
+            // The longer the more often it failed, and random: those who collided don't meet again.
+            let share: f64 = rand::random_range(0.0..1.0);
+            let pause = RETRY_PAUSE.mul_f64(share) * 2_u32.pow(tries);
+            if !failure.may_run_again(again) || tries >= TRIES || pause >= rest() {
+                return Err(failure);
+            }
+            tracing::warn!(%failure, "an operation runs again");
+            tokio::time::sleep(pause).await;
             tries += 1;
         }
     }
 
     /// Takes a connection for several statements.
-    pub(super) async fn take(&self) -> Result<Object<Connections>, Error> {
-        let io = |kind, message: String| Error::Io { kind, message };
+    pub(super) async fn take(&self) -> Result<Object<Connections>, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
-            PoolError::Timeout(_) => io(
-                std::io::ErrorKind::TimedOut,
-                "every connection to the server is in use".to_owned(),
-            ),
-            other => io(std::io::ErrorKind::Other, other.to_string()),
+            PoolError::Timeout(_) => {
+                let busy = "every connection to the server is in use (store.max_connections)";
+                StoreError::unavailable(busy)
+            }
+            other => StoreError::unavailable(other.to_string()),
         })
     }
+
+    /// Runs a statement on a connection of its own, which no operation can hold up.
+    pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
+        let mut kept = self.probe.lock().await;
+        let connections = self.pool.manager();
+        // Taken out: a future dropped halfway leaves none behind.
+        let usable = kept.take().filter(|kept| !connections.is_old(kept));
+        let mut connection = match usable {
+            Some(connection) => connection,
+            None => Connection::open(&connections.server, &connections.settings).await?,
+        };
+        connection.batch(sql).await?;
+        *kept = Some(connection);
+        Ok(())
+    }
+}
+
+/// Closes old connections that nobody uses, and opens new ones while fewer are idle than wanted.
+async fn upkeep(pool: Pool<Connections>, min_idle: usize) {
+    loop {
+        pool.retain(|connection, _| !pool.manager().is_old(connection));
+        let status = pool.status();
+        let room = status.max_size.saturating_sub(status.size);
+        let wanted = min_idle.saturating_sub(status.available).min(room);
+        if wanted > 0 {
+            open_more(&pool, status.available, wanted).await;
+        }
+        tokio::time::sleep(UPKEEP).await;
+    }
+}
+
+/// Opens connections: the idle ones are held for the moment in which the pool is asked for more. An error shows in the
+/// operations.
+async fn open_more(pool: &Pool<Connections>, idle: usize, more: usize) {
+    let held = join_all((0..idle).map(|_| pool.get())).await;
+    let mut opening = join_all((0..more).map(|_| pool.get()));
+    tokio::select! {
+        biased;
+        _ = &mut opening => return,
+        () = std::future::ready(()) => drop(held),
+    }
+    opening.await;
 }

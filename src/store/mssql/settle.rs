@@ -115,7 +115,7 @@ impl Mssql {
             .query(&batch.sql, &parameters, Again::Idempotent)
             .await;
         let mut settled = Vec::new();
-        for row in results.map_err(|error| refusal(&error))?.iter().flatten() {
+        for row in results.map_err(refusal)?.iter().flatten() {
             let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
             if let Some(state) = State::from_code(integer(row, 1)?) {
                 settled.push((at, state));

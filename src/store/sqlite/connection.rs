@@ -46,7 +46,9 @@ fn open_with(
         let place = path.display();
         match error {
             StoreError::Io(text) => StoreError::Io(format!("{place}: {text}")),
-            StoreError::Unavailable(text) => StoreError::Unavailable(format!("{place}: {text}")),
+            StoreError::Unavailable(outage) => {
+                StoreError::unavailable(format!("{place}: {outage}"))
+            }
             other => other,
         }
     })

@@ -14,16 +14,16 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
         _ => return StoreError::Bug(text),
     };
     match failure.code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Unavailable(format!(
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::unavailable(format!(
             "another process holds the file's write lock ({text})"
         )),
-        ErrorCode::DiskFull => StoreError::Unavailable(format!(
+        ErrorCode::DiskFull => StoreError::unavailable(format!(
             "no room is left on the device ({text}); free some, nothing committed is lost"
         )),
         ErrorCode::SystemIoFailure => {
-            StoreError::Unavailable(format!("reading or writing the file failed ({text})"))
+            StoreError::unavailable(format!("reading or writing the file failed ({text})"))
         }
-        ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::Unavailable(text),
+        ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::unavailable(text),
         ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => StoreError::Io(format!(
             "the file is damaged or no SQLite database ({text}); restore it, or save what can be read with \
              `sqlite3 FILE .recover`"

@@ -100,7 +100,7 @@ impl Writer {
                 }
             })
             .map_err(|error| {
-                StoreError::Unavailable(format!("no thread for the writer: {error}"))
+                StoreError::unavailable(format!("no thread for the writer: {error}"))
             })?;
         Ok(Self { operations })
     }
@@ -117,7 +117,7 @@ impl Writer {
             outcome: None,
             caller,
         };
-        let gone = || StoreError::Unavailable("the writer thread has ended".to_owned());
+        let gone = || StoreError::unavailable("the writer thread has ended".to_owned());
         self.operations
             .send(Box::new(operation))
             .map_err(|_| gone())?;
@@ -212,7 +212,7 @@ fn run_one(session: &Session, operation: &mut Box<dyn Operation>) -> Result<bool
     if session.connection.is_autocommit() {
         // A full disk or a failing device ends the whole transaction at once.
         let ended = "an error of the device ended the transaction; nothing of it was applied";
-        return Err(StoreError::Unavailable(ended.to_owned()));
+        return Err(StoreError::unavailable(ended.to_owned()));
     }
     Ok(keep)
 }

@@ -1,0 +1,96 @@
+//! The store as the broker's parts see it: an operation of a store that does not answer fails at once, and not only after
+//! a time-out of its own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::pulse::Pulse;
+use crate::lease::State;
+use crate::lease_id::Secret;
+use crate::store::{
+    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
+    Stats, Store, StoreError,
+};
+use crate::value::Key;
+
+/// A store under the watch of a [`Pulse`].
+pub(super) struct Watched {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) pulse: Arc<Pulse>,
+}
+
+#[async_trait]
+impl Store for Watched {
+    fn secret(&self) -> &Secret {
+        self.store.secret()
+    }
+
+    fn place(&self) -> String {
+        self.store.place()
+    }
+
+    fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
+        self.store.columns(queue)
+    }
+
+    async fn claim(
+        &self,
+        queue: QueueIndex,
+        calls: Arc<[ClaimCall]>,
+    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+        self.pulse.guard(self.store.claim(queue, calls)).await
+    }
+
+    async fn heartbeat(
+        &self,
+        queue: QueueIndex,
+        extensions: Arc<[Extension]>,
+    ) -> Result<Vec<Option<Held>>, StoreError> {
+        let extended = self.store.heartbeat(queue, extensions);
+        self.pulse.guard(extended).await
+    }
+
+    async fn settle(
+        &self,
+        queue: QueueIndex,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<Vec<Option<State>>, StoreError> {
+        self.pulse
+            .guard(self.store.settle(queue, settlements))
+            .await
+    }
+
+    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
+        self.pulse.guard(self.store.reap(queue, limit)).await
+    }
+
+    async fn enqueue(
+        &self,
+        queue: QueueIndex,
+        items: Arc<[NewItem]>,
+    ) -> Result<Vec<Key>, StoreError> {
+        self.pulse.guard(self.store.enqueue(queue, items)).await
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        self.pulse.guard(self.store.stats(queue)).await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        self.pulse.guard(self.store.list(queue, state, limit)).await
+    }
+
+    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
+        self.pulse.guard(self.store.redrive(queue, limit)).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.store.probe().await
+    }
+}
