@@ -54,6 +54,9 @@ WHERE ({key}) IN (
 -- :: backfill_needed
 SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_present})
 
+-- :: drop_column
+ALTER TABLE {table} DROP COLUMN {column}
+
 -- :: drop_index
 DROP INDEX {index}
 

@@ -1,6 +1,7 @@
 //! `schema`: what the queues' tables lack, and adding it.
 
 use std::io::{IsTerminal as _, stderr};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
@@ -20,6 +21,8 @@ pub(super) enum Schema {
     Apply(Queues),
     /// Say whether `serve` would start; exit code 64 if it would not
     Check(Queues),
+    /// Print the SQL that takes all of it away again; with --run, run it
+    Drop(Drop),
 }
 
 #[derive(Debug, Args)]
@@ -35,12 +38,93 @@ pub(super) struct Queues {
     queues: Vec<String>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Leases are lost with the columns that hold them. What stays: the table's own columns and rows, archives, soft-lock columns
+that have names of their own (they may have been there before), and the broker's own tables, lease_broker_*.
+
+Examples:
+  lease-broker schema drop --config queues.toml rainfall
+  lease-broker schema drop --config queues.toml rainfall --run")]
+pub(super) struct Drop {
+    #[command(flatten)]
+    settings: Settings,
+    /// Queues to take from their tables
+    #[arg(required = true)]
+    queues: Vec<String>,
+    /// Run the SQL
+    #[arg(long)]
+    run: bool,
+}
+
+impl Drop {
+    fn run(self) -> Result<(), Failure> {
+        let run_it = self.run;
+        let purpose = if run_it {
+            Purpose::Change
+        } else {
+            Purpose::Read
+        };
+        let queues = Queues {
+            settings: self.settings,
+            queues: self.queues,
+        };
+        let (mut schema, queues) = queues.open(purpose)?;
+        for queue in queues {
+            let steps = schema.plan_drop(&queue)?;
+            if steps.is_empty() {
+                say!(
+                    "-- queue {:?}, table {:?}: nothing to drop",
+                    queue.name,
+                    queue.table
+                );
+            }
+            for step in steps {
+                if run_it {
+                    run(schema.as_mut(), &queue, &step)?;
+                } else {
+                    say!("{}\n", schema.script(&step));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs one step with its progress shown.
+fn run(
+    schema: &mut dyn schema::Schema,
+    queue: &QueueSpec,
+    step: &schema::Step,
+) -> Result<(), Failure> {
+    let bar = if stderr().is_terminal() {
+        ProgressBar::new_spinner().with_message(step.purpose.clone())
+    } else {
+        ProgressBar::hidden()
+    };
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let mut rows = 0;
+    schema.apply(step, &mut |changed| {
+        rows = changed;
+        bar.set_message(format!("{}: {changed} rows", step.purpose));
+    })?;
+    bar.finish_and_clear();
+    let rows = if step.repeat {
+        format!(" ({rows} rows)")
+    } else {
+        String::new()
+    };
+    say!("{}: {}{rows}", queue.name, step.purpose);
+    Ok(())
+}
+
 impl Schema {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Plan(queues) => queues.plan(),
             Self::Apply(queues) => queues.apply(),
             Self::Check(queues) => queues.check(),
+            Self::Drop(drop) => drop.run(),
         }
     }
 }
@@ -61,12 +145,10 @@ impl Queues {
                 queue.table
             );
             for step in steps {
-                let repeat = if step.repeat {
-                    "; repeat until it changes no row"
-                } else {
-                    ""
-                };
-                say!("\n-- {}{repeat}\n{};", step.purpose, step.sql);
+                say!("\n{}", schema.script(&step));
+            }
+            for advice in schema.advice(&queue)? {
+                say!("\n-- not needed, but worth a thought: {advice}");
             }
             say!("");
         }
@@ -81,24 +163,7 @@ impl Queues {
                 say!("{}: nothing is missing", queue.name);
             }
             for step in steps {
-                let bar = if stderr().is_terminal() {
-                    ProgressBar::new_spinner().with_message(step.purpose.clone())
-                } else {
-                    ProgressBar::hidden()
-                };
-                let mut rows = 0;
-                schema.apply(&step, &mut |changed| {
-                    rows = changed;
-                    bar.set_message(format!("{}: {changed} rows", step.purpose));
-                    bar.tick();
-                })?;
-                bar.finish_and_clear();
-                let rows = if step.repeat {
-                    format!(" ({rows} rows)")
-                } else {
-                    String::new()
-                };
-                say!("{}: {}{rows}", queue.name, step.purpose);
+                run(schema.as_mut(), &queue, &step)?;
             }
         }
         Ok(())

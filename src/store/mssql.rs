@@ -1,9 +1,14 @@
 //! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
 
+mod advice;
+mod backfill;
 mod catalogue;
 mod connection;
 mod connection_string;
 mod dial;
+mod drop;
+#[cfg(test)]
+mod editions;
 mod engine;
 mod enqueue;
 mod error;
@@ -17,6 +22,7 @@ mod quote;
 mod settings;
 mod settle;
 mod shape;
+mod soft_lock;
 mod table;
 mod types;
 

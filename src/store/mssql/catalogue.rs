@@ -4,6 +4,7 @@ use tiberius::Row;
 
 use super::connection::Connection;
 use super::quote::quote_table;
+use super::table::integer;
 use super::types::ColumnType;
 use crate::store::StoreError;
 
@@ -14,6 +15,8 @@ pub(super) struct Table {
     /// The unique lists of columns: the primary key first, if there is one.
     pub(super) unique: Vec<Vec<String>>,
     pub(super) indexes: Vec<Index>,
+    /// Whether a statement with many row locks may lock the whole table instead.
+    pub(super) escalates: bool,
 }
 
 /// A column as it is.
@@ -36,7 +39,13 @@ pub(super) struct Index {
     pub(super) columns: Vec<(String, bool)>,
 }
 
-const KIND: &str = "SELECT o.type FROM sys.objects AS o WHERE o.object_id = OBJECT_ID(@P1)";
+const KIND: &str = "SELECT o.type, COALESCE(CONVERT(int, t.is_memory_optimized), 0),
+    COALESCE(CONVERT(int, t.temporal_type), 0), COALESCE(CONVERT(int, t.lock_escalation), 1)
+FROM sys.objects AS o LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
+WHERE o.object_id = OBJECT_ID(@P1)";
+
+const INSTEAD: &str = "SELECT g.name FROM sys.triggers AS g
+WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1";
 
 const COLUMNS: &str =
     "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
@@ -66,14 +75,29 @@ impl Table {
         let Some(row) = kind.first().and_then(|rows| rows.first()) else {
             return Ok(None);
         };
+        let refuse = |why: &str| Err(StoreError::Misconfigured(format!("{name:?} {why}")));
         match text(row, 0)?.trim() {
             "U" => {}
-            kind => {
-                let what = if kind == "V" { "a view" } else { "no table" };
-                return Err(StoreError::Misconfigured(format!(
-                    "{name:?} is {what}: only the rows of a table can be leased"
-                )));
-            }
+            "V" => return refuse("is a view: only the rows of a table can be leased"),
+            _ => return refuse("is no table: only the rows of a table can be leased"),
+        }
+        if integer(row, 1)? == 1 {
+            return refuse(
+                "is a memory-optimised table, which takes no row locks and no READPAST: lease the rows of a table on disk",
+            );
+        }
+        if integer(row, 2)? == 1 {
+            return refuse(
+                "is the history of a temporal table: lease the rows of the table itself",
+            );
+        }
+        let escalates = integer(row, 3)? == 0;
+        let instead = connection.query(INSTEAD, &[&object]).await?;
+        if let Some(trigger) = instead.iter().flatten().next() {
+            let trigger = text(trigger, 0)?;
+            return refuse(&format!(
+                "has the INSTEAD OF trigger {trigger}, which takes the broker's changes from the table"
+            ));
         }
         let columns = connection.query(COLUMNS, &[&object]).await?;
         let columns = columns.iter().flatten().map(column);
@@ -81,6 +105,7 @@ impl Table {
             columns: columns.collect::<Result<_, _>>()?,
             unique: Vec::new(),
             indexes: Vec::new(),
+            escalates,
         };
         let mut unique = Vec::new();
         for row in connection
@@ -119,6 +144,13 @@ impl Table {
             let mut columns = self.columns.iter();
             columns.find(|column| column.name.eq_ignore_ascii_case(name))
         })
+    }
+
+    /// Finds an index by its name, to which Babelfish adds a hash.
+    pub(super) fn index_named(&self, name: &str) -> Option<&Index> {
+        let name = name.to_ascii_lowercase();
+        let named = |index: &&Index| index.name.to_ascii_lowercase().starts_with(&name);
+        self.indexes.iter().find(named)
     }
 
     /// Returns whether these columns, in any order, identify a row.

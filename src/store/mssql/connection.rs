@@ -109,14 +109,6 @@ impl Connection {
         outcome
     }
 
-    /// Runs a statement and returns how many rows it has changed.
-    pub(super) async fn execute(&mut self, sql: &str) -> Result<u64, Error> {
-        self.state = State::Broken;
-        let outcome = Box::pin(self.session.execute(sql, &[])).await;
-        self.note(&outcome);
-        outcome.map(tiberius::ExecuteResult::total)
-    }
-
     /// An error that the server sent leaves only the rest of its own answer, which has been read.
     fn note<T>(&mut self, outcome: &Result<T, Error>) {
         self.state = match outcome {

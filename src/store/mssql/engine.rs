@@ -68,6 +68,12 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Returns whether a column that is never NULL is added without writing every row (Microsoft's documentation of ALTER
+    /// TABLE, "Adding NOT NULL columns as an online operation").
+    pub(super) fn adds_columns_at_once(&self) -> bool {
+        self.babelfish || self.indexes_online()
+    }
+
     /// Returns whether an index can be made while the table is written to.
     pub(super) fn indexes_online(&self) -> bool {
         !self.babelfish && matches!(self.edition, 3 | 5 | 8)

@@ -1,21 +1,28 @@
 //! Schema changes on a server: what a queue's table lacks, and the statements that add it.
 
+use std::time::Duration;
+
 use tokio::runtime::Runtime;
 
-use super::Settings;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::quote::{literal, quote};
 use super::shape::{INDEXES, Shape, index_name, queue_holes};
+use super::table::integer;
 use super::types::ColumnType;
-use crate::lease::State;
-use crate::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use super::{Settings, advice, backfill, drop};
+use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::{Schema, Step};
 use crate::store::template::{Holes, render};
 use crate::value::Value;
 
-const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
+pub(super) const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
+
+/// How long a statement may take.
+const LONG: Duration = Duration::from_secs(86_400);
+/// How long one waits for others to leave the table alone.
+const LOCK_TIMEOUT: &str = "SET LOCK_TIMEOUT 10000";
 
 /// Plans and makes schema changes over a connection of its own. It blocks: not to be used within a runtime.
 pub struct MssqlSchema {
@@ -30,7 +37,17 @@ impl MssqlSchema {
             .enable_all()
             .build()
             .map_err(|error| StoreError::Io(format!("no runtime: {error}")))?;
-        let connection = runtime.block_on(Connection::open(&settings.server()?, settings))?;
+        let settings = Settings {
+            // An index over many rows takes its time; a wait for a lock does not: behind it every other program waits.
+            command_timeout: LONG,
+            ..settings.clone()
+        };
+        let connection = async {
+            let mut connection = Connection::open(&settings.server()?, &settings).await?;
+            connection.batch(LOCK_TIMEOUT).await?;
+            Ok::<_, StoreError>(connection)
+        };
+        let connection = runtime.block_on(connection)?;
         Ok(Self {
             runtime,
             connection,
@@ -46,6 +63,26 @@ impl Schema for MssqlSchema {
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
         let apply = apply(&mut self.connection, step, progress);
         self.runtime.block_on(apply)
+    }
+
+    fn plan_drop(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+        self.runtime
+            .block_on(drop::plan(&mut self.connection, queue))
+    }
+
+    /// Each step is a batch of its own for sqlcmd and its like; one that repeats is a batch that loops.
+    fn script(&self, step: &Step) -> String {
+        if step.repeat {
+            let again = "\n-- run this batch again until it answers 0 in its first column";
+            format!("-- {}{again}\n{};\nGO", step.purpose, step.sql)
+        } else {
+            format!("-- {}\n{};\nGO", step.purpose, step.sql)
+        }
+    }
+
+    fn advice(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        self.runtime
+            .block_on(advice::advice(&mut self.connection, queue))
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -71,10 +108,12 @@ pub(super) async fn plan(
     let shape = Shape::new(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     if exists {
-        steps.extend(columns(queue, &table, &shape));
-        steps.extend(backfills(connection, queue, &table, &shape).await?);
+        let at_once = connection.engine.adds_columns_at_once();
+        steps.extend(columns(queue, &table, &shape, at_once));
+        steps.extend(backfill::plan(connection, queue, &table, &shape).await?);
     }
-    steps.extend(indexes(queue, &table, &shape));
+    let online = exists && connection.engine.indexes_online();
+    steps.extend(indexes(queue, &table, &shape, online));
     if let OnComplete::Archive(name) = &queue.on_complete
         && Table::read(connection, name).await?.is_none()
     {
@@ -93,14 +132,16 @@ pub(super) async fn apply(
         connection.batch(&step.sql).await?;
         return Ok(());
     }
-    let mut changed = 0;
+    let mut all = 0;
     loop {
-        match connection.execute(&step.sql).await? {
-            0 => return Ok(()),
-            rows => {
-                changed += rows;
-                progress(changed);
-            }
+        let results = connection.batch(&step.sql).await?;
+        let row = results.last().and_then(|rows| rows.first());
+        let row = row.ok_or_else(|| StoreError::Bug("a step that does not count".to_owned()))?;
+        let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];
+        all += changed.unsigned_abs();
+        progress(all);
+        if visited == 0 {
+            return Ok(());
         }
     }
 }
@@ -131,7 +172,7 @@ pub(super) async fn check(
         if shape.find_index(queue, role, &table).is_some() {
             continue;
         }
-        missing.push(match outdated(&table, &name) {
+        missing.push(match table.index_named(&name) {
             Some(_) => format!(
                 "the index {name} of table {:?} has another order than the queue",
                 queue.table
@@ -157,13 +198,6 @@ pub(super) async fn check(
     Ok(missing)
 }
 
-/// Finds an index of this name; Babelfish adds a hash to it.
-fn outdated<'a>(table: &'a Table, name: &str) -> Option<&'a str> {
-    let name = name.to_ascii_lowercase();
-    let mut names = table.indexes.iter().map(|index| index.name.as_str());
-    names.find(|known| known.to_ascii_lowercase().starts_with(&name))
-}
-
 fn no_table(queue: &QueueSpec) -> StoreError {
     StoreError::Misconfigured(format!(
         "the table {:?} of queue {:?} does not exist; give the queue its columns (managed = {{ … }}) to have it made",
@@ -171,7 +205,7 @@ fn no_table(queue: &QueueSpec) -> StoreError {
     ))
 }
 
-fn step(purpose: String, section: &str, holes: &Holes) -> Step {
+pub(super) fn step(purpose: String, section: &str, holes: &Holes) -> Step {
     Step {
         purpose,
         sql: render(ADOPT, section, holes),
@@ -179,91 +213,46 @@ fn step(purpose: String, section: &str, holes: &Holes) -> Step {
     }
 }
 
-fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
+pub(super) fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
     holes.insert(name, value);
     holes
 }
 
 /// Plans the soft-lock columns that the table lacks.
-fn columns(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
+fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Vec<Step> {
+    let nullable = if at_once { "NOT NULL" } else { "NULL" };
     let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
     let add = |column: SoftLockColumn| {
         let purpose = format!("add the soft-lock column {}", queue.soft_lock.name(column));
-        step(purpose, column.default_name(), &shape.holes)
+        let name = literal(&Value::Text(queue.soft_lock.name(column).to_owned()));
+        let mut holes = with(shape.holes.clone(), "column_literal", name);
+        holes.insert("nullable", nullable.to_owned());
+        step(purpose, column.default_name(), &holes)
     };
     let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
     missing.map(add).collect()
 }
 
 /// Plans the indexes that the table lacks, or has in another order.
-fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
+fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
+    let online = if online { " WITH (ONLINE = ON)" } else { "" };
     let mut steps = Vec::new();
     for (section, role) in INDEXES {
         if shape.find_index(queue, role, table).is_some() {
             continue;
         }
         let name = index_name(queue, role);
-        if outdated(table, &name).is_some() {
+        if table.index_named(&name).is_some() {
             let purpose = format!("drop the {role} index, which has another order than the queue");
             let holes = with(shape.holes.clone(), "index", quote(&name));
             steps.push(step(purpose, "drop_index", &holes));
         }
-        steps.push(step(format!("add the {role} index"), section, &shape.holes));
+        let literal = literal(&Value::Text(name));
+        let mut holes = with(shape.holes.clone(), "index_literal", literal);
+        holes.insert("online", online.to_owned());
+        steps.push(step(format!("add the {role} index"), section, &holes));
     }
     steps
-}
-
-/// Plans to mark the rows that are completed or dead already, by their mirror columns.
-async fn backfills(
-    connection: &mut Connection,
-    queue: &QueueSpec,
-    table: &Table,
-    shape: &Shape,
-) -> Result<Vec<Step>, StoreError> {
-    let mut steps = Vec::new();
-    for state in [State::Completed, State::Dead] {
-        let mirrors = queue.mirror.iter().filter(|mirror| mirror.state == state);
-        let conditions: Vec<String> = mirrors
-            .filter_map(|mirror| {
-                let column = quote(&mirror.column);
-                match &mirror.value {
-                    MirrorValue::Literal(Value::Null) => Some(format!("t.{column} IS NULL")),
-                    MirrorValue::Literal(value) => Some(format!("t.{column} = {}", literal(value))),
-                    MirrorValue::Now | MirrorValue::Worker => None,
-                }
-            })
-            .collect();
-        if conditions.is_empty() {
-            continue;
-        }
-        let mut holes = with(
-            shape.holes.clone(),
-            "backfill_match",
-            conditions.join(" AND "),
-        );
-        holes.insert("backfill_state", state.code().to_string());
-        let untouched = [SoftLockColumn::State, SoftLockColumn::Fence]
-            .map(|column| queue.soft_lock.name(column))
-            .into_iter()
-            .filter(|name| table.column(name).is_some())
-            .map(|name| format!("t.{} = 0 AND ", quote(name)));
-        holes.insert(
-            "backfill_if_present",
-            untouched.collect::<Vec<_>>().concat(),
-        );
-        let needed = render(ADOPT, "backfill_needed", &holes);
-        let results = connection.batch(&needed).await?;
-        let row = results.first().and_then(|rows| rows.first());
-        let count: Option<i32> = row.map(|row| row.try_get(0)).transpose()?.flatten();
-        if count.is_some_and(|count| count > 0) {
-            let purpose = format!("mark the rows that are {} already", state.name());
-            steps.push(Step {
-                repeat: true,
-                ..step(purpose, "backfill", &holes)
-            });
-        }
-    }
-    Ok(steps)
 }
 
 /// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
@@ -362,6 +351,7 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         columns: columns.iter().map(column).collect(),
         unique: vec![key],
         indexes: Vec::new(),
+        escalates: false,
     };
     let purpose = format!("make the table of queue {:?}", queue.name);
     Some((step(purpose, "create", &holes), table))

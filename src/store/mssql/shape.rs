@@ -2,10 +2,12 @@
 
 use super::catalogue::{Column, Index, Table};
 use super::mirror;
-use super::quote::{bare_table, quote, quote_table};
+use super::quote::{bare_table, literal, quote, quote_table};
+use super::soft_lock;
 use super::types::ColumnType;
 use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
 use crate::store::template::Holes;
+use crate::value::Value;
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
 pub(super) struct Shape {
@@ -65,6 +67,7 @@ impl Shape {
                 .filter_map(|name| column(name, "columns"))
                 .collect(),
         };
+        problems.extend(soft_lock::problems(queue, table));
         if problems.is_empty() {
             problems.extend(problem_of_key(queue, table, &key));
         }
@@ -177,12 +180,15 @@ pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
         .into_iter()
         .map(|column| (column.default_name(), quote(queue.soft_lock.name(column))))
         .collect();
+    let literal = |name: String| literal(&Value::Text(name));
     holes.insert("table", quote_table(&queue.table));
+    holes.insert("table_literal", literal(quote_table(&queue.table)));
     for (hole, role) in INDEXES {
         holes.insert(hole, quote(&index_name(queue, role)));
     }
     if let OnComplete::Archive(archive) = &queue.on_complete {
         holes.insert("archive", quote_table(archive));
+        holes.insert("archive_literal", literal(quote_table(archive)));
     }
     holes
 }

@@ -12,7 +12,7 @@ use super::shape::{INDEXES, Shape, index_name, queue_holes};
 use crate::lease::State;
 use crate::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::schema::{Schema, Step};
+use crate::store::schema::{Schema, Step, own_columns, refuse_managed};
 use crate::store::template::{Holes, render};
 use crate::value::Value;
 
@@ -125,6 +125,41 @@ impl Schema for SqliteSchema {
                 }
             }
         }
+    }
+
+    fn plan_drop(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+        refuse_managed(queue)?;
+        let Some(table) = Table::read(&self.connection, &queue.table)? else {
+            return Ok(Vec::new());
+        };
+        let holes = queue_holes(queue);
+        let indexes = INDEXES
+            .into_iter()
+            .filter(|(_, role)| table.index(&index_name(queue, role)).is_some())
+            .map(|(section, role)| {
+                let holes = with(holes.clone(), "index", holes[section].clone());
+                step(format!("drop the {role} index"), "drop_index", &holes)
+            });
+        let columns = own_columns(queue)
+            .filter(|name| table.column(name).is_some())
+            .map(|name| {
+                let holes = with(holes.clone(), "column", quote(name));
+                step(format!("drop the column {name}"), "drop_column", &holes)
+            });
+        Ok(indexes.chain(columns).collect())
+    }
+
+    fn script(&self, step: &Step) -> String {
+        let repeat = if step.repeat {
+            "; repeat until it changes no row"
+        } else {
+            ""
+        };
+        format!("-- {}{repeat}\n{};", step.purpose, step.sql)
+    }
+
+    fn advice(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {

@@ -1,0 +1,144 @@
+//! The rows that a table had before it became a queue: given the state that their mirror columns show, and the values that
+//! new columns lack, in one pass by key.
+
+use super::catalogue::{Column, Table};
+use super::connection::Connection;
+use super::plan::ADOPT;
+use super::quote::{literal, quote};
+use super::shape::Shape;
+use super::table::integer;
+use crate::lease::State;
+use crate::queue::{MirrorValue, QueueSpec, SoftLockColumn};
+use crate::store::StoreError;
+use crate::store::schema::Step;
+use crate::store::template::{Holes, render};
+use crate::value::Value;
+
+/// The soft-lock columns that are never NULL.
+const FILLED: [SoftLockColumn; 4] = [
+    SoftLockColumn::State,
+    SoftLockColumn::StateTime,
+    SoftLockColumn::Fence,
+    SoftLockColumn::Attempt,
+];
+
+/// Plans the pass, if any row needs it.
+pub(super) async fn plan(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+    table: &Table,
+    shape: &Shape,
+) -> Result<Option<Step>, StoreError> {
+    let at_once = connection.engine.adds_columns_at_once();
+    let name = |column| quote(queue.soft_lock.name(column));
+    let found = |column| table.column(queue.soft_lock.name(column));
+    let nullable =
+        |column: &SoftLockColumn| found(*column).map_or(!at_once, |found| found.nullable);
+    let null = |column: SoftLockColumn| format!("t.{} IS NULL", name(column));
+    let nulls: Vec<String> = FILLED.into_iter().filter(nullable).map(null).collect();
+    let marks: Vec<(State, String)> = [State::Completed, State::Dead]
+        .into_iter()
+        .filter_map(|state| Some((state, looks(queue, state)?)))
+        .collect();
+
+    // What is asked before the columns are there: they will all be NULL, or hold their defaults.
+    let mut now: Vec<String> = Vec::new();
+    let present = |column: &SoftLockColumn| found(*column).is_some();
+    now.extend(FILLED.into_iter().filter(nullable).map(|column| {
+        if present(&column) {
+            null(column)
+        } else {
+            "1 = 1".to_owned()
+        }
+    }));
+    let untouched: Vec<String> = [SoftLockColumn::State, SoftLockColumn::Fence]
+        .into_iter()
+        .filter(present)
+        .map(|column| format!("t.{} = 0 AND ", name(column)))
+        .collect();
+    let untouched = untouched.concat();
+    now.extend(marks.iter().map(|(_, looks)| format!("{untouched}{looks}")));
+    if now.is_empty() {
+        return Ok(None);
+    }
+    let mut holes = shape.holes.clone();
+    holes.insert("wants_backfill", any_of(now, &shape.holes["key_present"]));
+    let needed = render(ADOPT, "backfill_needed", &holes);
+    let answer = connection.batch(&needed).await?;
+    let count = answer.first().and_then(|rows| rows.first());
+    if count.map(|row| integer(row, 0)).transpose()?.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+
+    let [state, fence] = [SoftLockColumn::State, SoftLockColumn::Fence].map(name);
+    let touched = format!("t.{state} = 0 AND t.{fence} = 0 AND ");
+    let mut wants = nulls;
+    wants.extend(marks.iter().map(|(_, looks)| format!("{touched}{looks}")));
+    let states: Vec<String> = marks
+        .iter()
+        .map(|(state, looks)| format!(" WHEN {looks} THEN {}", state.code()))
+        .collect();
+    holes.insert("backfill_states", states.concat());
+    holes.insert("wants_backfill", any_of(wants, ""));
+    position(&mut holes, &shape.key);
+    Ok(Some(Step {
+        purpose: match &*marks {
+            [] => "give the rows of the table the values of the new columns".to_owned(),
+            _ => "mark the rows that are completed or dead already".to_owned(),
+        },
+        sql: render(ADOPT, "backfill", &holes),
+        repeat: true,
+    }))
+}
+
+fn any_of(conditions: Vec<String>, and: &str) -> String {
+    let each: Vec<String> = conditions
+        .into_iter()
+        .map(|one| format!("({one})"))
+        .collect();
+    format!("({}){and}", each.join(" OR "))
+}
+
+/// Returns what a row in this state looks like, by its mirror columns.
+fn looks(queue: &QueueSpec, state: State) -> Option<String> {
+    let mirrors = queue.mirror.iter().filter(|mirror| mirror.state == state);
+    let conditions: Vec<String> = mirrors
+        .filter_map(|mirror| {
+            let column = quote(&mirror.column);
+            match &mirror.value {
+                MirrorValue::Literal(Value::Null) => Some(format!("t.{column} IS NULL")),
+                MirrorValue::Literal(value) => Some(format!("t.{column} = {}", literal(value))),
+                MirrorValue::Now | MirrorValue::Worker => None,
+            }
+        })
+        .collect();
+    (!conditions.is_empty()).then(|| conditions.join(" AND "))
+}
+
+/// Fills the holes of the position: the key of the row that was visited last.
+fn position(holes: &mut Holes, key: &[Column]) {
+    let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
+        let parts = (1..).zip(key).map(|(at, column)| render(at, column));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    // A variable takes no collation, and a comparison takes the column's.
+    holes.insert(
+        "key_variables",
+        list(&|at, column| format!("@k{at} {}", column.declared)),
+    );
+    holes.insert(
+        "key_into_variables",
+        list(&|at, _| format!("@k{at} = p.lb_k{at}")),
+    );
+    holes.insert("key_descending", list(&|at, _| format!("d.lb_k{at} DESC")));
+    let mut after = String::new();
+    for (at, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
+        let column = quote(&column.name);
+        after = if after.is_empty() {
+            format!("t.{column} > @k{at}")
+        } else {
+            format!("t.{column} >= @k{at} AND (t.{column} > @k{at} OR {after})")
+        };
+    }
+    holes.insert("after_position", after);
+}

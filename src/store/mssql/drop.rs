@@ -1,0 +1,70 @@
+//! Takes from a table what made it a queue.
+
+use super::catalogue::Table;
+use super::connection::Connection;
+use super::plan::{step, with};
+use super::quote::{literal, quote, quote_table};
+use super::shape::{INDEXES, index_name, queue_holes};
+use crate::queue::QueueSpec;
+use crate::store::StoreError;
+use crate::store::schema::{Step, own_columns, refuse_managed};
+use crate::value::Value;
+
+/// A column's default is a constraint of its own, which has to go first.
+const DEFAULTS: &str = "SELECT c.name, d.name FROM sys.default_constraints AS d
+    INNER JOIN sys.columns AS c ON c.object_id = d.parent_object_id AND c.column_id = d.parent_column_id
+WHERE d.parent_object_id = OBJECT_ID(@P1)";
+
+/// Plans it.
+pub(super) async fn plan(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<Step>, StoreError> {
+    refuse_managed(queue)?;
+    let Some(table) = Table::read(connection, &queue.table).await? else {
+        return Ok(Vec::new());
+    };
+    let holes = queue_holes(queue);
+    let mut steps = Vec::new();
+    for (_, role) in INDEXES {
+        let name = index_name(queue, role);
+        if table.index_named(&name).is_some() {
+            let holes = with(holes.clone(), "index", quote(&name));
+            steps.push(step(format!("drop the {role} index"), "drop_index", &holes));
+        }
+    }
+    let mut defaults = Vec::new();
+    // Babelfish lists constraints that it does not know, and drops a default with its column.
+    if !connection.engine.babelfish {
+        let object = quote_table(&queue.table);
+        for row in connection
+            .query(DEFAULTS, &[&object])
+            .await?
+            .iter()
+            .flatten()
+        {
+            let (column, name): (Option<&str>, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
+            let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+            defaults.push((text(column), text(name)));
+        }
+    }
+    for name in own_columns(queue).filter(|name| table.column(name).is_some()) {
+        let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
+        if let Some((_, constraint)) = defaults.iter().find(of_column) {
+            let holes = with(holes.clone(), "constraint", quote(constraint));
+            steps.push(step(
+                format!("drop the default of {name}"),
+                "drop_default",
+                &holes,
+            ));
+        }
+        let mut holes = with(holes.clone(), "column", quote(name));
+        holes.insert("column_literal", literal(&Value::Text(name.to_owned())));
+        steps.push(step(
+            format!("drop the column {name}"),
+            "drop_column",
+            &holes,
+        ));
+    }
+    Ok(steps)
+}

@@ -1,0 +1,95 @@
+//! Adoption as it goes on an edition that writes every row when it adds a column: proved on whatever server there is, which
+//! takes the same statements.
+
+use uuid::Uuid;
+
+use super::Settings;
+use super::connection::Connection;
+use super::plan::{apply, check, plan};
+use crate::lease::{Backoff, RetryPolicy, State};
+use crate::queue::{LeaseBounds, Mirror, MirrorValue, OnComplete, Order, QueueSpec, SoftLock};
+use crate::value::Value;
+
+fn spec(table: &str) -> QueueSpec {
+    QueueSpec {
+        name: "items".to_owned(),
+        table: table.to_owned(),
+        key: Vec::new(),
+        columns: None,
+        order: Order::By(Vec::new()),
+        lease: LeaseBounds {
+            default: std::time::Duration::from_secs(60),
+            min: std::time::Duration::from_secs(1),
+            max: std::time::Duration::from_secs(3_600),
+        },
+        retry: RetryPolicy {
+            max_attempts: None,
+            backoff: Backoff {
+                initial: std::time::Duration::from_secs(1),
+                factor: 1.0,
+                max: std::time::Duration::from_secs(1),
+                jitter: 0.0,
+            },
+        },
+        on_complete: OnComplete::Keep,
+        soft_lock: SoftLock::default(),
+        mirror: vec![Mirror {
+            state: State::Completed,
+            column: "done".to_owned(),
+            value: MirrorValue::Literal(Value::Int(1)),
+        }],
+        managed: None,
+        filtered_indexes: true,
+    }
+}
+
+#[tokio::test]
+async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_chunks() {
+    let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
+        eprintln!("skipped: LEASE_BROKER_TEST_MSSQL names no server");
+        return;
+    };
+    let settings = Settings::new(server);
+    let server = settings.server().expect("a connection string");
+    let mut connection = Box::pin(Connection::open(&server, &settings))
+        .await
+        .expect("a server");
+    let true_engine = connection.engine.clone();
+    connection.engine.edition = 2;
+    connection.engine.babelfish = false;
+    let table = format!("editions_{}", Uuid::new_v4().simple());
+    // More rows than one chunk, with a composite key whose first part repeats.
+    let create = format!(
+        "CREATE TABLE {table} (a int NOT NULL, b int NOT NULL, done int NOT NULL, PRIMARY KEY (a, b));
+        WITH n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 99)
+        INSERT {table} (a, b, done) SELECT x.i, y.i, CASE WHEN y.i < 10 THEN 1 ELSE 0 END FROM n AS x CROSS JOIN n AS y"
+    );
+    connection.batch(&create).await.expect("a table");
+    let spec = spec(&table);
+    let steps = plan(&mut connection, &spec).await.expect("plan");
+    assert!(
+        steps.iter().any(|step| step.sql.contains("smallint NULL")),
+        "{steps:?}"
+    );
+    let mut changed = 0;
+    for step in &steps {
+        let done = apply(&mut connection, step, &mut |rows| changed = rows).await;
+        done.expect(&step.sql);
+    }
+    let left = plan(&mut connection, &spec).await.expect("plan again");
+    assert_eq!(left, []);
+    assert_eq!(check(&mut connection, &spec).await, Ok(Vec::new()));
+    let count = format!(
+        "SELECT COUNT(*) FROM {table} WHERE lease_state = CASE WHEN done = 1 THEN 3 ELSE 0 END AND lease_fence = 0 \
+         AND lease_attempt = 0 AND lease_state_time IS NOT NULL"
+    );
+    let rows = connection.batch(&count).await.expect("count");
+    assert_eq!(rows[0][0].get::<i32, _>(0), Some(10_000));
+    if !true_engine.babelfish {
+        assert_eq!(changed, 10_000);
+    }
+    connection
+        .batch(&format!("DROP TABLE {table}"))
+        .await
+        .expect("drop");
+}
