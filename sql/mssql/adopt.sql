@@ -5,6 +5,7 @@
 --   Developer, Azure SQL; Babelfish); elsewhere NULL, as the statement would write every row under a lock on the table:
 --   there `backfill` gives old rows their values. The state is a smallint, as Babelfish can't add a tinyint with a default
 --   to a table that has rows.
+-- The SET lines are for tools that have these options off, as sqlcmd has: a filtered index needs them on.
 -- Locks: Sch-M on the table for a moment, for which a batch waits no longer than LOCK_TIMEOUT, as all others wait behind
 --   it; `backfill` X on at most 4000 rows; an index with ONLINE = ON Sch-M for a moment at its start and end, one without
 --   it S on the table while it is made.
@@ -64,7 +65,7 @@ ALTER TABLE {table} ADD {trace_parent} varchar(55) NULL
 SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {wants_backfill}) AS d
 
 -- :: backfill
-SET NOCOUNT ON; SET XACT_ABORT ON;
+SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF OBJECT_ID(N'tempdb..#lb_position') IS NULL CREATE TABLE #lb_position ({key_declarations});
 DECLARE @changed int, @visited int, {key_variables};
 DECLARE @next TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
@@ -92,14 +93,17 @@ IF @visited = 0 DROP TABLE #lb_position;
 SELECT @visited, @changed
 
 -- :: ready_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
 CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}
 
 -- :: due_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
 CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}{online}
 
 -- :: token_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
 CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}{online}
 
