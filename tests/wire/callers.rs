@@ -56,6 +56,8 @@ async fn an_operation_whose_caller_went_away_leaves_a_connection_that_is_read_to
     go_away(&bench).await;
     gate.open();
     assert_eq!(bench.claim().await.expect("claimed").len(), 2);
+    let asked = bench.server.asked(OPERATION);
+    assert_eq!(asked[0].connection, asked[1].connection);
     let attention = bench.server.count(|event| *event == Event::Attention);
     assert_eq!(attention, 0, "it ran to its end");
 }

@@ -68,7 +68,8 @@ fn migrations() -> Vec<Vec<Cell>> {
     let row = |path: &Path| {
         let name = path.file_stem().expect("a name").to_string_lossy();
         let digest = Sha256::digest(fs::read(path).expect("a migration"));
-        let checksum: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
+        let checksum = digest.iter().fold(String::new(), hex);
         vec![Cell::text(&name), Cell::text(&checksum)]
     };
     files

@@ -61,7 +61,7 @@ async fn problems(
     for (what, row) in rows {
         let answer = Tokens::new().rows(&[row]);
         let answer = match &then {
-            Some(row) => answer.rows(&[row.clone()]),
+            Some(row) => answer.rows(std::slice::from_ref(row)),
             None => answer,
         };
         problems.extend(problem(&bench, &what, answer, &operation).await);

@@ -81,9 +81,8 @@ async fn a_server_that_always_says_a_little_more_does_not_hold_an_operation_for_
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_accepts_and_says_nothing_is_given_up_in_time() {
-    let server = Server::start(Encryption::Unsupported, Login::Silence, database::answer).await;
+async fn assert_given_up(login: Login) {
+    let server = Server::start(Encryption::Unsupported, login, database::answer).await;
     let limits = Limits {
         handshake: SHORT,
         ..PATIENT
@@ -95,4 +94,14 @@ async fn a_server_that_accepts_and_says_nothing_is_given_up_in_time() {
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert!(server.count(|event| *event == Event::Accepted) > 0);
     server.until_closed(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_accepts_and_says_nothing_is_given_up_in_time() {
+    assert_given_up(Login::Silence).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_answer_a_login_is_given_up_in_time() {
+    assert_given_up(Login::Unanswered).await;
 }

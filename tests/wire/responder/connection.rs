@@ -83,9 +83,10 @@ impl Session<'_> {
             Login::Route(to) => Tokens::new()
                 .login_ack()
                 .route(&to.ip().to_string(), to.port()),
-            Login::Accept | Login::Silence => {
-                Tokens::new().info(5701, "Changed database").login_ack()
+            Login::Silence | Login::Unanswered => {
+                return self.wait_for_its_end(&mut stream).await;
             }
+            Login::Accept => Tokens::new().info(5701, "Changed database").login_ack(),
         };
         packet::write(&mut stream, ANSWER, &tokens.finished(), End::Last).await?;
         while let Some(message) = packet::read(&mut stream).await? {

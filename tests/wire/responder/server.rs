@@ -28,6 +28,8 @@ pub(crate) enum Login {
     Route(SocketAddr),
     /// Takes the connection and says nothing.
     Silence,
+    /// Takes the login and says nothing more.
+    Unanswered,
 }
 
 /// A statement and the connection that it came on.
