@@ -112,3 +112,14 @@ async fn an_idle_connection_that_the_server_has_closed_costs_no_claim() {
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);
     assert_eq!(bench.claim().await.expect("claimed").len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "an error while connecting ends an operation at its first try"]
+async fn a_server_that_takes_no_login_for_a_moment_after_a_cut_is_tried_again() {
+    let bench = Bench::start().await;
+    let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(held(1))];
+    bench.server.on(OPERATION, replies);
+    bench.server.refuse_logins(&[40_613]);
+    let held = bench.heartbeat(1).await.expect("extended");
+    assert!(held[0].is_some());
+}

@@ -9,7 +9,7 @@ use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
 fn victim() -> Reply {
-    let message = "Transaction (Process ID 52) was deadlocked on lock resources.";
+    let message = "The transaction was deadlocked on lock resources.";
     Reply::Answer(Tokens::new().error(1205, message))
 }
 
@@ -49,7 +49,7 @@ async fn who_is_always_the_victim_gives_up() {
 async fn who_gives_up_says_how_often_it_was_tried() {
     let (tries, text) = always_the_victim().await;
     assert!(
-        text.contains(&tries.to_string()),
+        text.replace("1205", "").contains(&tries.to_string()),
         "tried {tries} times: {text}"
     );
 }

@@ -1,7 +1,9 @@
 //! One connection at the responder, from its prelogin to its end.
 
+use std::collections::VecDeque;
 use std::io::Result;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -14,10 +16,15 @@ use super::server::{Encryption, Login};
 use super::tls;
 use super::tokens::Tokens;
 
+/// How often a server that trickles says a little more.
+const PACE: Duration = Duration::from_millis(20);
+
 /// What every connection shares.
 pub(super) struct Shared {
     pub(super) encryption: Encryption,
     pub(super) login: Login,
+    /// The errors that the next logins are refused with, whatever `login` says.
+    pub(super) refusals: Mutex<VecDeque<u32>>,
     pub(super) script: Mutex<Script>,
     pub(super) log: Log,
 }
@@ -78,6 +85,11 @@ impl Session<'_> {
             return Ok(());
         };
         self.shared.log.add(self.number, Event::Login { encrypted });
+        let refusal = self.shared.refusals.lock().expect("refusals").pop_front();
+        if let Some(number) = refusal {
+            let tokens = Tokens::new().error(number, "Not now.");
+            return packet::write(&mut stream, ANSWER, &tokens.finished(), End::Last).await;
+        }
         let tokens = match &self.shared.login {
             Login::Refuse(number, message) => Tokens::new().error(*number, message),
             Login::Route(to) => Tokens::new()
@@ -144,7 +156,7 @@ impl Session<'_> {
             Reply::Forever(tokens) => loop {
                 let more = tokens.clone().unfinished();
                 packet::write(stream, ANSWER, &more, End::MoreToCome).await?;
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::time::sleep(PACE).await;
             },
         }
         Ok(Next::GoOn)

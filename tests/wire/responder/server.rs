@@ -58,6 +58,7 @@ impl Server {
         let shared = Arc::new(Shared {
             encryption,
             login,
+            refusals: Mutex::default(),
             script: Mutex::new(Script::new(otherwise)),
             log: Log::default(),
         });
@@ -77,6 +78,12 @@ impl Server {
     /// Answers every statement so that contains these fragments.
     pub(crate) fn always(&self, fragments: &[&str], reply: Reply) {
         self.script().add(fragments, Vec::new(), Some(reply));
+    }
+
+    /// Refuses the next logins, each with one of these errors.
+    pub(crate) fn refuse_logins(&self, errors: &[u32]) {
+        let mut refusals = self.shared.refusals.lock().expect("refusals");
+        refusals.extend(errors);
     }
 
     fn script(&self) -> std::sync::MutexGuard<'_, Script> {
