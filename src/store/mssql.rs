@@ -23,7 +23,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::plan::MssqlSchema;
-use self::pool::{Again, Connected};
+use self::pool::Again;
+pub use self::pool::Connected;
 use self::table::QueueTable;
 use super::{
     ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
@@ -102,7 +103,17 @@ impl MssqlStore {
     /// [`StoreError::Misconfigured`] if a queue's table lacks something, or the login is refused.
     /// [`StoreError::Unavailable`] if the server does not answer.
     pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        let connected = Connected::new(settings)?;
+        Self::open_over(&Connected::new(settings)?, queues).await
+    }
+
+    /// Does what [`Self::open`] does, over connections that other stores may use too.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub async fn open_over(
+        connected: &Connected,
+        queues: &[QueueSpec],
+    ) -> Result<Self, StoreError> {
         let mut connection = connected.take().await?;
         migrations::migrate(&mut connection).await?;
         let secret = migrations::secret(&mut connection).await?;
@@ -126,7 +137,7 @@ impl MssqlStore {
         Ok(Self {
             secret,
             mssql: Mssql {
-                connected,
+                connected: connected.clone(),
                 queues: tables.into(),
             },
         })

@@ -39,9 +39,9 @@ impl Manager for Connections {
     }
 }
 
-/// A broker's connections.
+/// Connections to a database: a broker's, or those that several stores of one process share.
 #[derive(Clone)]
-pub(super) struct Connected {
+pub struct Connected {
     pool: Pool<Connections>,
 }
 
@@ -56,7 +56,10 @@ pub(super) enum Again {
 
 impl Connected {
     /// Makes the pool; connections are opened when they are needed.
-    pub(super) fn new(settings: &Settings) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the settings make no pool.
+    pub fn new(settings: &Settings) -> Result<Self, StoreError> {
         let manager = Connections {
             settings: settings.clone(),
         };
