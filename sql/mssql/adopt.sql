@@ -47,12 +47,12 @@ ALTER TABLE {table} ADD {trace_parent} varchar(55) NULL
 UPDATE t
 SET {lease_state} = {backfill_state}
 FROM (SELECT TOP (4000) {key_as_names} FROM {table} AS t
-    WHERE t.{lease_state} = 0 AND t.{lease_fence} = 0 AND {backfill_match}) AS d
+    WHERE t.{lease_state} = 0 AND t.{lease_fence} = 0 AND {backfill_match}{key_present}) AS d
     INNER JOIN {table} AS t ON {t_is_d}
 WHERE t.{lease_state} = 0
 
 -- :: backfill_needed
-SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {backfill_if_present}{backfill_match}) AS d
+SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {backfill_if_present}{backfill_match}{key_present}) AS d
 
 -- :: ready_index
 CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}

@@ -5,6 +5,7 @@ mod connection;
 mod enqueue;
 mod error;
 mod inspect;
+mod key_source;
 mod lease;
 mod migrations;
 mod mirror;
@@ -15,6 +16,7 @@ mod settle;
 mod shape;
 mod table;
 mod types;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;

@@ -39,13 +39,14 @@ pub(super) struct Index {
 const KIND: &str = "SELECT o.type FROM sys.objects AS o WHERE o.object_id = OBJECT_ID(@P1)";
 
 const COLUMNS: &str =
-    "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
+    "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name
 FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
 WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
-const INDEXES: &str = "SELECT i.name, i.is_unique, i.has_filter, c.name, k.is_descending_key
+const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
+    CAST(c.name AS nvarchar(128)), k.is_descending_key
 FROM sys.indexes AS i
     INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
     INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id

@@ -71,6 +71,8 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
     if number == UNMAPPED {
         return Some(match message {
             gone if gone.contains("does not exist") => Remedy::Misconfigured,
+            // Of a type that the configuration names.
+            syntax if syntax.contains("syntax error") => Remedy::Misconfigured,
             _ if message.contains("violates") || message.contains("invalid input") => {
                 Remedy::Refuse
             }
@@ -98,26 +100,14 @@ pub(super) fn give_up(error: &Error) -> StoreError {
 /// Turns an error into the refusal of a row, if a constraint is to blame.
 pub(super) fn refusal(error: &Error) -> StoreError {
     match error {
-        Error::Server(token) if remedy(error) == Remedy::Refuse => refused(0, token.message()),
+        Error::Server(token) if remedy(error) == Remedy::Refuse => refused(token.message()),
         _ => give_up(error),
     }
 }
 
-/// Turns an error that a batch has caught and told into the store's: the refusal of `item` if a constraint is to blame.
-pub(super) fn caught(item: usize, number: i64, message: &str) -> StoreError {
-    let number = u32::try_from(number).unwrap_or(0);
-    match remedy_of(number, message) {
-        Some(Remedy::Refuse) => refused(item, message),
-        Some(Remedy::Retry | Remedy::Reconnect) => {
-            StoreError::Unavailable(format!("{message} (error {number})"))
-        }
-        _ => StoreError::Misconfigured(format!("{message} (error {number})")),
-    }
-}
-
-fn refused(item: usize, message: &str) -> StoreError {
+fn refused(message: &str) -> StoreError {
     StoreError::Rejected(Rejection {
-        item,
+        item: 0,
         follow_up: None,
         column: column_of(message),
         problem: message.to_owned(),

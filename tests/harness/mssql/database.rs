@@ -45,7 +45,8 @@ impl Database {
 
 /// Drops every table of the connection's database.
 pub(super) async fn empty(connection: &mut Connection) -> tiberius::Result<()> {
-    const TABLES: &str = "SELECT SCHEMA_NAME(schema_id), name FROM sys.tables";
+    const TABLES: &str =
+        "SELECT SCHEMA_NAME(schema_id), CAST(name AS nvarchar(128)) FROM sys.tables";
 
     for table in names(connection, TABLES, 2).await? {
         let sql = format!("DROP TABLE {}.{}", quote(&table[0]), quote(&table[1]));
@@ -65,7 +66,11 @@ pub(super) async fn drop_database(server: &str, name: &str) -> tiberius::Result<
         // It may have ended by itself.
         let _ = run(&mut connection, &format!("KILL {}", session[0])).await;
     }
-    patiently(&mut connection, &format!("DROP DATABASE [{name}]")).await
+    patiently(
+        &mut connection,
+        &format!("IF DB_ID(N'{name}') IS NOT NULL DROP DATABASE [{name}]"),
+    )
+    .await
 }
 
 /// Returns the names of the databases that tests have made more than two hours ago: their runs are over.
