@@ -13,6 +13,7 @@ mod engine;
 mod enqueue;
 mod error;
 mod inspect;
+mod key_source;
 mod lease;
 mod migrations;
 mod mirror;
@@ -25,13 +26,14 @@ mod shape;
 mod soft_lock;
 mod table;
 mod types;
+mod wire;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 pub use self::plan::MssqlSchema;
-use self::pool::Connected;
+pub use self::pool::Connected;
 pub use self::settings::Settings;
 use self::table::QueueTable;
 use super::{
@@ -72,7 +74,17 @@ impl MssqlStore {
     /// [`StoreError::Misconfigured`] if a queue's table lacks something, or the login is refused.
     /// [`StoreError::Unavailable`] if the server does not answer.
     pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        let connected = Connected::new(settings)?;
+        Self::open_over(&Connected::new(settings)?, queues).await
+    }
+
+    /// Does what [`Self::open`] does, over connections that other stores may use too.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub async fn open_over(
+        connected: &Connected,
+        queues: &[QueueSpec],
+    ) -> Result<Self, StoreError> {
         let mut connection = connected.take().await?;
         migrations::migrate(&mut connection).await?;
         let secret = migrations::secret(&mut connection).await?;
@@ -98,7 +110,7 @@ impl MssqlStore {
             place,
             secret,
             mssql: Mssql {
-                connected,
+                connected: connected.clone(),
                 queues: tables.into(),
             },
         })

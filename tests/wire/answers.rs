@@ -80,13 +80,6 @@ pub(crate) fn enqueued(ids: RangeInclusive<i64>) -> Tokens {
     Tokens::new().rows(&rows)
 }
 
-/// What an enqueue's batch says of an error that it has caught: insert, place, number, message after three zeros.
-pub(crate) fn caught(number: i32) -> Tokens {
-    let numbers = [0, 0, 0, 1, 0, number].map(|int| Cell::Int(Some(int)));
-    let row = numbers.into_iter().chain([Cell::text("It went wrong.")]);
-    Tokens::new().rows(&[row.collect()])
-}
-
 pub(crate) fn redriven(count: i32) -> Tokens {
     Tokens::new().rows(&[vec![Cell::Int(Some(count))]])
 }

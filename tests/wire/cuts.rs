@@ -98,7 +98,6 @@ async fn an_enqueue_whose_reply_was_lost_is_not_run_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the pool hands out a connection that the server has closed, and a claim is not run again"]
 async fn an_idle_connection_that_the_server_has_closed_costs_no_claim() {
     let bench = Bench::start().await;
     bench
@@ -114,7 +113,6 @@ async fn an_idle_connection_that_the_server_has_closed_costs_no_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "an error while connecting ends an operation at its first try"]
 async fn a_server_that_takes_no_login_for_a_moment_after_a_cut_is_tried_again() {
     let bench = Bench::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(held(1))];

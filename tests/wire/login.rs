@@ -41,7 +41,6 @@ async fn a_refused_login_is_misconfigured_at_once_and_tried_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a connection string that can't be read is taken for a bug"]
 async fn a_connection_string_that_is_none_is_misconfigured() {
     let server = responder().await;
     for wrong in WRONG {

@@ -70,7 +70,6 @@ async fn a_server_that_never_answers_again_makes_every_operation_fail_in_time() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the time-out holds between two tokens only: a server that trickles holds an operation for ever"]
 async fn a_server_that_always_says_a_little_more_does_not_hold_an_operation_for_ever() {
     let bench = Bench::with(IMPATIENT).await;
     let little = Tokens::new().info(0, "still at it");

@@ -61,7 +61,6 @@ async fn a_server_without_tls_is_refused_by_default_and_no_login_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a server without TLS is taken for one that is unavailable"]
 async fn a_server_without_tls_is_a_matter_of_configuration() {
     let server = responder().await;
     let text = refused(&server, "").await;

@@ -4,7 +4,6 @@ use tiberius::Row;
 
 use super::connection::Connection;
 use super::quote::quote_table;
-use super::table::integer;
 use super::types::ColumnType;
 use crate::store::StoreError;
 
@@ -39,8 +38,7 @@ pub(super) struct Index {
     pub(super) columns: Vec<(String, bool)>,
 }
 
-const KIND: &str = "SELECT o.type, COALESCE(CONVERT(int, t.is_memory_optimized), 0),
-    COALESCE(CONVERT(int, t.temporal_type), 0), COALESCE(CONVERT(int, t.lock_escalation), 1)
+const KIND: &str = "SELECT o.type, t.is_memory_optimized, t.temporal_type, t.lock_escalation
 FROM sys.objects AS o LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
 WHERE o.object_id = OBJECT_ID(@P1)";
 
@@ -48,13 +46,14 @@ const INSTEAD: &str = "SELECT g.name FROM sys.triggers AS g
 WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1";
 
 const COLUMNS: &str =
-    "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
+    "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name
 FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
 WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
-const INDEXES: &str = "SELECT i.name, i.is_unique, i.has_filter, c.name, k.is_descending_key
+const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
+    CAST(c.name AS nvarchar(128)), k.is_descending_key
 FROM sys.indexes AS i
     INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
     INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
@@ -81,17 +80,19 @@ impl Table {
             "V" => return refuse("is a view: only the rows of a table can be leased"),
             _ => return refuse("is no table: only the rows of a table can be leased"),
         }
-        if integer(row, 1)? == 1 {
+        // NULL where it is no table.
+        let number = |at| Ok::<_, StoreError>(row.try_get::<u8, _>(at)?.unwrap_or_default());
+        if flag(row, 1)? {
             return refuse(
                 "is a memory-optimised table, which takes no row locks and no READPAST: lease the rows of a table on disk",
             );
         }
-        if integer(row, 2)? == 1 {
+        if number(2)? == 1 {
             return refuse(
                 "is the history of a temporal table: lease the rows of the table itself",
             );
         }
-        let escalates = integer(row, 3)? == 0;
+        let escalates = number(3)? == 0;
         let instead = connection.query(INSTEAD, &[&object]).await?;
         if let Some(trigger) = instead.iter().flatten().next() {
             let trigger = text(trigger, 0)?;

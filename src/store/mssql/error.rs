@@ -93,6 +93,8 @@ fn remedy(error: &Error) -> Remedy {
             ..
         }
         | Error::Tls(_) => Remedy::Misconfigured,
+        // The one thing that the driver and a server may not agree on.
+        Error::Protocol(text) if text.contains("ncryption") => Remedy::Misconfigured,
         Error::Io { .. } | Error::Routing { .. } | Error::Protocol(_) => Remedy::Reconnect,
         _ => Remedy::Bug,
     }
@@ -104,7 +106,8 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
         return Some(
             if ["lock timeout", "deadlock", "serialize"].iter().any(says) {
                 Remedy::Retry
-            } else if says(&"does not exist") {
+            } else if ["does not exist", "syntax error"].iter().any(says) {
+                // A syntax error is one of a type that the configuration names.
                 Remedy::Misconfigured
             } else if ["violates", "invalid input", "too long", "out of range"]
                 .iter()
@@ -175,6 +178,9 @@ impl Failure {
                 Remedy::Reconnect => again == Again::Idempotent,
                 Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
             },
+            // A server that refuses a login for a moment; nothing was asked of it yet. One that does not answer is left to
+            // whoever finds out when it does.
+            Cause::Connection(StoreError::Unavailable(outage)) => outage.number.is_some(),
             Cause::Connection(_) => false,
         }
     }
@@ -239,31 +245,15 @@ fn text_of(error: &Error) -> String {
 pub(super) fn refusal(failure: Failure) -> StoreError {
     match &failure.cause {
         Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
-            refused(0, token.message())
+            refused(token.message())
         }
         _ => failure.into(),
     }
 }
 
-/// Turns an error that a batch has caught and told into the store's: the refusal of `item` if a constraint is to blame.
-pub(super) fn caught(item: usize, number: i64, message: &str) -> StoreError {
-    let number = u32::try_from(number).unwrap_or(0);
-    let text = || format!("{message} (error {number})");
-    match remedy_of(number, message) {
-        Some(Remedy::Refuse) => refused(item, message),
-        Some(Remedy::Retry | Remedy::Reconnect | Remedy::Wait) => StoreError::Unavailable(Outage {
-            reason: text(),
-            tries: 1,
-            number: Some(number),
-        }),
-        Some(Remedy::Misconfigured) => StoreError::Misconfigured(text()),
-        Some(Remedy::Bug) | None => StoreError::Bug(text()),
-    }
-}
-
-fn refused(item: usize, message: &str) -> StoreError {
+fn refused(message: &str) -> StoreError {
     StoreError::Rejected(Rejection {
-        item,
+        item: 0,
         follow_up: None,
         column: column_of(message),
         problem: message.to_owned(),

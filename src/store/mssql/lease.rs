@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tiberius::Row;
 use uuid::Uuid;
 
@@ -11,6 +11,7 @@ use super::Mssql;
 use super::pool::Again;
 use super::table::{QueueTable, integer};
 use super::types;
+use super::wire::{Entry, Wire};
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::store::{
@@ -29,13 +30,17 @@ impl Mssql {
         let mut list = Vec::new();
         for (at, call) in calls.iter().enumerate() {
             if *first_of.entry(call.token).or_insert(at) == at {
-                list.push(json!({
-                    "o": at, "n": call.max_items, "w": call.worker, "t": call.token.to_string(),
-                    "d": millis(call.duration), "r": call.repeat,
-                }));
+                let mut entry = Entry::default();
+                entry.insert("o", json!(at));
+                entry.insert("n", json!(call.max_items));
+                entry.insert("w", json!(call.worker));
+                entry.insert("t", json!(call.token.to_string()));
+                entry.insert("d", json!(millis(call.duration)));
+                entry.insert("r", json!(call.repeat));
+                list.push(entry);
             }
         }
-        let list = Json::Array(list).to_string();
+        let wire = Wire::new(vec![list]);
         // A claim that is sent again finds its leases by their token, if the first one was applied.
         let again = if calls.iter().all(|call| call.repeat) {
             Again::Idempotent
@@ -44,7 +49,7 @@ impl Mssql {
         };
         let results = self
             .connected
-            .query(&table.sql.claim, &[&list], again)
+            .query(&table.sql.claim, &wire.parameters(), again)
             .await?;
         let mut by_call: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
         for row in results.iter().flatten() {
@@ -70,25 +75,42 @@ impl Mssql {
         extensions: &[Extension],
     ) -> Result<Vec<Option<Held>>, StoreError> {
         let table = self.queue(queue)?;
+        // Of several extensions of one lease the last decides, and each is answered as if it stood alone.
+        let name = |lease: &LeaseRef| (lease.token, lease.fence, lease.key.to_string());
+        let places = extensions.iter().enumerate();
+        let last_of: HashMap<_, usize> = places
+            .map(|(at, extension)| (name(&extension.lease), at))
+            .collect();
         let mut list = Vec::new();
         for (at, extension) in extensions.iter().enumerate() {
-            if table.has_key_like(&extension.lease.key) {
-                let mut entry = QueueTable::list_entry(at, &extension.lease);
-                entry.insert("d".to_owned(), json!(millis(extension.duration)));
-                list.push(Json::Object(entry));
+            let lease = &extension.lease;
+            if last_of[&name(lease)] == at && table.has_key_like(&lease.key) {
+                let mut entry = QueueTable::list_entry(at, lease);
+                entry.insert("d", json!(millis(extension.duration)));
+                list.push(entry);
             }
         }
-        let list = Json::Array(list).to_string();
+        let wire = Wire::new(vec![list]);
         let extend = &table.sql.extend;
         let results = self
             .connected
-            .query(extend, &[&list], Again::Idempotent)
+            .query(extend, &wire.parameters(), Again::Idempotent)
             .await?;
         let mut held = vec![None; extensions.len()];
         for row in results.iter().flatten() {
             let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
             if let Some(held) = held.get_mut(at) {
                 *held = Some(until(row, 1, 2)?);
+            }
+        }
+        for (at, extension) in extensions.iter().enumerate() {
+            let decisive = last_of[&name(&extension.lease)];
+            if decisive != at {
+                let longer = millis(extension.duration) - millis(extensions[decisive].duration);
+                held[at] = held[decisive].map(|held| Held {
+                    expire_time: held.expire_time + longer,
+                    time_left: extension.duration,
+                });
             }
         }
         Ok(held)

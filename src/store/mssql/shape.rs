@@ -233,13 +233,13 @@ fn holes(
     holes.insert("key_of_k", list(&|at, _| format!("k.lb_k{at}")));
     holes.insert(
         "key_of_j",
-        list(&|at, column| column.kind.of_json(&format!("j.k{at}"), &column.declared)),
+        list(&|at, column| column.kind.of_json(&format!("j.k{at}"))),
     );
     holes.insert(
         "key_json",
         list(&|at, column| {
-            let json = column.kind.json_type().unwrap_or(&column.declared);
-            format!("k{at} {json} '$.k{at}'")
+            let kind = column.kind;
+            kind.json_declaration(&format!("k{at}"), &column.declared)
         }),
     );
     holes.insert(

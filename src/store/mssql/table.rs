@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 use tiberius::Row;
 
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::key_source::KeySource;
 use super::quote::quote;
 use super::shape::{Shape, declaration};
 use super::types;
+use super::wire::{Entry, FIRST_LIST};
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
@@ -28,10 +30,13 @@ macro_rules! file {
 pub(super) struct QueueTable {
     pub(super) spec: QueueSpec,
     pub(super) key: Vec<Column>,
+    pub(super) key_source: KeySource,
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
     /// How a follow-up knows the leases that its settlement has ended.
     pub(super) ended: String,
+    /// Every column's.
+    names: Vec<String>,
     writable: HashMap<String, Column>,
     /// The unique indexes of one column, by name.
     unique: Vec<(String, String)>,
@@ -62,6 +67,7 @@ impl QueueTable {
         let table = table.ok_or_else(|| gone(&spec.table))?;
         let shape = Shape::new(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let key_source = KeySource::read(connection, spec, &shape.key).await?;
         let mut holes = shape.holes;
         let settle = file!("settle");
         let mut parts = vec![
@@ -97,7 +103,13 @@ impl QueueTable {
         Ok(Self {
             spec: spec.clone(),
             columns: columns.map(|column| column.name.clone()).collect(),
+            names: table
+                .columns
+                .iter()
+                .map(|column| column.name.clone())
+                .collect(),
             key: shape.key,
+            key_source,
             sql,
             ended: holes["e_is_l"].clone(),
             unique: table
@@ -120,17 +132,36 @@ impl QueueTable {
         key.0.len() == self.key.len() && !key.0.contains(&Value::Null)
     }
 
-    /// Adds to a refusal the column of the constraint that its message names.
-    pub(super) fn blame(&self, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Rejected(mut rejection) if rejection.column.is_none() => {
-                let named = |(index, _): &&(String, String)| rejection.problem.contains(&**index);
-                let found = self.unique.iter().find(named);
-                rejection.column = found.map(|(_, column)| column.clone());
-                StoreError::Rejected(rejection)
-            }
-            other => other,
-        }
+    /// Adds to a refusal the column that its message names, by itself or by its constraint; `named` are the columns that
+    /// the items have named.
+    pub(super) fn blame(&self, error: StoreError, named: &[(String, Value)]) -> StoreError {
+        let StoreError::Rejected(mut rejection) = error else {
+            return error;
+        };
+        let problem = &rejection.problem;
+        let in_quotes = |name: &&str| {
+            ["'", "\""].iter().any(|quote| {
+                let words = format!("column {quote}{name}{quote}");
+                problem.contains(&words)
+            })
+        };
+        // A name may be the beginning of another one, up to a quotation mark within that.
+        let of_table = self.names.iter().map(String::as_str).filter(in_quotes);
+        let of_table = of_table.max_by_key(|name| name.len()).map(str::to_owned);
+        let own = |prefix: &str| {
+            let name = rejection.column.as_deref()?.strip_prefix(prefix)?;
+            name.parse::<usize>().ok()
+        };
+        let of_key = || Some(self.key.get(own("lb_k")?.checked_sub(1)?)?.name.clone());
+        let of_item = || Some(named.get(own("lb_c")?)?.0.clone());
+        let of_index = || {
+            let mut unique = self.unique.iter();
+            let found = unique.find(|(index, _)| problem.contains(index));
+            found.map(|(_, column)| column.clone())
+        };
+        let column = of_table.or_else(of_key).or_else(of_item).or_else(of_index);
+        rejection.column = column;
+        StoreError::Rejected(rejection)
     }
 
     /// Reads the key, whose columns stand in the row from `first` on.
@@ -141,23 +172,23 @@ impl QueueTable {
     }
 
     /// Writes what names a lease in a statement's list.
-    pub(super) fn list_entry(place: usize, lease: &LeaseRef) -> Map<String, Json> {
-        let mut entry = Map::new();
-        entry.insert("i".to_owned(), json!(place));
+    pub(super) fn list_entry(place: usize, lease: &LeaseRef) -> Entry {
+        let mut entry = Entry::default();
+        entry.insert("i", json!(place));
         for (at, value) in (1..).zip(&lease.key.0) {
             entry.insert(format!("k{at}"), types::store_key(value));
         }
-        entry.insert("t".to_owned(), json!(lease.token.to_string()));
-        entry.insert("f".to_owned(), json!(lease.fence));
+        entry.insert("t", json!(lease.token.to_string()));
+        entry.insert("f", json!(lease.fence));
         entry
     }
 
-    /// Turns an item's values into what the JSON of an insert holds.
+    /// Turns an item's values into an entry of an insert's list.
     ///
     /// # Errors
     /// The column to blame and what is wrong with it.
-    pub(super) fn accept(&self, item: &NewItem) -> Result<Map<String, Json>, (String, String)> {
-        let mut values = Map::new();
+    pub(super) fn accept(&self, item: &NewItem) -> Result<Entry, (String, String)> {
+        let mut values = Entry::default();
         for (at, (name, value)) in item.columns.iter().enumerate() {
             let mut earlier = item.columns[..at].iter();
             if earlier.any(|(earlier, _)| earlier == name) {
@@ -166,18 +197,22 @@ impl QueueTable {
             let Some(column) = self.writable.get(name) else {
                 return Err((name.clone(), self.why_not_writable(name)));
             };
-            let json =
+            if *value == Value::Null && self.key.iter().any(|part| part.name == column.name) {
+                let problem = format!("{name:?} is of the key and can't be NULL");
+                return Err((name.clone(), problem));
+            }
+            let value =
                 types::store(value, column.kind).map_err(|problem| (name.clone(), problem))?;
-            values.insert(format!("c{at}"), json);
+            values.insert(format!("c{at}"), value);
         }
         let (state, delay) = if item.delay.is_zero() {
             (State::Ready, None)
         } else {
             (State::Delayed, Some(item.delay))
         };
-        values.insert("n".to_owned(), json!(state.code()));
+        values.insert("n", json!(state.code()));
         put_delay(&mut values, delay);
-        values.insert("p".to_owned(), json!(item.trace_parent));
+        values.insert("p", json!(item.trace_parent));
         Ok(values)
     }
 
@@ -191,14 +226,9 @@ impl QueueTable {
         )
     }
 
-    /// Renders `insert` or `follow_up` of `enqueue.sql` for items that name the columns of `item`.
-    pub(super) fn insert(
-        &self,
-        section: &str,
-        item: &NewItem,
-        parameter: usize,
-        ended: &str,
-    ) -> String {
+    /// Renders a section of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`,
+    /// from 0.
+    pub(super) fn insert(&self, section: &str, item: &NewItem, list: usize, ended: &str) -> String {
         let mut holes = self.holes.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
@@ -224,27 +254,35 @@ impl QueueTable {
         holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
         holes.insert(
             "named_of_j",
-            each(&|at, column| column.kind.of_json(&format!("j.c{at}"), &column.declared)),
+            each(&|at, column| column.kind.of_json(&format!("j.c{at}"))),
         );
         holes.insert(
             "named_json",
             each(&|at, column| {
-                let json = column.kind.json_type().unwrap_or(&column.declared);
-                format!("c{at} {json} '$.c{at}'")
+                let kind = column.kind;
+                kind.json_declaration(&format!("c{at}"), &column.declared)
             }),
         );
-        holes.insert("parameter", format!("@P{parameter}"));
-        holes.insert("group", parameter.to_string());
+        let place = |part: &Column| {
+            let mut named = item.columns.iter();
+            named.position(|(name, _)| *name == part.name)
+        };
+        let of_n = self.key.iter().filter_map(place);
+        let of_n: Vec<String> = of_n.map(|at| format!("n.lb_c{at}")).collect();
+        holes.insert("key_of_n", of_n.join(", "));
+        holes.insert("counting", self.key_source.direction().to_owned());
+        holes.insert("parameter", format!("@P{}", list + FIRST_LIST));
+        holes.insert("group", list.to_string());
         holes.insert("ended_e_is_l", ended.to_owned());
         render(file!("enqueue"), section, &holes)
     }
 }
 
 /// Writes a delay as the statements read it: seconds, and milliseconds rounded up, as DATEADD takes 32 bits.
-pub(super) fn put_delay(entry: &mut Map<String, Json>, delay: Option<std::time::Duration>) {
-    entry.insert("s".to_owned(), json!(delay.map(|delay| delay.as_secs())));
+pub(super) fn put_delay(entry: &mut Entry, delay: Option<std::time::Duration>) {
+    entry.insert("s", json!(delay.map(|delay| delay.as_secs())));
     let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
-    entry.insert("d".to_owned(), json!(millis));
+    entry.insert("d", json!(millis));
 }
 
 /// Returns the columns that a table and its archive share.

@@ -89,11 +89,29 @@ impl<'a> Bytes<'a> {
         self.take(length - 4);
     }
 
+    /// Reads a value of at most this length, in chunks if that has no limit.
+    fn bytes(&mut self, most: u16) -> Vec<u8> {
+        const MAX: u16 = 0xFFFF;
+
+        if most != MAX {
+            let length = usize::from(self.short());
+            return self.take(length).to_vec();
+        }
+        self.take(8);
+        let mut all = Vec::new();
+        loop {
+            match self.long() {
+                0 => return all,
+                length => all.extend_from_slice(self.take(length)),
+            }
+        }
+    }
+
     /// Reads a type and a value of it.
     fn value(&mut self) -> String {
         const INTEGER: u8 = 0x26;
         const NVARCHAR: u8 = 0xE7;
-        const MAX: u16 = 0xFFFF;
+        const VARBINARY: u8 = 0xA5;
 
         match self.byte() {
             INTEGER => {
@@ -106,18 +124,12 @@ impl<'a> Bytes<'a> {
             NVARCHAR => {
                 let most = self.short();
                 self.take(5);
-                if most != MAX {
-                    let length = usize::from(self.short());
-                    return text(self.take(length));
-                }
-                self.take(8);
-                let mut all = Vec::new();
-                loop {
-                    match self.long() {
-                        0 => return text(&all),
-                        length => all.extend_from_slice(self.take(length)),
-                    }
-                }
+                text(&self.bytes(most))
+            }
+            VARBINARY => {
+                let most = self.short();
+                let bytes = self.bytes(most);
+                format!("{bytes:?}")
             }
             other => panic!("a parameter of type {other:#x}, which the responder does not read"),
         }
