@@ -187,6 +187,22 @@ pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
     holes
 }
 
+impl Column {
+    /// Returns whether a text in this column may have more than 4,000 characters.
+    pub(super) fn has_long_texts(&self) -> bool {
+        match self.kind {
+            ColumnType::Text => {
+                // char and varchar have room for up to 8,000.
+                let declared = &self.declared;
+                declared.ends_with("(max)")
+                    || declared.ends_with("text")
+                    || !declared.starts_with('n')
+            }
+            kind => kind == ColumnType::Xml,
+        }
+    }
+}
+
 /// Declares a column of a table variable like a column of the table, with its collation: to join two is an error.
 pub(super) fn declaration(name: &str, column: &Column, null: &str) -> String {
     let collation = column.collation.as_ref();
