@@ -49,7 +49,7 @@ DECLARE @total int = (SELECT COALESCE(SUM(c.lb_n), 0) FROM @calls AS c);
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
 INSERT @picked (lb_p, {key_names})
 SELECT TOP (@total) ROW_NUMBER() OVER (ORDER BY {pick_order}), {key_of_t}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK, INDEX ({ready_index}))
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{ready_hint})
 WHERE t.{lease_state} = 0{key_present}
 ORDER BY {pick_order};
 UPDATE t
@@ -60,7 +60,8 @@ FROM @ranges AS c
     INNER JOIN {table} AS t ON {t_is_p}
 WHERE t.{lease_state} = 0
 OPTION (FORCE ORDER, LOOP JOIN);
-SELECT c.lb_o, @now, {key_of_t}, t.{lease_fence}, t.{lease_attempt}, t.{lease_due_time}, t.{trace_parent}{columns_of_t}
+SELECT c.lb_o, @now AS lb_now, {key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a, t.{lease_due_time} AS lb_due,
+    t.{trace_parent} AS lb_trace{columns_of_t}
 FROM @calls AS c
     INNER JOIN {table} AS t ON t.{lease_token} = c.lb_t
     LEFT JOIN @picked AS p ON {t_is_p}

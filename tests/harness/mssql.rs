@@ -157,8 +157,17 @@ impl Harness for MssqlHarness {
 
     async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>> {
         let names: Vec<String> = columns.iter().map(|name| quote(name)).collect();
-        let names = names.join(", ");
-        let sql = format!("SELECT {names} FROM {} ORDER BY {names}", quote(table));
+        let places = names.iter().enumerate();
+        // Babelfish sends some names so that the driver can't read them.
+        let selected: Vec<String> = places
+            .map(|(at, name)| format!("{name} AS c{at}"))
+            .collect();
+        let sql = format!(
+            "SELECT {} FROM {} ORDER BY {}",
+            selected.join(", "),
+            quote(table),
+            names.join(", ")
+        );
         let row = |row: tiberius::Row| row.into_iter().map(value).collect();
         self.batch(&sql).await.into_iter().map(row).collect()
     }

@@ -138,11 +138,12 @@ impl QueueTable {
         let StoreError::Rejected(mut rejection) = error else {
             return error;
         };
-        let problem = &rejection.problem;
+        // Babelfish keeps small letters alone of a column's name.
+        let problem = rejection.problem.to_lowercase();
         let in_quotes = |name: &&str| {
             ["'", "\""].iter().any(|quote| {
                 let words = format!("column {quote}{name}{quote}");
-                problem.contains(&words)
+                problem.contains(&words.to_lowercase())
             })
         };
         // A name may be the beginning of another one, up to a quotation mark within that.
@@ -156,7 +157,7 @@ impl QueueTable {
         let of_item = || Some(named.get(own("lb_c")?)?.0.clone());
         let of_index = || {
             let mut unique = self.unique.iter();
-            let found = unique.find(|(index, _)| problem.contains(index));
+            let found = unique.find(|(index, _)| rejection.problem.contains(index));
             found.map(|(_, column)| column.clone())
         };
         let column = of_table.or_else(of_key).or_else(of_item).or_else(of_index);
