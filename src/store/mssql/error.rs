@@ -40,11 +40,12 @@ const TABLE: &[(Remedy, &[u32])] = &[
             2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 544, 271,
         ],
     ),
-    // Login, database, permission; object or column gone; READPAST under SNAPSHOT; SET options of a filtered index.
+    // Login, database, permission; object or column gone; READPAST under SNAPSHOT; SET options of a filtered index; no type,
+    // or no syntax, in what the configuration says of a column.
     (
         Remedy::Misconfigured,
         &[
-            18456, 18452, 4064, 229, 230, 262, 208, 207, 213, 308, 650, 1934, 3616,
+            18456, 18452, 4064, 229, 230, 262, 208, 207, 213, 308, 650, 1934, 3616, 102, 105, 156, 2715,
         ],
     ),
 ];
