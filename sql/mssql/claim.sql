@@ -1,5 +1,5 @@
 -- Leases ready items to several calls, and finds the leases of calls that are repeated. One batch, one transaction.
--- Parameters: @P1 to @P3 as for every list (sql/README.md); @P4, a JSON array of calls {o: ordinal, n: wanted, w: worker,
+-- Parameters: @P1 to @P4 as for every list (sql/README.md); @P5, a JSON array of calls {o: ordinal, n: wanted, w: worker,
 --   t: token, d: ms, r: may be repeated}.
 -- Locks, in order: an application lock for each token that may be repeated, in the tokens' order, so that of brokers that
 --   get one request at the same time the first claims and the others find what it got; U, then X, on up to @total rows by the ready index and the key; READPAST skips rows that others hold.
@@ -14,7 +14,7 @@ DECLARE @calls TABLE (lb_o int NOT NULL PRIMARY KEY, lb_n int NOT NULL, lb_w nva
     lb_t uniqueidentifier NOT NULL, lb_d int NOT NULL, lb_r bit NOT NULL);
 INSERT @calls (lb_o, lb_n, lb_w, lb_t, lb_d, lb_r)
 SELECT j.o, j.n, TRANSLATE(j.w COLLATE Latin1_General_100_BIN2, @P1, @P2), j.t, j.d, j.r
-FROM OPENJSON(@P4) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t', d int '$.d',
+FROM OPENJSON(@P5) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t', d int '$.d',
     r bit '$.r') AS j;
 BEGIN TRANSACTION;
 IF EXISTS (SELECT 1 FROM @calls WHERE lb_r = 1)
@@ -49,7 +49,7 @@ DECLARE @total int = (SELECT COALESCE(SUM(c.lb_n), 0) FROM @calls AS c);
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
 INSERT @picked (lb_p, {key_names})
 SELECT TOP (@total) ROW_NUMBER() OVER (ORDER BY {pick_order}), {key_of_t}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK, INDEX ({ready_index}))
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{ready_hint})
 WHERE t.{lease_state} = 0{key_present}
 ORDER BY {pick_order};
 UPDATE t
@@ -60,7 +60,8 @@ FROM @ranges AS c
     INNER JOIN {table} AS t ON {t_is_p}
 WHERE t.{lease_state} = 0
 OPTION (FORCE ORDER, LOOP JOIN);
-SELECT c.lb_o, @now, {key_of_t}, t.{lease_fence}, t.{lease_attempt}, t.{lease_due_time}, t.{trace_parent}{columns_of_t}
+SELECT c.lb_o, @now AS lb_now, {key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a, t.{lease_due_time} AS lb_due,
+    t.{trace_parent} AS lb_trace{columns_of_t}
 FROM @calls AS c
     INNER JOIN {table} AS t ON t.{lease_token} = c.lb_t
     LEFT JOIN @picked AS p ON {t_is_p}

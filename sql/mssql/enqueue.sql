@@ -2,7 +2,7 @@
 -- The batch is `begin`; for each list of columns that the items name, `list` and one of `given`, `counted` and
 --   `one_by_one`; then COMMIT, or ROLLBACK where only the item to blame for a refusal is looked for. Of a settlement,
 --   `follow_up`s.
--- Parameters: @P1 to @P3 as for every list (sql/README.md); {parameter}, of each list, a JSON array of {i: place, n: state,
+-- Parameters: @P1 to @P4 as for every list (sql/README.md); {parameter}, of each list, a JSON array of {i: place, n: state,
 --   s: s until due, d: ms until due, p: trace context, c0, c1, …: the values of the columns}. {group} numbers the lists.
 -- Locks: X on the rows added.
 -- The keys come back in the order of the items, by three ways:
@@ -17,11 +17,18 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME();
 BEGIN TRANSACTION;
 
 -- :: list
+{long_texts}
 DECLARE @new{group} TABLE (lb_i int NOT NULL PRIMARY KEY, lb_n tinyint NOT NULL, lb_due datetime2(3) NULL,
     lb_p varchar(55) NULL{named_declarations});
 INSERT @new{group} (lb_i, lb_n, lb_due, lb_p{named_places})
 SELECT j.i, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{named_of_j}
 FROM OPENJSON({parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{named_json}) AS j;
+
+-- :: long_texts
+DECLARE @long{group} TABLE (lb_l int NOT NULL PRIMARY KEY, lb_x nvarchar(max) NOT NULL);
+INSERT @long{group} (lb_l, lb_x)
+SELECT CAST(x.[key] AS int), x.value
+FROM OPENJSON(@P4) AS x;
 
 -- :: given
 INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
@@ -54,6 +61,7 @@ END;
 SELECT {key_of_k} FROM @keys{group} AS k ORDER BY k.lb_i;
 
 -- :: follow_up
+{long_texts}
 INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
 SELECT j.n, @now, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{named_of_j}{mirror_values}
 FROM OPENJSON({parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{named_json}) AS j

@@ -3,8 +3,8 @@
 
 -- :: list
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SELECT TOP (@P2) SYSUTCDATETIME(), {key_of_t}, t.{lease_owner}, t.{lease_state_time}, t.{lease_due_time},
-    t.{lease_attempt}, t.{lease_fence}, t.{lease_error}
+SELECT TOP (@P2) SYSUTCDATETIME() AS lb_now, {key_as_names}, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,
+    t.{lease_due_time} AS lb_due, t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error
 FROM {table} AS t WITH (READPAST)
 WHERE t.{lease_state} = @P1
 ORDER BY t.{lease_state_time}, {key_of_t};

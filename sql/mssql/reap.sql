@@ -16,7 +16,7 @@ INSERT @due (lb_p, {key_names}, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_ow
 SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_due_time}), {key_of_t}, t.{lease_state},
     CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END,
     t.{lease_attempt}, t.{lease_fence}, t.{lease_token}, t.{lease_owner}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK, INDEX ({due_index}))
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{due_hint})
 WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time};
 UPDATE t
@@ -33,8 +33,8 @@ OPTION (FORCE ORDER, LOOP JOIN);
 SELECT {key_of_d}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
 FROM @due AS d INNER JOIN @done AS e ON {e_is_d}
 ORDER BY d.lb_p;
-SELECT TOP (1) @now, t.{lease_due_time}
-FROM {table} AS t WITH (READPAST, INDEX ({due_index}))
+SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due
+FROM {table} AS t WITH (READPAST{due_hint})
 WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL
 ORDER BY t.{lease_due_time};
 COMMIT TRANSACTION;

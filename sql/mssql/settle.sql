@@ -1,6 +1,6 @@
 -- Ends leases: completes, fails, releases. One batch, one transaction: `list`, then `end` or `delete`, then `archive` if
 -- the queue has one, then one `follow_up` for each queue and list of columns, then `result`.
--- Parameters: @P1 to @P3 as for every list (sql/README.md); @P4, a JSON array of {i: place, k1 to k3: key, t: token, f: fence, k: 0 complete, 1 fail, 2 release,
+-- Parameters: @P1 to @P4 as for every list (sql/README.md); @P5, a JSON array of {i: place, k1 to k3: key, t: token, f: fence, k: 0 complete, 1 fail, 2 release,
 --   n: new state, s: s until due, d: ms until due, e: error}; no two of the same key.
 -- Locks, in order: X on the rows ended, by the key; X on the rows archived and added.
 -- Indexes: the key's.
@@ -19,7 +19,7 @@ DECLARE @list TABLE (lb_i int NOT NULL PRIMARY KEY, {key_declarations}, lb_t uni
 INSERT @list (lb_i, {key_names}, lb_t, lb_f, lb_kind, lb_state, lb_due, lb_error)
 SELECT j.i, {key_of_j}, j.t, j.f, j.k, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)),
     LEFT(TRANSLATE(j.e COLLATE Latin1_General_100_BIN2, @P1, @P2), 1024)
-FROM OPENJSON(@P4) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
+FROM OPENJSON(@P5) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
     n tinyint '$.n', s int '$.s', d int '$.d', e nvarchar(max) '$.e') AS j;
 DECLARE @ended TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;

@@ -5,7 +5,7 @@
 -- :: stats
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-SELECT t.{lease_state}, COUNT_BIG(*) FROM {table} AS t WITH (READPAST) GROUP BY t.{lease_state};
+SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READPAST) GROUP BY t.{lease_state};
 SELECT @now,
     (SELECT MIN(t.{lease_state_time}) FROM {table} AS t WITH (READPAST) WHERE t.{lease_state} = 0
         AND t.{lease_state_time} > '2000-01-01'),

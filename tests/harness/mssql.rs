@@ -69,6 +69,7 @@ impl MssqlHarness {
     ) -> Result<T, StoreError> {
         let place = self.place();
         let (settings, kept) = (place.settings.clone(), place.schema.clone());
+        let _tables = place::DROPS.read().await;
         let work = move || {
             let mut kept = kept.lock().expect("no test panics while it holds this");
             let mut schema = match kept.take() {
@@ -149,14 +150,24 @@ impl Harness for MssqlHarness {
     }
 
     async fn drop_table(&self, table: &str) {
+        let _tables = place::DROPS.write().await;
         let sql = format!("DROP TABLE {}", quote(table));
         self.execute(&sql, &[]).await;
     }
 
     async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>> {
         let names: Vec<String> = columns.iter().map(|name| quote(name)).collect();
-        let names = names.join(", ");
-        let sql = format!("SELECT {names} FROM {} ORDER BY {names}", quote(table));
+        let places = names.iter().enumerate();
+        // Babelfish sends some names so that the driver can't read them.
+        let selected: Vec<String> = places
+            .map(|(at, name)| format!("{name} AS c{at}"))
+            .collect();
+        let sql = format!(
+            "SELECT {} FROM {} ORDER BY {}",
+            selected.join(", "),
+            quote(table),
+            names.join(", ")
+        );
         let row = |row: tiberius::Row| row.into_iter().map(value).collect();
         self.batch(&sql).await.into_iter().map(row).collect()
     }
@@ -178,7 +189,9 @@ impl Harness for MssqlHarness {
     }
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
+        let tables = place::DROPS.read().await;
         let store = shared(MssqlStore::open_over(&self.place().connected, queues)).await?;
+        drop(tables);
         let mut known = self.queues.lock().expect("no panic while it is held");
         for queue in queues {
             if !known.iter().any(|known| queue.shares_rows_with(known)) {
@@ -200,7 +213,7 @@ impl Harness for MssqlHarness {
                 };
                 format!(
                     "UPDATE {} SET {}, {}; ",
-                    quote(&queue.table),
+                    quote(own_name(&queue.table)),
                     earlier(SoftLockColumn::StateTime),
                     earlier(SoftLockColumn::DueTime)
                 )
@@ -245,6 +258,15 @@ impl Harness for MssqlHarness {
             return None;
         };
         Some(seconds * 1_000 + i64::from(nanos / 1_000_000))
+    }
+
+    /// In brackets where a dot would end the schema's name.
+    fn table_name(name: &str) -> String {
+        if name.contains('.') {
+            format!("[{name}]")
+        } else {
+            name.to_owned()
+        }
     }
 
     /// Texts are compared as if the shorter one had spaces at its end, and bytes as if it had zeros.
@@ -297,6 +319,14 @@ fn column(column: &Column) -> String {
         sql.extend([" DEFAULT ", &literal(default)]);
     }
     sql
+}
+
+/// Returns the name of a table that a configuration names.
+fn own_name(table: &str) -> &str {
+    let inner = table
+        .strip_prefix('[')
+        .and_then(|table| table.strip_suffix(']'));
+    inner.unwrap_or(table)
 }
 
 /// With quotation marks and not with brackets, as Babelfish knows no bracket within brackets.

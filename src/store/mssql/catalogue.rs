@@ -52,6 +52,10 @@ FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_
 WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
+/// The names as they were written: Babelfish keeps small letters alone in `sys.columns`.
+const WRITTEN: &str = "SELECT n.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS AS n
+WHERE n.TABLE_SCHEMA = OBJECT_SCHEMA_NAME(OBJECT_ID(@P1)) AND n.TABLE_NAME = OBJECT_NAME(OBJECT_ID(@P1))";
+
 const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
     CAST(c.name AS nvarchar(128)), k.is_descending_key
 FROM sys.indexes AS i
@@ -108,6 +112,12 @@ impl Table {
             indexes: Vec::new(),
             escalates,
         };
+        let written = connection.query(WRITTEN, &[&object]).await?;
+        let written = written.iter().flatten().map(|row| text(row, 0));
+        let written: Vec<String> = written.collect::<Result<_, _>>()?;
+        for column in &mut table.columns {
+            as_written(&mut column.name, &written);
+        }
         let mut unique = Vec::new();
         for row in connection
             .query(INDEXES, &[&object])
@@ -117,7 +127,8 @@ impl Table {
         {
             let index = text(row, 0)?;
             let identifies = flag(row, 1)? && !flag(row, 2)?;
-            let part = (text(row, 3)?, flag(row, 4)?);
+            let mut part = (text(row, 3)?, flag(row, 4)?);
+            as_written(&mut part.0, &written);
             if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
                 known.columns.push(part);
             } else {
@@ -162,6 +173,16 @@ impl Table {
         };
         let mut unique = self.unique.iter();
         unique.any(|unique| unique.len() == columns.len() && unique.iter().all(has))
+    }
+}
+
+fn as_written(name: &mut String, written: &[String]) {
+    if !written.contains(name)
+        && let Some(written) = written
+            .iter()
+            .find(|written| written.eq_ignore_ascii_case(name))
+    {
+        name.clone_from(written);
     }
 }
 

@@ -64,12 +64,13 @@ const TABLE: &[(Remedy, &[u32])] = &[
         ],
     ),
     // Login, firewall, database, permission; object or column gone; READPAST under SNAPSHOT; a table that takes no such
-    // hints; SET options of a filtered index; no OPENJSON.
+    // hints; SET options of a filtered index; no OPENJSON; no type, or no syntax, in what the configuration says of a
+    // column.
     (
         Remedy::Misconfigured,
         &[
             18456, 18452, 18487, 18488, 40532, 40615, 4064, 229, 230, 262, 300, 208, 207, 213, 308,
-            650, 1934, 195, 10794, 41305, 12317,
+            650, 1934, 195, 10794, 41305, 12317, 102, 105, 156, 2715,
         ],
     ),
 ];
@@ -291,7 +292,7 @@ mod tests {
     fn what_a_trigger_raises_is_a_refusal_and_an_unknown_number_a_bug() {
         assert_eq!(remedy_of(50_000, "no"), Some(Remedy::Refuse));
         assert_eq!(remedy_of(51_234, "no"), Some(Remedy::Refuse));
-        assert_eq!(remedy_of(102, "syntax"), None);
+        assert_eq!(remedy_of(9_999, "unheard of"), None);
     }
 
     #[test]

@@ -193,6 +193,22 @@ pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
     holes
 }
 
+impl Column {
+    /// Returns whether a text in this column may have more than 4,000 characters.
+    pub(super) fn has_long_texts(&self) -> bool {
+        match self.kind {
+            ColumnType::Text => {
+                // char and varchar have room for up to 8,000.
+                let declared = &self.declared;
+                declared.ends_with("(max)")
+                    || declared.ends_with("text")
+                    || !declared.starts_with('n')
+            }
+            kind => kind == ColumnType::Xml,
+        }
+    }
+}
+
 /// Declares a column of a table variable like a column of the table, with its collation: to join two is an error.
 pub(super) fn declaration(name: &str, column: &Column, null: &str) -> String {
     let collation = column.collation.as_ref();
@@ -269,20 +285,33 @@ fn holes(
     let present = key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND t.{} IS NOT NULL", quote(&column.name)));
     holes.insert("key_present", present.collect::<Vec<_>>().concat());
-    let data = columns
-        .iter()
-        .map(|column| format!(", t.{}", quote(&column.name)));
+    // Names of the statement's own: they cost less to send, and Babelfish counts those beyond Unicode's first plane wrong.
+    let data = columns.iter().enumerate();
+    let data = data.map(|(at, column)| format!(", t.{} AS lb_c{at}", quote(&column.name)));
     holes.insert("columns_of_t", data.collect::<Vec<_>>().concat());
     let deletes = queue.on_complete == OnComplete::Delete;
     holes.insert(
         "not_deleted",
         if deletes { "l.lb_kind <> 0" } else { "1 = 1" }.to_owned(),
     );
+    holes.insert("ready_hint", index_hint(queue, "ready"));
+    holes.insert("due_hint", index_hint(queue, "due"));
     holes.insert("pick_order", ordered(order, "t."));
     holes.insert("held_order", ordered(order, "t."));
     index_holes(&mut holes, queue, order);
     mirror::fill(&mut holes, queue, table);
     holes
+}
+
+/// Names the index that a statement must seek on, among the hints of a table. Not where the name would end a comment:
+/// Babelfish makes one of the hint.
+fn index_hint(queue: &QueueSpec, role: &str) -> String {
+    let name = index_name(queue, role);
+    if name.contains("/*") || name.contains("*/") {
+        String::new()
+    } else {
+        format!(", INDEX ({})", quote(&name))
+    }
 }
 
 /// Fills what the indexes are on: filtered by the state, or led by it.

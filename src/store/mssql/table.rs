@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use tiberius::Row;
 
 use super::catalogue::{Column, Table};
@@ -12,7 +12,7 @@ use super::key_source::KeySource;
 use super::quote::quote;
 use super::shape::{Shape, declaration};
 use super::types;
-use super::wire::{Entry, FIRST_LIST};
+use super::wire::{self, Entry, FIRST_LIST, Field};
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
@@ -138,11 +138,12 @@ impl QueueTable {
         let StoreError::Rejected(mut rejection) = error else {
             return error;
         };
-        let problem = &rejection.problem;
+        // Babelfish keeps small letters alone of a column's name.
+        let problem = rejection.problem.to_lowercase();
         let in_quotes = |name: &&str| {
             ["'", "\""].iter().any(|quote| {
                 let words = format!("column {quote}{name}{quote}");
-                problem.contains(&words)
+                problem.contains(&words.to_lowercase())
             })
         };
         // A name may be the beginning of another one, up to a quotation mark within that.
@@ -156,7 +157,7 @@ impl QueueTable {
         let of_item = || Some(named.get(own("lb_c")?)?.0.clone());
         let of_index = || {
             let mut unique = self.unique.iter();
-            let found = unique.find(|(index, _)| problem.contains(index));
+            let found = unique.find(|(index, _)| rejection.problem.contains(index));
             found.map(|(_, column)| column.clone())
         };
         let column = of_table.or_else(of_key).or_else(of_item).or_else(of_index);
@@ -203,6 +204,16 @@ impl QueueTable {
             }
             let value =
                 types::store(value, column.kind).map_err(|problem| (name.clone(), problem))?;
+            let value = match value {
+                Field::Json(Json::String(text)) if text.encode_utf16().count() > wire::SHORT => {
+                    if !column.has_long_texts() {
+                        let problem = format!("{name:?} has room for {} characters", wire::SHORT);
+                        return Err((name.clone(), problem));
+                    }
+                    Field::Long(text)
+                }
+                value => value,
+            };
             values.insert(format!("c{at}"), value);
         }
         let (state, delay) = if item.delay.is_zero() {
@@ -254,13 +265,27 @@ impl QueueTable {
         holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
         holes.insert(
             "named_of_j",
-            each(&|at, column| column.kind.of_json(&format!("j.c{at}"))),
+            each(&|at, column| {
+                let name = format!("j.c{at}");
+                if column.has_long_texts() {
+                    let long =
+                        format!("(SELECT x.lb_x FROM @long{list} AS x WHERE x.lb_l = {name}l)");
+                    column.kind.of_json(&format!("COALESCE({name}, {long})"))
+                } else {
+                    column.kind.of_json(&name)
+                }
+            }),
         );
         holes.insert(
             "named_json",
             each(&|at, column| {
-                let kind = column.kind;
-                kind.json_declaration(&format!("c{at}"), &column.declared)
+                let name = format!("c{at}");
+                let own = column.kind.json_declaration(&name, &column.declared);
+                if column.has_long_texts() {
+                    format!("{own}, {name}l int '$.{name}l'")
+                } else {
+                    own
+                }
             }),
         );
         let place = |part: &Column| {
@@ -274,6 +299,14 @@ impl QueueTable {
         holes.insert("parameter", format!("@P{}", list + FIRST_LIST));
         holes.insert("group", list.to_string());
         holes.insert("ended_e_is_l", ended.to_owned());
+        let named = item.columns.iter();
+        let mut named = named.filter_map(|(name, _)| self.writable.get(name));
+        let long_texts = if named.any(Column::has_long_texts) {
+            render(file!("enqueue"), "long_texts", &holes)
+        } else {
+            String::new()
+        };
+        holes.insert("long_texts", long_texts);
         render(file!("enqueue"), section, &holes)
     }
 }

@@ -1,9 +1,10 @@
 //! How lists travel to the server: as JSON, which `OPENJSON` reads, beside what JSON can not carry to every server.
 //!
 //! Each statement with lists has the parameters @P1 and @P2, the characters of [`Wire::marks`] and what each stands for;
-//! @P3, the bytes of all binary values; @P4 and on, the lists. Babelfish leaves a string's escapes as they are and reads
-//! no hexadecimal digits, so a text holds a mark where JSON wants an escape, and a binary value is its place among the
-//! bytes: the pair of its start, from 1, and its length.
+//! @P3, the bytes of all binary values; @P4, a list of long texts; @P5 and on, the lists. Babelfish leaves a string's
+//! escapes as they are, reads no hexadecimal digits and cuts off what is longer than [`SHORT`]. So a text holds a mark
+//! where JSON wants an escape; a binary value is its place among the bytes, the pair of its start, from 1, and its length;
+//! and a long text is its place among the long ones, from 0.
 
 use serde_json::{Map, Value as Json, json};
 use tiberius::ToSql;
@@ -18,7 +19,9 @@ const FIRST: u32 = 0xE000;
 const WINDOWS: u32 = (0xF900 - FIRST) / MARKS;
 
 /// The number of the parameter with a statement's first list.
-pub(super) const FIRST_LIST: usize = 4;
+pub(super) const FIRST_LIST: usize = 5;
+/// How long a text in a list may be, in UTF-16 units.
+pub(super) const SHORT: usize = 4_000;
 
 /// Writes what turns the marks of a text from the JSON into what they stand for. Compared by code point: a linguistic
 /// collation has no weight for a mark.
@@ -30,6 +33,8 @@ pub(super) fn unmark(name: &str) -> String {
 pub(super) enum Field {
     Json(Json),
     Bytes(Vec<u8>),
+    /// A text of more than [`SHORT`] units; its name is followed by an `l`.
+    Long(String),
 }
 
 impl From<Json> for Field {
@@ -49,7 +54,7 @@ impl Entry {
 
     fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|(_, field)| match field {
-            Field::Json(Json::String(text)) => Some(text.as_str()),
+            Field::Json(Json::String(text)) | Field::Long(text) => Some(text.as_str()),
             _ => None,
         })
     }
@@ -59,6 +64,7 @@ impl Entry {
 pub(super) struct Wire {
     marks: String,
     bytes: Vec<u8>,
+    long: String,
     lists: Vec<String>,
 }
 
@@ -66,23 +72,24 @@ impl Wire {
     pub(super) fn new(lists: Vec<Vec<Entry>>) -> Self {
         let texts = lists.iter().flatten().flat_map(Entry::texts);
         let marks = marks(texts);
-        let mut bytes = Vec::new();
+        let (mut bytes, mut long) = (Vec::new(), Vec::new());
         let mut list = |entries: Vec<Entry>| {
             let entries = entries.into_iter();
-            let entries = entries.map(|entry| encode(entry, &marks, &mut bytes));
+            let entries = entries.map(|entry| encode(entry, &marks, &mut bytes, &mut long));
             Json::Array(entries.collect()).to_string()
         };
         let lists = lists.into_iter().map(&mut list).collect();
         Self {
             marks,
             bytes,
+            long: Json::Array(long).to_string(),
             lists,
         }
     }
 
     pub(super) fn parameters(&self) -> Vec<&dyn ToSql> {
         let lists = self.lists.iter().map(|list| list as &dyn ToSql);
-        let fixed: [&dyn ToSql; FIRST_LIST - 1] = [&self.marks, &ESCAPED, &self.bytes];
+        let fixed: [&dyn ToSql; FIRST_LIST - 1] = [&self.marks, &ESCAPED, &self.bytes, &self.long];
         fixed.into_iter().chain(lists).collect()
     }
 }
@@ -107,9 +114,13 @@ fn marks<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-fn encode(entry: Entry, marks: &str, bytes: &mut Vec<u8>) -> Json {
+fn encode(entry: Entry, marks: &str, bytes: &mut Vec<u8>, long: &mut Vec<Json>) -> Json {
     let fields = entry.0.into_iter().map(|(name, field)| {
         let json = match field {
+            Field::Long(text) => {
+                long.push(mark(text, marks).into());
+                return (format!("{name}l"), json!(long.len() - 1));
+            }
             Field::Json(Json::String(text)) => Json::String(mark(text, marks)),
             Field::Json(json) => json,
             Field::Bytes(value) => {

@@ -5,9 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use lease_broker::store::mssql::{Connected, MssqlSchema, Settings};
 
+use tokio::sync::RwLock;
+
 use super::database::{self, Connection, Database};
 use super::janitor;
 
+/// Held to drop tables, and shared to read the catalogue: Babelfish fails to, in one database, while a table of another one
+/// is dropped.
+pub(super) static DROPS: RwLock<()> = RwLock::const_new(());
 /// Those that no test uses.
 static FREE: Mutex<Vec<Place>> = Mutex::new(Vec::new());
 /// The connections of a test's brokers together: as many as the most operations that a test runs at once, so that none
@@ -31,6 +36,7 @@ impl Place {
         let Some(mut place) = free else {
             return Self::make(server).await;
         };
+        let _tables = DROPS.write().await;
         let emptied = database::empty(place.connection.get_mut()).await;
         emptied.expect("all tables can be dropped");
         place
