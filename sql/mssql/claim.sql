@@ -2,7 +2,8 @@
 -- Parameters: @P1 to @P4 as for every list (sql/README.md); @P5, a JSON array of calls {o: ordinal, n: wanted, w: worker,
 --   t: token, d: ms, r: may be repeated}.
 -- Locks, in order: an application lock for each token that may be repeated, in the tokens' order, so that of brokers that
---   get one request at the same time the first claims and the others find what it got; U, then X, on up to @total rows by the ready index and the key; READPAST skips rows that others hold.
+--   get one request at the same time the first claims and the others find what it got (who waits for more than 5 s gets
+--   nothing new); U, then X, on up to @total rows by the ready index and the key; READPAST skips rows that others hold.
 -- Indexes: ready (pick), the key (take), token (held, result).
 -- Unlike its twin: one statement for all calls, as each round trip counts. The predicate on the state is repeated in the
 --   update: an engine that ignores the hints would otherwise lease a row twice.
@@ -46,7 +47,7 @@ SELECT SUM(c.lb_n) OVER (ORDER BY c.lb_o ROWS UNBOUNDED PRECEDING) - c.lb_n + 1,
 FROM @calls AS c
 WHERE c.lb_n > 0;
 DECLARE @total int = (SELECT COALESCE(SUM(c.lb_n), 0) FROM @calls AS c);
-DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
+DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, UNIQUE ({key_names}));
 INSERT @picked (lb_p, {key_names})
 SELECT TOP (@total) ROW_NUMBER() OVER (ORDER BY {pick_order}), {key_of_t}
 FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{ready_hint})

@@ -17,6 +17,7 @@ mod key_source;
 mod lease;
 mod migrations;
 mod mirror;
+mod new_item;
 mod plan;
 mod pool;
 mod quote;

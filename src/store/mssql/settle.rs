@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::Mssql;
 use super::error::refusal;
+use super::new_item::put_delay;
 use super::pool::Again;
-use super::table::{QueueTable, integer, put_delay};
+use super::table::{QueueTable, integer};
 use super::wire::{Entry, Wire};
 use crate::lease::State;
 use crate::queue::OnComplete;
