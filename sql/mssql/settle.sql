@@ -68,4 +68,5 @@ WHERE NOT EXISTS (SELECT 1 FROM @ended AS e WHERE {e_is_l})
             OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
         OR l.lb_kind = 1 AND (t.{lease_state} = 4
             OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} > 0 AND t.{lease_owner} IS NOT NULL)
-        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL);
+        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL)
+OPTION (FORCE ORDER, LOOP JOIN);

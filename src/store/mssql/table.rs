@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tiberius::Row;
 
+use super::answer::wrong;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::key_source::KeySource;
@@ -13,8 +14,9 @@ use super::quote::quote;
 use super::shape::Shape;
 use super::types;
 use super::wire::Entry;
+use crate::lease::State;
 use crate::lease_id::LeaseRef;
-use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
+use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::template::{Holes, render};
 use crate::value::{Key, Value};
@@ -51,7 +53,8 @@ pub(super) struct Statements {
     pub(super) settled: String,
     pub(super) reap: String,
     pub(super) stats: String,
-    pub(super) list: String,
+    /// By state.
+    pub(super) list: [String; 5],
     pub(super) redrive: String,
 }
 
@@ -87,14 +90,24 @@ impl QueueTable {
             }
             OnComplete::Keep | OnComplete::Recur(_) => {}
         }
+        let turn = match spec.claim_strategy {
+            ClaimStrategy::SkipLocked => String::new(),
+            ClaimStrategy::AppLock => render(file!("claim"), "turn", &holes) + "\n",
+        };
+        holes.insert("turn", turn);
+        let list = |state: State| {
+            let mut holes = holes.clone();
+            holes.insert("state", state.code().to_string());
+            render(file!("list"), "list", &holes)
+        };
         let sql = Statements {
+            list: State::ALL.map(list),
             claim: render(file!("claim"), "claim", &holes),
             extend: render(file!("heartbeat"), "extend", &holes),
             settle: parts.join("\n"),
             settled: render(settle, "result", &holes),
             reap: render(file!("reap"), "reap", &holes),
             stats: render(file!("stats"), "stats", &holes),
-            list: render(file!("list"), "list", &holes),
             redrive: render(file!("redrive"), "redrive", &holes),
         };
         let writable = shape.writable.into_iter();
@@ -133,8 +146,13 @@ impl QueueTable {
 
     /// Reads the key, whose columns stand in the row from `first` on.
     pub(super) fn read_key(&self, row: &Row, first: usize) -> Result<Key, StoreError> {
-        let places = first..first + self.key.len();
-        let values = places.map(|at| types::read(row.get_column_data(at)?));
+        let values = (first..).zip(&self.key).map(|(at, column)| {
+            let value = types::read(row.get_column_data(at)?)?;
+            if column.kind.reads_as(&value) {
+                return Ok(value);
+            }
+            Err(wrong(format!("{value:?} is no key of {}", column.name)))
+        });
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
@@ -160,14 +178,4 @@ fn archive_columns(queue: &QueueSpec, own: &[Column], archive: &Table) -> Vec<St
         .filter(takes)
         .map(str::to_owned)
         .collect()
-}
-
-/// Reads an integer, whatever its width.
-pub(super) fn integer(row: &Row, at: usize) -> Result<i64, StoreError> {
-    match types::read(row.get_column_data(at)?)? {
-        Value::Int(int) => Ok(int),
-        other => Err(StoreError::Bug(format!(
-            "column {at} of an answer is {other:?}"
-        ))),
-    }
 }
