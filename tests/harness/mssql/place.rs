@@ -2,6 +2,7 @@
 //! for the first statements of a session than for all of a test (Babelfish: more than a second).
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lease_broker::store::mssql::{Connected, MssqlSchema, Settings};
 
@@ -46,6 +47,8 @@ impl Place {
         let database = Database::create(server).await;
         janitor::entrust(&database);
         let mut settings = Settings::new(database.connection_string());
+        // A server that all tests share is slow, and that is not what they are about.
+        settings.command_timeout = Duration::from_secs(120);
         settings.max_connections = CONNECTIONS;
         Self {
             connection: database.connect().await.into(),
