@@ -26,6 +26,8 @@ mod quote;
 mod settings;
 mod settle;
 mod shape;
+#[cfg(test)]
+mod snapshots;
 mod soft_lock;
 mod table;
 mod types;
@@ -105,7 +107,7 @@ impl MssqlStore {
         }
         let mut tables = Vec::new();
         for queue in queues {
-            tables.push(QueueTable::new(&mut connection, queue).await?);
+            tables.push(QueueTable::read(&mut connection, queue).await?);
         }
         let place = format!("{} at {}", connection.engine, connected.address());
         drop(connection);

@@ -15,13 +15,13 @@ const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 
 /// How a batch of items ends.
 #[derive(Clone, Copy)]
-enum End {
+pub(super) enum End {
     Commit,
     Rollback,
 }
 
 /// Items that name the same columns, with their places in the call.
-struct Group {
+pub(super) struct Group {
     ready: bool,
     columns: Vec<String>,
     places: Vec<usize>,
@@ -52,22 +52,11 @@ impl Mssql {
         groups: Vec<Group>,
         end: End,
     ) -> Result<Vec<Key>, StoreError> {
-        let mut sql = render(ENQUEUE, "begin", &Holes::new());
-        let mut lists = Vec::new();
-        let mut places = Vec::new();
-        for (at, group) in groups.into_iter().enumerate() {
-            let one = &items[group.places[0]];
-            let way = table.key_source.section(&table.key, one);
-            for section in ["list", way] {
-                sql.extend(["\n", &table.insert(section, one, at, "")]);
-            }
-            lists.push(group.list);
-            places.push(group.places);
-        }
-        sql.push_str(match end {
-            End::Commit => "\nCOMMIT TRANSACTION;",
-            End::Rollback => "\nROLLBACK TRANSACTION;",
-        });
+        let sql = batch(table, items, &groups, end);
+        let (lists, places): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .map(|group| (group.list, group.places))
+            .unzip();
         let wire = Wire::new(lists);
         let parameters = wire.parameters();
         let results = self.connected.query(&sql, &parameters, Again::Once).await;
@@ -114,7 +103,25 @@ impl Mssql {
     }
 }
 
-fn groups(table: &QueueTable, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
+/// Writes the batch that adds the groups.
+pub(super) fn batch(table: &QueueTable, items: &[NewItem], groups: &[Group], end: End) -> String {
+    let mut sql = render(ENQUEUE, "begin", &Holes::new());
+    for (at, group) in groups.iter().enumerate() {
+        let one = &items[group.places[0]];
+        let way = table.key_source.section(&table.key, one);
+        for section in ["list", way] {
+            sql.extend(["\n", &table.insert(section, one, at, "")]);
+        }
+    }
+    sql.push_str(match end {
+        End::Commit => "\nCOMMIT TRANSACTION;",
+        End::Rollback => "\nROLLBACK TRANSACTION;",
+    });
+    sql
+}
+
+/// Sorts the items by the columns that they name.
+pub(super) fn groups(table: &QueueTable, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
     let mut groups: Vec<Group> = Vec::new();
     for (place, item) in items.iter().enumerate() {
         let mut values = table.accept(item).map_err(|(column, problem)| {

@@ -171,7 +171,7 @@ impl Mssql {
         StoreError::Misconfigured(rejection.problem)
     }
 
-    fn batch(
+    pub(super) fn batch(
         &self,
         table: &QueueTable,
         settlements: &[Settlement],

@@ -59,36 +59,51 @@ pub(super) struct Statements {
 }
 
 impl QueueTable {
-    /// Lays the queue over its table, which has been checked.
-    pub(super) async fn new(
+    /// Reads the queue's table, which has been checked, and lays the queue over it.
+    pub(super) async fn read(
         connection: &mut Connection,
         spec: &QueueSpec,
     ) -> Result<Self, StoreError> {
         let gone = |name: &str| StoreError::Misconfigured(format!("table {name:?} is gone"));
         let table = Table::read(connection, &spec.table).await?;
         let table = table.ok_or_else(|| gone(&spec.table))?;
+        let archive = match &spec.on_complete {
+            OnComplete::Archive(name) => {
+                let archive = Table::read(connection, name).await?;
+                Some(archive.ok_or_else(|| gone(name))?)
+            }
+            _ => None,
+        };
         let shape = Shape::new(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let key_source = KeySource::read(connection, spec, &shape.key).await?;
+        Ok(Self::new(spec, &table, archive.as_ref(), shape, key_source))
+    }
+
+    /// Lays the queue over its table.
+    pub(super) fn new(
+        spec: &QueueSpec,
+        table: &Table,
+        archive: Option<&Table>,
+        shape: Shape,
+        key_source: KeySource,
+    ) -> Self {
         let mut holes = shape.holes;
         let settle = file!("settle");
         let mut parts = vec![
             render(settle, "list", &holes),
             render(settle, "end", &holes),
         ];
-        match &spec.on_complete {
-            OnComplete::Delete => parts.push(render(settle, "delete", &holes)),
-            OnComplete::Archive(name) => {
-                let archive = Table::read(connection, name).await?;
-                let archive = archive.ok_or_else(|| gone(name))?;
-                let kept = archive_columns(spec, &shape.own, &archive);
-                let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
-                let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
-                holes.insert("archive_columns", names.join(", "));
-                holes.insert("archive_of_t", of_t.join(", "));
-                parts.push(render(settle, "archive", &holes));
-            }
-            OnComplete::Keep | OnComplete::Recur(_) => {}
+        if spec.on_complete == OnComplete::Delete {
+            parts.push(render(settle, "delete", &holes));
+        }
+        if let Some(archive) = archive {
+            let kept = archive_columns(spec, &shape.own, archive);
+            let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
+            let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
+            holes.insert("archive_columns", names.join(", "));
+            holes.insert("archive_of_t", of_t.join(", "));
+            parts.push(render(settle, "archive", &holes));
         }
         let turn = match spec.claim_strategy {
             ClaimStrategy::SkipLocked => String::new(),
@@ -112,7 +127,7 @@ impl QueueTable {
         };
         let writable = shape.writable.into_iter();
         let columns = shape.columns.iter();
-        Ok(Self {
+        Self {
             spec: spec.clone(),
             columns: columns.map(|column| column.name.clone()).collect(),
             names: table
@@ -136,7 +151,7 @@ impl QueueTable {
                 .map(|column| (column.name.clone(), column))
                 .collect(),
             holes,
-        })
+        }
     }
 
     /// Returns whether a lease's key can be one of this table's.
