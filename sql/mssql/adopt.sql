@@ -107,6 +107,11 @@ SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
 CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}{online}
 
+-- :: dead_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
+IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
+CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}
+
 -- :: drop_index
 DROP INDEX {index} ON {table}
 

@@ -14,10 +14,11 @@ FROM OPENJSON(@P5) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bi
 BEGIN TRANSACTION;
 UPDATE t
 SET {lease_due_time} = l.lb_due
-FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+FROM @list AS l INNER JOIN {table} AS t WITH (ROWLOCK) ON {t_is_l}
 WHERE t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f AND t.{lease_due_time} > @now
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT l.lb_i, @now AS lb_now, t.{lease_due_time} AS lb_due
 FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
-WHERE t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f AND t.{lease_due_time} > @now;
+WHERE t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f AND t.{lease_due_time} > @now
+OPTION (FORCE ORDER, LOOP JOIN);
 COMMIT TRANSACTION;

@@ -1,7 +1,7 @@
 -- Makes dead items ready, with all their attempts before them. The token goes too: a settlement of the lease that they
 -- died by must find nothing.
 -- Parameter: @P1 the most rows.
--- Locks: X on the rows changed. Reads the table for dead rows: it runs by hand.
+-- Locks, in order: U, then X, on the rows changed, by the dead index and the key; rows that others hold are skipped.
 
 -- :: redrive
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -11,7 +11,7 @@ DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 INSERT @due (lb_p, {key_names})
 SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {key_of_t}), {key_of_t}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK)
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{dead_hint})
 WHERE t.{lease_state} = 4
 ORDER BY t.{lease_state_time}, {key_of_t};
 UPDATE t

@@ -1,7 +1,7 @@
 -- Ends leases: completes, fails, releases. One batch, one transaction: `list`, then `end` or `delete`, then `archive` if
 -- the queue has one, then one `follow_up` for each queue and list of columns, then `result`.
--- Parameters: @P1 to @P4 as for every list (sql/README.md); @P5, a JSON array of {i: place, k1 to k3: key, t: token, f: fence, k: 0 complete, 1 fail, 2 release,
---   n: new state, s: s until due, d: ms until due, e: error}; no two of the same key.
+-- Parameters: @P1 to @P4 as for every list (sql/README.md); @P5, a JSON array of {i: place, k1 to k3: key, t: token,
+--   f: fence, k: 0 complete, 1 fail, 2 release, n: new state, s: s until due, d: ms until due, e: error}; no two of the same key.
 -- Locks, in order: X on the rows ended, by the key; X on the rows archived and added.
 -- Indexes: the key's.
 -- The token and the fence stay on the row, so that the same settlement sent again is known (`result`): a completion
@@ -68,4 +68,5 @@ WHERE NOT EXISTS (SELECT 1 FROM @ended AS e WHERE {e_is_l})
             OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
         OR l.lb_kind = 1 AND (t.{lease_state} = 4
             OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} > 0 AND t.{lease_owner} IS NOT NULL)
-        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL);
+        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL)
+OPTION (FORCE ORDER, LOOP JOIN);

@@ -1,6 +1,7 @@
 //! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
 
 mod advice;
+mod answer;
 mod backfill;
 mod catalogue;
 mod connection;
@@ -12,11 +13,13 @@ mod editions;
 mod engine;
 mod enqueue;
 mod error;
+mod index;
 mod inspect;
 mod key_source;
 mod lease;
 mod migrations;
 mod mirror;
+mod new_item;
 mod plan;
 mod pool;
 mod quote;

@@ -25,7 +25,7 @@ const COLUMNS: [(&str, &str, i16, u8, u8, bool); 11] = [
 ];
 
 /// Name, column, filter; the first is the primary key's.
-const INDEXES: [(&str, &str, Option<&str>); 4] = [
+const INDEXES: [(&str, &str, Option<&str>); 5] = [
     ("items_key", "id", None),
     ("items_lease_ready", "id", Some("([lease_state]=(0))")),
     (
@@ -37,6 +37,11 @@ const INDEXES: [(&str, &str, Option<&str>); 4] = [
         "items_lease_token",
         "lease_token",
         Some("([lease_state]=(1))"),
+    ),
+    (
+        "items_lease_dead",
+        "lease_state_time",
+        Some("([lease_state]=(4))"),
     ),
 ];
 

@@ -111,7 +111,6 @@ async fn an_item_for_a_call_that_was_not_made_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the store hands out items with fewer or more columns than the queue has"]
 async fn an_item_with_other_columns_than_the_queue_is_an_error() {
     let row = claimed_row(0, 1);
     let mut rows = short(&row, 7..9);
@@ -173,7 +172,6 @@ async fn a_redrives_answer_without_a_number_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the store takes any value, and NULL, for a key"]
 async fn a_key_that_is_null_or_of_another_type_is_an_error() {
     let rows = wrong(&claimed_row(0, 1), &[2]);
     let mut found = problems(rows, None, claim).await;
@@ -185,7 +183,6 @@ async fn a_key_that_is_null_or_of_another_type_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the store makes up a token of zeros for an expired lease without one"]
 async fn an_expired_lease_without_a_token_is_an_error() {
     let rows = wrong(&expired_row(1), &[5]);
     let next = Some(next_due_row());
@@ -193,7 +190,6 @@ async fn an_expired_lease_without_a_token_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "settle panics on a place outside its list; heartbeat ignores it"]
 async fn an_answer_for_a_place_that_was_not_asked_is_an_error() {
     let places = [-1, 1, 1_000];
     let held = places.map(|place| (format!("held {place}"), held_row(place)));
@@ -204,7 +200,6 @@ async fn an_answer_for_a_place_that_was_not_asked_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "settle takes a state that there is not for a lost lease, the reaper for ready"]
 async fn a_state_that_there_is_not_is_an_error() {
     let settled = vec![("settled to 9".to_owned(), settled_row(0, 9))];
     let mut found = problems(settled, None, complete).await;
@@ -216,7 +211,6 @@ async fn a_state_that_there_is_not_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the store takes an answer without a result set for one without rows"]
 async fn an_answer_without_a_result_set_is_an_error() {
     let bench = Bench::start().await;
     let mut found = Vec::new();

@@ -36,6 +36,7 @@ pub(super) struct Column {
 pub(super) struct Index {
     pub(super) name: String,
     pub(super) columns: Vec<(String, bool)>,
+    pub(super) filtered: bool,
 }
 
 const KIND: &str = "SELECT o.type, t.is_memory_optimized, t.temporal_type, t.lock_escalation
@@ -48,7 +49,10 @@ WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_tri
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name
-FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
+FROM sys.columns AS c
+    INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
+    INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
+        THEN a.system_type_id ELSE a.user_type_id END
 WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
@@ -61,7 +65,7 @@ const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_
 FROM sys.indexes AS i
     INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
     INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
-WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0
+WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0 AND k.key_ordinal > 0
 ORDER BY i.is_primary_key DESC, i.index_id, k.key_ordinal";
 
 impl Table {
@@ -126,7 +130,8 @@ impl Table {
             .flatten()
         {
             let index = text(row, 0)?;
-            let identifies = flag(row, 1)? && !flag(row, 2)?;
+            let filtered = flag(row, 2)?;
+            let identifies = flag(row, 1)? && !filtered;
             let mut part = (text(row, 3)?, flag(row, 4)?);
             as_written(&mut part.0, &written);
             if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
@@ -136,6 +141,7 @@ impl Table {
                 table.indexes.push(Index {
                     name: index,
                     columns: vec![part],
+                    filtered,
                 });
             }
         }

@@ -28,10 +28,10 @@ enum Remedy {
 }
 
 const TABLE: &[(Remedy, &[u32])] = &[
-    // Deadlock victim, lock time-out, snapshot conflict, out of locks; no memory to run the statement.
+    // Deadlock victim, lock time-out, snapshot conflict, out of locks; a turn that did not come (claim.sql); no memory to run the statement.
     (
         Remedy::Retry,
-        &[1205, 1222, 3960, 1204, 701, 802, 8645, 8651],
+        &[1205, 1222, 3960, 1204, 51222, 701, 802, 8645, 8651],
     ),
     // Azure SQL: database moved, paused, over its resources, or reconfigured.
     (

@@ -8,8 +8,9 @@ use tiberius::Row;
 use uuid::Uuid;
 
 use super::Mssql;
+use super::answer;
 use super::pool::Again;
-use super::table::{QueueTable, integer};
+use super::table::QueueTable;
 use super::types;
 use super::wire::{Entry, Wire};
 use crate::lease::State;
@@ -52,12 +53,9 @@ impl Mssql {
             .query(&table.sql.claim, &wire.parameters(), again)
             .await?;
         let mut by_call: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
-        for row in results.iter().flatten() {
-            let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
-            let Some(call) = calls.get(at) else {
-                return Err(StoreError::Bug("an item for no call".to_owned()));
-            };
-            by_call[at].push(claimed(table, call, row)?);
+        for row in answer::rows(&results, 0)? {
+            let at = answer::place(row, 0, calls.len())?;
+            by_call[at].push(claimed(table, &calls[at], row)?);
         }
         for (at, call) in calls.iter().enumerate() {
             let first = first_of[&call.token];
@@ -97,11 +95,8 @@ impl Mssql {
             .query(extend, &wire.parameters(), Again::Idempotent)
             .await?;
         let mut held = vec![None; extensions.len()];
-        for row in results.iter().flatten() {
-            let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
-            if let Some(held) = held.get_mut(at) {
-                *held = Some(until(row, 1, 2)?);
-            }
+        for row in answer::rows(&results, 0)? {
+            held[answer::place(row, 0, extensions.len())?] = Some(answer::held(row, 1, 2)?);
         }
         for (at, extension) in extensions.iter().enumerate() {
             let decisive = last_of[&name(&extension.lease)];
@@ -128,25 +123,24 @@ impl Mssql {
             .await?;
         let mut reaped = Reaped::default();
         let at = table.key.len();
-        for row in results.first().into_iter().flatten() {
-            if integer(row, at)? != i64::from(State::Leased.code()) {
+        for row in answer::rows(&results, 0)? {
+            if answer::state(row, at)? != State::Leased {
                 reaped.promoted += 1;
                 continue;
             }
-            let owner: Option<&str> = row.try_get(at + 5)?;
             reaped.expired.push(Expired {
                 lease: LeaseRef {
                     key: table.read_key(row, 0)?,
-                    attempt: u32::try_from(integer(row, at + 2)?).unwrap_or(0),
-                    fence: integer(row, at + 3)?,
-                    token: row.try_get(at + 4)?.unwrap_or_default(),
+                    attempt: answer::count(row, at + 2)?,
+                    fence: answer::integer(row, at + 3)?,
+                    token: answer::token(row, at + 4)?,
                 },
-                owner: owner.map(str::to_owned),
-                state: State::from_code(integer(row, at + 1)?).unwrap_or(State::Ready),
+                owner: answer::text(row, at + 5)?,
+                state: answer::state(row, at + 1)?,
             });
         }
-        if let Some(row) = results.get(1).and_then(|rows| rows.first()) {
-            reaped.next_due = Some(until(row, 0, 1)?.time_left);
+        if let Some(row) = answer::rows(&results, 1)?.first() {
+            reaped.next_due = Some(answer::held(row, 0, 1)?.time_left);
         }
         Ok(reaped)
     }
@@ -155,32 +149,21 @@ impl Mssql {
 /// Reads call, now, key, fence, attempt, due time, trace context and the queue's columns.
 fn claimed(table: &QueueTable, call: &ClaimCall, row: &Row) -> Result<ClaimedItem, StoreError> {
     let at = 2 + table.key.len();
-    let columns = (at + 4..row.len()).map(|at| types::read(row.get_column_data(at)?));
-    let trace_parent: Option<&str> = row.try_get(at + 3)?;
+    let columns = at + 4..row.len();
+    if columns.len() != table.columns.len() {
+        return Err(answer::wrong(format!("an item of {} columns", row.len())));
+    }
+    let columns = columns.map(|at| types::read(row.get_column_data(at)?));
     Ok(ClaimedItem {
         lease: LeaseRef {
             key: table.read_key(row, 2)?,
             token: call.token,
-            fence: integer(row, at)?,
-            attempt: u32::try_from(integer(row, at + 1)?).unwrap_or(0),
+            fence: answer::integer(row, at)?,
+            attempt: answer::count(row, at + 1)?,
         },
-        held: until(row, 1, at + 2)?,
+        held: answer::held(row, 1, at + 2)?,
         columns: columns.collect::<Result<_, StoreError>>()?,
-        trace_parent: trace_parent.map(str::to_owned),
-    })
-}
-
-/// Reads the server's time and a due time.
-fn until(row: &Row, now: usize, due: usize) -> Result<Held, StoreError> {
-    let time = |at| {
-        let time = types::millis(row.get_column_data(at)?)?;
-        time.ok_or_else(|| StoreError::Bug("an answer without a time".to_owned()))
-    };
-    let (now, expire_time): (i64, i64) = (time(now)?, time(due)?);
-    let left = u64::try_from(expire_time.saturating_sub(now)).unwrap_or(0);
-    Ok(Held {
-        expire_time,
-        time_left: Duration::from_millis(left),
+        trace_parent: answer::text(row, at + 3)?,
     })
 }
 

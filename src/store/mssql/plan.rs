@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use super::answer::integer;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::index::Role;
 use super::quote::{literal, quote};
-use super::shape::{INDEXES, Shape, index_name, queue_holes};
-use super::table::integer;
+use super::shape::{Shape, queue_holes};
 use super::types::ColumnType;
 use super::{Settings, advice, backfill, drop};
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
@@ -167,9 +168,9 @@ pub(super) async fn check(
         .filter(|name| table.column(name).is_none())
         .map(|name| format!("table {:?} lacks the column {name}", queue.table))
         .collect();
-    for (_, role) in INDEXES {
-        let name = index_name(queue, role);
-        if shape.find_index(queue, role, &table).is_some() {
+    for role in Role::of(queue) {
+        let name = role.index_name(queue);
+        if role.find(queue, &shape.order, &table).is_some() {
             continue;
         }
         missing.push(match table.index_named(&name) {
@@ -237,20 +238,27 @@ fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Ve
 fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
     let online = if online { " WITH (ONLINE = ON)" } else { "" };
     let mut steps = Vec::new();
-    for (section, role) in INDEXES {
-        if shape.find_index(queue, role, table).is_some() {
+    for role in Role::of(queue) {
+        if role.find(queue, &shape.order, table).is_some() {
             continue;
         }
-        let name = index_name(queue, role);
+        let (name, section) = (role.index_name(queue), role.section());
         if table.index_named(&name).is_some() {
-            let purpose = format!("drop the {role} index, which has another order than the queue");
+            let purpose = format!(
+                "drop the {} index, which has another order than the queue",
+                role.name()
+            );
             let holes = with(shape.holes.clone(), "index", quote(&name));
             steps.push(step(purpose, "drop_index", &holes));
         }
         let literal = literal(&Value::Text(name));
         let mut holes = with(shape.holes.clone(), "index_literal", literal);
         holes.insert("online", online.to_owned());
-        steps.push(step(format!("add the {role} index"), section, &holes));
+        steps.push(step(
+            format!("add the {} index", role.name()),
+            section,
+            &holes,
+        ));
     }
     steps
 }

@@ -3,9 +3,11 @@
 use serde_json::json;
 
 use super::Mssql;
+use super::answer;
 use super::error::refusal;
+use super::new_item::put_delay;
 use super::pool::Again;
-use super::table::{QueueTable, integer, put_delay};
+use super::table::QueueTable;
 use super::wire::{Entry, Wire};
 use crate::lease::State;
 use crate::queue::OnComplete;
@@ -104,11 +106,9 @@ impl Mssql {
             .query(&sql, &wire.parameters(), Again::Idempotent)
             .await;
         let mut settled = Vec::new();
-        for row in results.map_err(refusal)?.iter().flatten() {
-            let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
-            if let Some(state) = State::from_code(integer(row, 1)?) {
-                settled.push((at, state));
-            }
+        for row in answer::rows(&results.map_err(refusal)?, 0)? {
+            let at = answer::place(row, 0, settlements.len())?;
+            settled.push((at, answer::state(row, 1)?));
         }
         Ok(settled)
     }

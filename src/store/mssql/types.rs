@@ -54,6 +54,24 @@ impl ColumnType {
         }
     }
 
+    /// Returns whether a value that is not NULL can have come from a column of this kind.
+    pub(super) fn reads_as(self, value: &Value) -> bool {
+        match self {
+            Self::Int(least, most) => {
+                matches!(value, Value::Int(int) if (least..=most).contains(int))
+            }
+            Self::Bool => matches!(value, Value::Bool(_)),
+            Self::Binary | Self::RowVersion => matches!(value, Value::Bytes(_)),
+            Self::Float => matches!(value, Value::Double(_)),
+            Self::Decimal => matches!(value, Value::Decimal(_)),
+            Self::DateTime | Self::DateTimeOffset => matches!(value, Value::Timestamp { .. }),
+            Self::Text | Self::Date | Self::Time | Self::Guid | Self::Xml => {
+                matches!(value, Value::Text(_))
+            }
+            Self::Other => *value != Value::Null,
+        }
+    }
+
     /// Writes the declaration of the value `name` of a list's entries.
     pub(super) fn json_declaration(self, name: &str, declared: &str) -> String {
         match self {
