@@ -1,5 +1,6 @@
 -- Counts the items of each state, and finds the ready item and the lease that have been so longest.
--- Parameters: none. Locks: S on the rows read, none under READ_COMMITTED_SNAPSHOT; rows that others hold are skipped.
+-- Parameters: none. Locks: S on the rows read; rows that others hold are skipped, for which READ_COMMITTED_SNAPSHOT has to be
+--   overruled (READCOMMITTEDLOCK).
 -- A table of up to 10000 rows is counted. Of a deeper one the numbers are those that the server keeps of each index (exact
 --   but for transactions under way), and the ages those of the first 1000 ready items in the queue's order and of 10000
 --   leases: the cost does not grow with the table. Babelfish keeps no numbers of filtered indexes, nor has a queue without
@@ -20,12 +21,12 @@ IF {counts_are_kept} AND @all > 10000 AND SERVERPROPERTY('babelfish') IS NULL
         AS v (lb_state, lb_n)
     WHERE v.lb_n > 0;
 ELSE
-    SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READPAST) GROUP BY t.{lease_state};
+    SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST) GROUP BY t.{lease_state};
 SELECT @now AS lb_now,
     (SELECT MIN(s.lb_since)
-        FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READPAST{ready_hint})
+        FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
             WHERE t.{lease_state} = 0 ORDER BY {pick_order}) AS s
         WHERE s.lb_since > '2000-01-01') AS lb_ready,
     (SELECT MIN(s.lb_since)
-        FROM (SELECT TOP (10000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READPAST{token_hint})
+        FROM (SELECT TOP (10000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{token_hint})
             WHERE t.{lease_state} = 1) AS s) AS lb_leased;

@@ -116,6 +116,7 @@ fn columns(statement: &str) -> Vec<Vec<Cell>> {
                 ("c.is_nullable", Cell::Bit(Some(nullable))),
                 ("c.is_identity", Cell::Bit(Some(name == "id"))),
                 ("c.collation_name", Cell::Text(collation)),
+                ("c.generated_always_type", Cell::TinyInt(Some(0))),
             ];
             selected(statement, &known.into())
         };

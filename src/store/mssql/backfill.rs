@@ -15,7 +15,7 @@ use crate::store::template::{Holes, render};
 use crate::value::Value;
 
 /// The soft-lock columns that are never NULL.
-const FILLED: [SoftLockColumn; 4] = [
+pub(super) const FILLED: [SoftLockColumn; 4] = [
     SoftLockColumn::State,
     SoftLockColumn::StateTime,
     SoftLockColumn::Fence,

@@ -2,6 +2,7 @@
 
 use tiberius::Row;
 
+use super::answer::integer;
 use super::connection::Connection;
 use super::quote::quote_table;
 use super::types::ColumnType;
@@ -16,6 +17,8 @@ pub(super) struct Table {
     pub(super) indexes: Vec<Index>,
     /// Whether a statement with many row locks may lock the whole table instead.
     pub(super) escalates: bool,
+    /// Whether the engine keeps the names of indexes, and tells their filters. Babelfish does neither.
+    pub(super) keeps_indexes: bool,
 }
 
 /// A column as it is.
@@ -36,19 +39,22 @@ pub(super) struct Column {
 pub(super) struct Index {
     pub(super) name: String,
     pub(super) columns: Vec<(String, bool)>,
-    pub(super) filtered: bool,
+    /// The condition of its rows, as the server writes it.
+    pub(super) filter: Option<String>,
 }
 
 const KIND: &str = "SELECT o.type, t.is_memory_optimized, t.temporal_type, t.lock_escalation
 FROM sys.objects AS o LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
 WHERE o.object_id = OBJECT_ID(@P1)";
 
-const INSTEAD: &str = "SELECT g.name FROM sys.triggers AS g
-WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1";
+/// What takes the broker's statements or their effects from the table.
+const OBSTACLES: &str = "SELECT g.name, 0 AS lb_kind FROM sys.triggers AS g
+WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1
+UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@P1) AND i.type = 5";
 
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
-    c.is_computed, c.collation_name
+    c.is_computed, c.collation_name, c.generated_always_type
 FROM sys.columns AS c
     INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
     INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
@@ -61,11 +67,12 @@ const WRITTEN: &str = "SELECT n.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS AS n
 WHERE n.TABLE_SCHEMA = OBJECT_SCHEMA_NAME(OBJECT_ID(@P1)) AND n.TABLE_NAME = OBJECT_NAME(OBJECT_ID(@P1))";
 
 const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
-    CAST(c.name AS nvarchar(128)), k.is_descending_key
+    CAST(c.name AS nvarchar(128)), k.is_descending_key, i.filter_definition
 FROM sys.indexes AS i
     INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
     INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
-WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0 AND k.key_ordinal > 0
+WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0 AND k.key_ordinal > 0 AND i.is_disabled = 0
+    AND i.is_hypothetical = 0
 ORDER BY i.is_primary_key DESC, i.index_id, k.key_ordinal";
 
 impl Table {
@@ -100,13 +107,19 @@ impl Table {
                 "is the history of a temporal table: lease the rows of the table itself",
             );
         }
-        let escalates = number(3)? == 0;
-        let instead = connection.query(INSTEAD, &[&object]).await?;
-        if let Some(trigger) = instead.iter().flatten().next() {
-            let trigger = text(trigger, 0)?;
-            return refuse(&format!(
-                "has the INSTEAD OF trigger {trigger}, which takes the broker's changes from the table"
-            ));
+        // TABLE or AUTO.
+        let escalates = number(3)? != 1;
+        let obstacles = connection.query(OBSTACLES, &[&object]).await?;
+        if let Some(obstacle) = obstacles.iter().flatten().next() {
+            let name = text(obstacle, 0)?;
+            return refuse(&match integer(obstacle, 1)? {
+                0 => format!(
+                    "has the INSTEAD OF trigger {name}, which takes the broker's changes from the table"
+                ),
+                _ => format!(
+                    "has the clustered columnstore index {name}, which takes no READPAST: lease the rows of a rowstore table"
+                ),
+            });
         }
         let columns = connection.query(COLUMNS, &[&object]).await?;
         let columns = columns.iter().flatten().map(column);
@@ -115,6 +128,7 @@ impl Table {
             unique: Vec::new(),
             indexes: Vec::new(),
             escalates,
+            keeps_indexes: !connection.engine.babelfish,
         };
         let written = connection.query(WRITTEN, &[&object]).await?;
         let written = written.iter().flatten().map(|row| text(row, 0));
@@ -131,6 +145,7 @@ impl Table {
         {
             let index = text(row, 0)?;
             let filtered = flag(row, 2)?;
+            let filter: Option<&str> = row.try_get(5)?;
             let identifies = flag(row, 1)? && !filtered;
             let mut part = (text(row, 3)?, flag(row, 4)?);
             as_written(&mut part.0, &written);
@@ -141,7 +156,7 @@ impl Table {
                 table.indexes.push(Index {
                     name: index,
                     columns: vec![part],
-                    filtered,
+                    filter: filter.map(str::to_owned),
                 });
             }
         }
@@ -167,7 +182,10 @@ impl Table {
     /// Finds an index by its name, to which Babelfish adds a hash.
     pub(super) fn index_named(&self, name: &str) -> Option<&Index> {
         let name = name.to_ascii_lowercase();
-        let named = |index: &&Index| index.name.to_ascii_lowercase().starts_with(&name);
+        let named = |index: &&Index| {
+            let known = index.name.to_ascii_lowercase();
+            known == name || !self.keeps_indexes && known.starts_with(&name)
+        };
         self.indexes.iter().find(named)
     }
 
@@ -202,7 +220,10 @@ fn column(row: &Row) -> Result<Column, StoreError> {
     Ok(Column {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),
-        generated: flag(row, 6)? || flag(row, 7)? || kind == ColumnType::RowVersion,
+        generated: flag(row, 6)?
+            || flag(row, 7)?
+            || row.try_get::<u8, _>(9)?.unwrap_or_default() > 0
+            || kind == ColumnType::RowVersion,
         nullable: flag(row, 5)?,
         collation: collation.map(str::to_owned),
         kind,

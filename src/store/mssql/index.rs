@@ -85,9 +85,9 @@ impl Role {
         table: &'a Table,
     ) -> Option<&'a Index> {
         let state = queue.soft_lock.name(SoftLockColumn::State);
-        let own_name = self.index_name(queue).to_ascii_lowercase();
+        let name = self.index_name(queue);
         let any_order = self == Self::Ready && queue.order == Order::None;
-        let (wanted, _) = self.shape(queue, order);
+        let (wanted, states) = self.shape(queue, order);
         let fits = |columns: &[(String, bool)]| {
             let mut pairs = columns.iter().zip(&wanted);
             columns.len() == wanted.len()
@@ -100,11 +100,32 @@ impl Role {
                 [(first, _), rest @ ..] if first == state => (true, rest),
                 all => (false, all),
             };
-            // Babelfish does not tell which indexes are filtered.
-            let named = index.name.to_ascii_lowercase().starts_with(&own_name);
-            (named || led || index.filtered) && (fits(rest) || any_order && named)
+            let of_states = match (&index.filter, queue.filtered_indexes) {
+                _ if !table.keeps_indexes => true,
+                (Some(filter), true) => means(filter, state, states),
+                (None, false) => led,
+                _ => false,
+            };
+            of_states && (fits(rest) || any_order && table.index_named(&name) == Some(index))
         })
     }
+}
+
+/// Returns whether a filter, as the server writes it, is the condition `states` on the column `state`.
+fn means(filter: &str, state: &str, states: &str) -> bool {
+    let bare = |text: &str| -> String {
+        let kept = text.chars().filter(|c| !"[]() ".contains(*c));
+        kept.collect::<String>().to_ascii_lowercase()
+    };
+    let (filter, state) = (bare(filter), bare(state));
+    let either = states
+        .trim_start_matches("IN ")
+        .trim_matches(['(', ')'])
+        .split(", ")
+        .map(|one| format!("{state}={one}"))
+        .collect::<Vec<_>>()
+        .join("or");
+    filter == bare(&format!("{state}{states}")) || filter == either
 }
 
 /// Fills the holes of the indexes' names, columns and filters.

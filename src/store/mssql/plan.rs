@@ -22,9 +22,6 @@ pub(super) const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
 
 /// How long a statement may take.
 const LONG: Duration = Duration::from_secs(86_400);
-/// How long one waits for others to leave the table alone.
-const LOCK_TIMEOUT: &str = "SET LOCK_TIMEOUT 10000";
-
 /// Plans and makes schema changes over a connection of its own. It blocks: not to be used within a runtime.
 pub struct MssqlSchema {
     runtime: Runtime,
@@ -39,16 +36,11 @@ impl MssqlSchema {
             .build()
             .map_err(|error| StoreError::Io(format!("no runtime: {error}")))?;
         let settings = Settings {
-            // An index over many rows takes its time; a wait for a lock does not: behind it every other program waits.
+            // An index over many rows takes its time.
             command_timeout: LONG,
             ..settings.clone()
         };
-        let connection = async {
-            let mut connection = Connection::open(&settings.server()?, &settings).await?;
-            connection.batch(LOCK_TIMEOUT).await?;
-            Ok::<_, StoreError>(connection)
-        };
-        let connection = runtime.block_on(connection)?;
+        let connection = runtime.block_on(Connection::open(&settings.server()?, &settings))?;
         Ok(Self {
             runtime,
             connection,
@@ -73,11 +65,11 @@ impl Schema for MssqlSchema {
 
     /// Each step is a batch of its own for sqlcmd and its like; one that repeats is a batch that loops.
     fn script(&self, step: &Step) -> String {
+        let Step { purpose, sql, .. } = step;
         if step.repeat {
-            let again = "\n-- run this batch again until it answers 0 in its first column";
-            format!("-- {}{again}\n{};\nGO", step.purpose, step.sql)
+            format!("-- {purpose}\nWHILE 1 = 1\nBEGIN\n{sql}\nIF @visited = 0 BREAK;\nEND;\nGO")
         } else {
-            format!("-- {}\n{};\nGO", step.purpose, step.sql)
+            format!("-- {purpose}\n{sql};\nGO")
         }
     }
 
@@ -230,7 +222,10 @@ fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Ve
         holes.insert("nullable", nullable.to_owned());
         step(purpose, column.default_name(), &holes)
     };
-    let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
+    // Those of fixed length that are never NULL first: they make no row longer than it may be.
+    let rest = SoftLockColumn::ALL.into_iter();
+    let rest = rest.filter(|column| !backfill::FILLED.contains(column));
+    let missing = backfill::FILLED.into_iter().chain(rest).filter(lacking);
     missing.map(add).collect()
 }
 
@@ -360,6 +355,7 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         unique: vec![key],
         indexes: Vec::new(),
         escalates: false,
+        keeps_indexes: true,
     };
     let purpose = format!("make the table of queue {:?}", queue.name);
     Some((step(purpose, "create", &holes), table))

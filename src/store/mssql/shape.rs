@@ -62,7 +62,11 @@ impl Shape {
             columns.filter(|column| !queue.soft_lock.contains(&column.name))
         };
         let columns: Vec<Column> = match &queue.columns {
-            None => own().cloned().collect(),
+            // Not what no driver can read: a type of a CLR assembly, or sql_variant.
+            None => own()
+                .filter(|column| column.kind != ColumnType::Other)
+                .cloned()
+                .collect(),
             Some(names) => names
                 .iter()
                 .filter_map(|name| column(name, "columns"))

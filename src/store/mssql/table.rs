@@ -121,7 +121,7 @@ impl QueueTable {
             extend: render(file!("heartbeat"), "extend", &holes),
             settle: parts.join("\n"),
             settled: render(settle, "result", &holes),
-            reap: render(file!("reap"), "reap", &holes),
+            reap: reap(spec, &holes),
             stats: render(file!("stats"), "stats", &holes),
             redrive: render(file!("redrive"), "redrive", &holes),
         };
@@ -182,6 +182,28 @@ impl QueueTable {
         entry.insert("f", json!(lease.fence));
         entry
     }
+}
+
+/// Puts the reaper's batch together.
+fn reap(spec: &QueueSpec, holes: &Holes) -> String {
+    let (picks, next): (&[&str], _) = if spec.filtered_indexes {
+        (&["IN (1, 2)"], "next")
+    } else {
+        (&["= 1", "= 2"], "next_unfiltered")
+    };
+    let pick = |states: &&str| {
+        let mut holes = holes.clone();
+        holes.insert("states", (*states).to_owned());
+        render(file!("reap"), "pick", &holes)
+    };
+    let part = |section| render(file!("reap"), section, holes);
+    let mut parts = vec![part("begin")];
+    parts.extend(picks.iter().map(pick));
+    if !spec.filtered_indexes {
+        parts.push(part("trim"));
+    }
+    parts.extend([part("end"), part(next)]);
+    parts.join("\n")
 }
 
 /// Returns the columns that a table and its archive share.
