@@ -22,10 +22,10 @@ pub(super) enum End {
 
 /// Items that name the same columns, with their places in the call.
 pub(super) struct Group {
-    ready: bool,
-    columns: Vec<String>,
-    places: Vec<usize>,
-    list: Vec<Entry>,
+    pub(super) ready: bool,
+    pub(super) columns: Vec<String>,
+    pub(super) places: Vec<usize>,
+    pub(super) list: Vec<Entry>,
 }
 
 impl Mssql {

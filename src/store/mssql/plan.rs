@@ -212,7 +212,7 @@ pub(super) fn with(mut holes: Holes, name: &'static str, value: String) -> Holes
 }
 
 /// Plans the soft-lock columns that the table lacks.
-fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Vec<Step> {
+pub(super) fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Vec<Step> {
     let nullable = if at_once { "NOT NULL" } else { "NULL" };
     let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
     let add = |column: SoftLockColumn| {
@@ -230,7 +230,7 @@ fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Ve
 }
 
 /// Plans the indexes that the table lacks, or has in another order.
-fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
+pub(super) fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
     let online = if online { " WITH (ONLINE = ON)" } else { "" };
     let mut steps = Vec::new();
     for role in Role::of(queue) {
@@ -259,7 +259,7 @@ fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec
 }
 
 /// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
-fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
+pub(super) fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
     let own = shape.own.iter().map(|column| {
         let collation = column.collation.as_ref();
         let collation = collation.map(|collation| format!(" COLLATE {collation}"));
