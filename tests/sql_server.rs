@@ -1,0 +1,25 @@
+//! The T-SQL store's own: the kinds of tables and of values that a server has, adoption by hand, and a network that breaks.
+//! What SQL Server has and Babelfish lacks is tried on the former alone.
+
+#[path = "harness/harness.rs"]
+mod harness;
+#[path = "support/skipped.rs"]
+mod skipped;
+#[path = "support/parts.rs"]
+mod support;
+
+#[path = "sql_server/program.rs"]
+mod program;
+
+#[path = "sql_server/keys.rs"]
+mod keys;
+#[path = "sql_server/kinds.rs"]
+mod kinds;
+#[path = "sql_server/names.rs"]
+mod names;
+#[path = "sql_server/proxy.rs"]
+mod proxy;
+#[path = "sql_server/replies.rs"]
+mod replies;
+#[path = "sql_server/triggers.rs"]
+mod triggers;
