@@ -8,18 +8,26 @@ mod skipped;
 #[path = "support/parts.rs"]
 mod support;
 
+#[path = "sql_server/outage.rs"]
+mod outage;
 #[path = "sql_server/program.rs"]
 mod program;
 
 #[path = "sql_server/keys.rs"]
 mod keys;
+#[path = "sql_server/killed.rs"]
+mod killed;
 #[path = "sql_server/kinds.rs"]
 mod kinds;
+#[path = "sql_server/load.rs"]
+mod load;
 #[path = "sql_server/names.rs"]
 mod names;
 #[path = "sql_server/proxy.rs"]
 mod proxy;
 #[path = "sql_server/replies.rs"]
 mod replies;
+#[path = "sql_server/service.rs"]
+mod service;
 #[path = "sql_server/triggers.rs"]
 mod triggers;

@@ -35,6 +35,7 @@ struct Weather {
 struct Counts {
     accepted: AtomicUsize,
     open: AtomicUsize,
+    held: AtomicUsize,
 }
 
 /// A proxy that passes everything until it is told otherwise; gone, with its connections, when it is dropped.
@@ -134,6 +135,11 @@ impl Proxy {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
+    /// How many connections have something held back.
+    pub(crate) fn held(&self) -> usize {
+        self.counts.held.load(Ordering::SeqCst)
+    }
+
     /// How many are open.
     pub(crate) fn open(&self) -> usize {
         self.counts.open.load(Ordering::SeqCst)
@@ -154,26 +160,26 @@ async fn accept(
         counts.accepted.fetch_add(1, Ordering::SeqCst);
         let (server, weather, counts) = (server.clone(), weather.clone(), counts.clone());
         connections.spawn(async move {
-            let _open = Open::new(counts);
-            let _ = connect(client, &server, weather).await;
+            let _open = Counted::new(&counts.open);
+            let _ = connect(client, &server, weather, &counts.held).await;
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-/// Counts a connection while it is open.
-struct Open(Arc<Counts>);
+/// Counts something while it lasts.
+struct Counted<'a>(&'a AtomicUsize);
 
-impl Open {
-    fn new(counts: Arc<Counts>) -> Self {
-        counts.open.fetch_add(1, Ordering::SeqCst);
-        Self(counts)
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
     }
 }
 
-impl Drop for Open {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -181,6 +187,7 @@ async fn connect(
     mut client: TcpStream,
     server: &str,
     mut weather: watch::Receiver<Weather>,
+    held: &AtomicUsize,
 ) -> io::Result<()> {
     // Whatever ends a connection here ends it abruptly.
     client.set_zero_linger()?;
@@ -194,8 +201,8 @@ async fn connect(
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let there = pass(from_client, to_server, Way::ToServer, weather.clone());
-    let back = pass(from_server, to_client, Way::ToClient, weather.clone());
+    let there = pass(from_client, to_server, Way::ToServer, weather.clone(), held);
+    let back = pass(from_server, to_client, Way::ToClient, weather.clone(), held);
     tokio::select! {
         ended = async { tokio::try_join!(there, back) } => ended.map(|_| ()),
         _ = weather.wait_for(|weather| weather.cuts > now.cuts) => Ok(()),
@@ -208,6 +215,7 @@ async fn pass(
     mut to: WriteHalf<'_>,
     way: Way,
     mut weather: watch::Receiver<Weather>,
+    held: &AtomicUsize,
 ) -> io::Result<()> {
     let way = way as usize;
     let mut left = weather.borrow().budget[way].unwrap_or(usize::MAX);
@@ -217,8 +225,11 @@ async fn pass(
         if read == 0 {
             return to.shutdown().await;
         }
-        let now = weather.wait_for(|weather| !weather.stalled[way]).await;
-        let delay = now.map(|now| now.delay).map_err(io::Error::other)?;
+        let delay = {
+            let _held = Counted::new(held);
+            let now = weather.wait_for(|weather| !weather.stalled[way]).await;
+            now.map(|now| now.delay).map_err(io::Error::other)?
+        };
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }

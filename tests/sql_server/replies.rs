@@ -205,7 +205,7 @@ async fn a_request_that_is_lost_on_its_way_to_the_server_is_sent_again() {
     let broker = site.broker.clone();
     let lease = item.lease.clone();
     let completion = tokio::spawn(async move { broker.complete(&lease).await });
-    tokio::task::yield_now().await;
+    until("the request is on its way", async || site.proxy.held() > 0).await;
     site.proxy.clear_up_after_cut();
     let state = soon(completion).await.expect("no panic");
     assert_eq!(state, Some(State::Completed));
