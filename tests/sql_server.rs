@@ -13,6 +13,10 @@ mod outage;
 #[path = "sql_server/program.rs"]
 mod program;
 
+#[path = "sql_server/adoption.rs"]
+mod adoption;
+#[path = "sql_server/for_others.rs"]
+mod for_others;
 #[path = "sql_server/keys.rs"]
 mod keys;
 #[path = "sql_server/killed.rs"]
@@ -25,9 +29,15 @@ mod load;
 mod names;
 #[path = "sql_server/proxy.rs"]
 mod proxy;
+#[path = "sql_server/refused.rs"]
+mod refused;
 #[path = "sql_server/replies.rs"]
 mod replies;
 #[path = "sql_server/service.rs"]
 mod service;
+#[path = "sql_server/special_tables.rs"]
+mod special_tables;
 #[path = "sql_server/triggers.rs"]
 mod triggers;
+#[path = "sql_server/types.rs"]
+mod types;

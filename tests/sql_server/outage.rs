@@ -10,7 +10,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
 use crate::proxy::{Proxy, Way};
-use crate::service::{CONNECTIONS, Service};
+use crate::service::{CONNECTIONS, Service, patiently};
 use crate::support::client::{Client, completion, ids, item};
 use crate::support::patience::{soon, until};
 use crate::support::refusal::assert_refused;
@@ -77,9 +77,11 @@ impl Site {
         let calls = lease_ids.iter().map(|id| {
             let (client, id) = (self.client.clone(), (*id).to_owned());
             async move {
-                let held = client.try_heartbeat(&[&id], None).await.expect("served");
+                let ids = [&*id];
+                let held = patiently(|| client.try_heartbeat(&ids, None)).await;
                 assert_eq!(held[0].outcome, 1, "the lease is still good");
-                let completed = client.complete(&[&id]).await;
+                let completion = || client.try_complete(vec![completion(&id, &[])]);
+                let completed = patiently(completion).await;
                 assert_eq!(completed[0].outcome, 1, "the lease is completed");
             }
         });
@@ -121,9 +123,10 @@ async fn one(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
 
 /// Ten leases, given while all is well, and one for calls in vain: what becomes of it nobody is told.
 async fn leases(client: &Client) -> (Vec<String>, String) {
-    let items = (0..11).map(|at| item(&format!("{at}"))).collect();
-    client.try_enqueue(items).await.expect("added");
-    let leases = client.claim(11).await;
+    let items: Vec<_> = (0..11).map(|at| item(&format!("{at}"))).collect();
+    let keys = patiently(|| client.try_enqueue(items.clone())).await;
+    assert_eq!(keys.len(), 11);
+    let leases = patiently(|| client.try_claim(client.claiming(11))).await;
     let mut leases: Vec<String> = ids(&leases).into_iter().map(str::to_owned).collect();
     let spare = leases.pop().expect("eleven leases");
     (leases, spare)

@@ -1,7 +1,7 @@
 //! A broker over gRPC, in the test's process, on a T-SQL store.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease_broker::broker::{self, Broker};
 use lease_broker::config::{Config, Sources};
@@ -9,8 +9,10 @@ use lease_broker::grpc::{self, Serving};
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
 
 use crate::support::client::Client;
+use crate::support::patience::LONG;
 
 /// How many connections the broker may have, besides the one that asks whether the store answers.
 pub(crate) const CONNECTIONS: usize = 4;
@@ -64,6 +66,23 @@ impl Service {
         self.serving.drain().await;
         let stopped = tokio::time::timeout(Duration::from_secs(20), self.broker.stop()).await;
         stopped.expect("the broker stops");
+    }
+}
+
+/// Sends a call again while it is told to: a server under load may take longer than a broker waits.
+pub(crate) async fn patiently<T, Answer>(call: impl Fn() -> Answer) -> T
+where
+    Answer: Future<Output = Result<T, Status>>,
+{
+    let start = Instant::now();
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) if status.code() == Code::Unavailable && start.elapsed() < LONG => {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            Err(status) => panic!("{status:?}"),
+        }
     }
 }
 
