@@ -8,6 +8,8 @@ mod skipped;
 #[path = "support/parts.rs"]
 mod support;
 
+#[path = "sql_server/network.rs"]
+mod network;
 #[path = "sql_server/outage.rs"]
 mod outage;
 #[path = "sql_server/program.rs"]
@@ -37,6 +39,10 @@ mod replies;
 mod service;
 #[path = "sql_server/special_tables.rs"]
 mod special_tables;
+#[path = "sql_server/storm.rs"]
+mod storm;
+#[path = "sql_server/texts.rs"]
+mod texts;
 #[path = "sql_server/triggers.rs"]
 mod triggers;
 #[path = "sql_server/types.rs"]

@@ -145,9 +145,9 @@ async fn a_key_may_be_of_several_columns_of_different_types() {
     }
     let queues = ["two", "three", "mixed"].map(queue);
     let bench = Bench::adopt(harness, queues.to_vec()).await;
-    for at in 0..queues.len() {
+    for (at, queue) in queues.iter().enumerate() {
         let lived = live(&bench, &bench.at(at)).await;
-        lived.unwrap_or_else(|why| panic!("{}: {why}", queues[at].table));
+        lived.unwrap_or_else(|why| panic!("{}: {why}", queue.table));
     }
 }
 

@@ -24,13 +24,12 @@ use uuid::Uuid;
 use crate::harness::Harness as _;
 use crate::harness::bench::{Broker, HOUR, complete_with, fail, new_item, queue, release, text};
 use crate::program::{Program, start};
-use crate::proxy::{Proxy, Way};
+use crate::proxy::Proxy;
+use crate::storm::storm;
 use crate::support::patience::until;
 
 const WORKERS: usize = 4;
 const ROWS: i64 = 100;
-/// How long the network is bad.
-const STORM: Duration = Duration::from_secs(10);
 /// How often a worker sends a request again before it gives up: longer than any trouble lasts.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -171,52 +170,6 @@ async fn a_network_that_keeps_breaking_loses_nothing_and_completes_nothing_twice
     compare(&load, &program).await;
 }
 
-/// Makes trouble of every kind.
-async fn storm(proxy: &Proxy, mut random: StdRng) {
-    let end = Instant::now() + STORM;
-    let mut moment =
-        |least: u64, most: u64| Duration::from_millis(random.random_range(least..most));
-    let mut trouble = 0;
-    while Instant::now() < end {
-        tokio::time::sleep(moment(200, 900)).await;
-        match trouble % 7 {
-            0 | 3 => proxy.cut(),
-            // The replies to what the server has done already.
-            1 => {
-                proxy.stall(Way::ToClient, true);
-                tokio::time::sleep(moment(20, 200)).await;
-                proxy.clear_up_after_cut();
-            }
-            2 => {
-                proxy.stall(Way::ToServer, true);
-                tokio::time::sleep(moment(20, 700)).await;
-                proxy.clear_up();
-            }
-            4 => {
-                proxy.refuse(true);
-                proxy.cut();
-                tokio::time::sleep(moment(50, 400)).await;
-                proxy.clear_up();
-            }
-            // In the middle of a login, or a little later.
-            5 => {
-                let bytes = usize::try_from(moment(1, 8_000).as_millis()).ok();
-                proxy.cut_after(Way::ToClient, bytes);
-                proxy.cut();
-                tokio::time::sleep(moment(100, 500)).await;
-                proxy.clear_up();
-            }
-            _ => {
-                proxy.delay(moment(1, 20));
-                tokio::time::sleep(moment(100, 500)).await;
-                proxy.clear_up();
-            }
-        }
-        trouble += 1;
-    }
-    proxy.clear_up();
-}
-
 struct Worker {
     name: String,
     broker: Broker,
@@ -353,7 +306,7 @@ impl Worker {
 
 /// Compares what the workers were told with what is in the tables.
 async fn compare(load: &Load, program: &Program) {
-    let told = load.told.lock().expect("no panic");
+    let told = std::mem::take(&mut *load.told.lock().expect("no panic"));
     let rows = program
         .rows("SELECT id, payload, lease_fence FROM item")
         .await;

@@ -71,7 +71,8 @@ impl Site {
 
     /// Everything works again: the leases that were given before are still good, and no more connections are opened than
     /// the pool and the probe need.
-    async fn is_as_before(self, lease_ids: &[String], connections: usize) {
+    async fn comes_back(self, lease_ids: &[String], connections: usize) {
+        let start = Instant::now();
         self.until_health_is(SERVING).await;
         let lease_ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();
         let calls = lease_ids.iter().map(|id| {
@@ -87,7 +88,12 @@ impl Site {
         });
         soon(join_all(calls)).await;
         let opened = self.proxy.accepted() - connections;
-        assert!(opened <= CONNECTIONS + 1, "{opened} connections");
+        // A probe that takes longer than two seconds, as on a server under load, dials anew.
+        let slow_probes = usize::try_from(start.elapsed().as_secs() / 2).expect("a short time");
+        assert!(
+            opened <= CONNECTIONS + 1 + slow_probes,
+            "{opened} connections"
+        );
         let done = "SELECT COUNT(*) FROM work WHERE lease_state = 3 AND lease_fence = 1 AND payload <> N'10'";
         let done = self.program.number(done).await;
         assert_eq!(usize::try_from(done), Ok(lease_ids.len()));
@@ -156,7 +162,7 @@ async fn while_the_server_refuses_connections_callers_are_told_within_a_second()
     );
     let before = site.proxy.accepted();
     site.proxy.clear_up();
-    site.is_as_before(&leases, before).await;
+    site.comes_back(&leases, before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +182,7 @@ async fn while_the_server_is_silent_callers_are_told_within_eight_seconds_and_th
     // As after a failover: the old connections are dead, new ones are taken.
     let before = site.proxy.accepted();
     site.proxy.clear_up_after_cut();
-    site.is_as_before(&leases, before).await;
+    site.comes_back(&leases, before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -187,5 +193,5 @@ async fn connections_that_all_break_at_once_are_replaced_without_anyone_hearing_
     let (leases, _) = leases(&site.client).await;
     let before = site.proxy.accepted();
     site.proxy.cut();
-    site.is_as_before(&leases, before).await;
+    site.comes_back(&leases, before).await;
 }

@@ -31,9 +31,10 @@ async fn refused(
         }
         other => Err(format!("{column} = {value:?}: {other:?}")),
     };
-    match broker.counts().await == before {
-        true => outcome,
-        false => Err(format!("{column} = {value:?}: something was added")),
+    if broker.counts().await == before {
+        outcome
+    } else {
+        Err(format!("{column} = {value:?}: something was added"))
     }
 }
 
@@ -96,13 +97,13 @@ async fn a_value_that_does_not_fit_is_refused_for_its_column() {
 }
 
 #[tokio::test]
-#[ignore = "what the server refuses by itself is not told with its column (error.rs, column_of): lengths, ranges of decimals and moments"]
+#[ignore = "ranges of decimals, days and moments are left to the server, whose refusal names no column, or is a bug (types.rs, store)"]
 async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_column() {
     let Some((harness, program)) = start().await else {
         return;
     };
     let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, digits decimal(5, 2), day date, clock time(3),
-        at datetime, small smalldatetime, code nvarchar(3))";
+        at datetime)";
     program.run(table).await;
     let bench = Bench::adopt(harness, vec![queue("item")]).await;
     let bad = [
@@ -116,8 +117,20 @@ async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_c
                 nanos: 0,
             },
         ),
-        ("code", text("four")),
     ];
+    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+}
+
+#[tokio::test]
+#[ignore = "OPENJSON cuts a text to the column's length without a word (table.rs, named_json and named_declarations)"]
+async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, code nvarchar(3), plain char(3))";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let bad = [("code", text("four")), ("plain", text("four"))];
     all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
 }
 

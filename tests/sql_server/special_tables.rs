@@ -8,7 +8,6 @@ use lease_broker::store::schema::Schema as _;
 use lease_broker::value::Value;
 use uuid::Uuid;
 
-use crate::harness::Harness as _;
 use crate::harness::bench::{Bench, HOUR, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::kinds::problems;

@@ -20,15 +20,17 @@ const AUDIT: [&str; 3] = [
     "CREATE TRIGGER item_deleted ON item AFTER DELETE AS INSERT audit (what, id) SELECT 'delete', id FROM deleted",
 ];
 
-async fn audited(change: impl FnOnce(&mut QueueSpec)) -> Option<(Bench<MssqlHarness>, Program)> {
-    let (harness, program) = start().await?;
+async fn audited_with(on_complete: OnComplete) -> Option<(Bench<MssqlHarness>, Program)> {
+    let (harness, program) = Box::pin(start()).await?;
     program.run(TABLE).await;
     for trigger in AUDIT {
         program.run(trigger).await;
     }
-    let mut spec = queue("item");
-    change(&mut spec);
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let spec = QueueSpec {
+        on_complete,
+        ..queue("item")
+    };
+    let bench = Box::pin(Bench::adopt(harness, vec![spec])).await;
     // Adoption may write the rows.
     program.run("DELETE audit").await;
     Some((bench, program))
@@ -74,7 +76,7 @@ async fn every_operation(bench: &Bench<MssqlHarness>, program: &Program, complet
 
 #[tokio::test]
 async fn triggers_see_every_operation_where_rows_are_kept() {
-    let Some((bench, program)) = audited(|_| ()).await else {
+    let Some((bench, program)) = audited_with(OnComplete::Keep).await else {
         return;
     };
     every_operation(&bench, &program, &["update 1"]).await;
@@ -83,7 +85,7 @@ async fn triggers_see_every_operation_where_rows_are_kept() {
 
 #[tokio::test]
 async fn triggers_see_every_operation_where_rows_are_deleted() {
-    let Some((bench, program)) = audited(|spec| spec.on_complete = OnComplete::Delete).await else {
+    let Some((bench, program)) = audited_with(OnComplete::Delete).await else {
         return;
     };
     every_operation(&bench, &program, &["delete 1"]).await;
@@ -92,8 +94,8 @@ async fn triggers_see_every_operation_where_rows_are_deleted() {
 
 #[tokio::test]
 async fn triggers_see_every_operation_where_rows_are_archived() {
-    let archive = |spec: &mut QueueSpec| spec.on_complete = OnComplete::Archive("done".to_owned());
-    let Some((bench, program)) = audited(archive).await else {
+    let archive = OnComplete::Archive("done".to_owned());
+    let Some((bench, program)) = audited_with(archive).await else {
         return;
     };
     every_operation(&bench, &program, &["delete 1", "update 1"]).await;

@@ -1,14 +1,16 @@
-//! Values of every type of a column: handed out as they are, and put in so that they are handed out again.
+//! Numbers and moments of every type of a column: handed out as they are, and put in so that they are handed out again.
 
-use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::bench::{Bench, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
 
+/// 2026-11-20T22:15:20Z.
+const AT: i64 = 1_795_212_920;
+
 /// A type, a value as T-SQL writes it, and as a worker reads and a producer sends it.
-type Sample = (&'static str, &'static str, Value);
+pub(crate) type Sample = (&'static str, &'static str, Value);
 
 fn decimal(digits: &str) -> Value {
     Value::Decimal(digits.to_owned())
@@ -20,7 +22,7 @@ fn moment(seconds: i64, nanos: i32) -> Value {
 
 /// Makes one table with a column for each sample, and one row for each that has only this value, by another program and by
 /// a broker; both must be the same to the server and to a worker. And NULL must pass, too.
-async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sample]) {
+pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sample]) {
     let columns: Vec<String> = (0..)
         .zip(samples)
         .map(|(at, (declared, ..))| format!(", c{at} {declared} NULL"))
@@ -169,8 +171,6 @@ async fn moments_pass_as_exactly_as_their_column_keeps_them() {
     let Some((harness, program)) = start().await else {
         return;
     };
-    // 2026-11-20T22:15:20Z.
-    const AT: i64 = 1_795_212_920;
     let samples = [
         ("datetime", "'2026-11-20T22:15:20.000'", moment(AT, 0)),
         (
@@ -253,7 +253,7 @@ async fn the_seventh_decimal_of_a_second_passes() {
         (
             "datetime2(7)",
             "'2026-11-20T22:15:20.1234567'",
-            moment(1_795_212_920, 123_456_700),
+            moment(AT, 123_456_700),
         ),
         (
             "datetime2(7)",
@@ -263,7 +263,7 @@ async fn the_seventh_decimal_of_a_second_passes() {
         (
             "datetimeoffset(7)",
             "'2026-11-20T22:15:20.1234567+00:00'",
-            moment(1_795_212_920, 123_456_700),
+            moment(AT, 123_456_700),
         ),
         ("time(7)", "'23:59:59.9999999'", text("23:59:59.9999999")),
     ];
@@ -286,159 +286,8 @@ async fn a_moment_with_an_offset_is_handed_out_in_utc_and_one_that_is_sent_as_te
     let sent = text("2026-11-21T03:45:20.5+05:30");
     bench.enqueue(new_item(&[("at", sent)])).await;
     for item in bench.claim(9).await {
-        assert_eq!(item.columns[1], moment(1_795_212_920, 500_000_000));
+        assert_eq!(item.columns[1], moment(AT, 500_000_000));
     }
     let offsets = "SELECT DATEPART(tzoffset, at) FROM item ORDER BY id";
     assert_eq!(program.texts(offsets).await, ["330", "330"]);
-}
-
-#[tokio::test]
-async fn text_passes_in_every_kind_of_column() {
-    let Some((harness, program)) = start().await else {
-        return;
-    };
-    let samples = [
-        // The server pads it.
-        ("char(5)", "'abc'", text("abc  ")),
-        ("nchar(5)", "N'żół'", text("żół  ")),
-        ("varchar(20)", "'Grüße'", text("Grüße")),
-        ("varchar(20)", "''", text("")),
-        ("varchar(max)", "'it''s'", text("it's")),
-        ("nvarchar(20)", "N'世界 🦀'", text("世界 🦀")),
-        (
-            "uniqueidentifier",
-            "'6f9619ff-8b86-d011-b42d-00c04fc964ff'",
-            text("6f9619ff-8b86-d011-b42d-00c04fc964ff"),
-        ),
-        (
-            "xml",
-            "N'<a><b c=''1''>ż</b></a>'",
-            text("<a><b c='1'>ż</b></a>"),
-        ),
-    ];
-    // SQL Server writes the attributes of xml in its own way.
-    let samples = if program.babelfish {
-        &samples[..]
-    } else {
-        &samples[..7]
-    };
-    pass(harness, &program, samples).await;
-}
-
-#[tokio::test]
-async fn xml_is_handed_out_as_the_server_writes_it() {
-    let Some((harness, program)) = start().await else {
-        return;
-    };
-    pass(
-        harness,
-        &program,
-        &[("xml", "N'<a><b>ż</b></a>'", text("<a><b>ż</b></a>"))],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn bytes_and_text_with_quotes_pass() {
-    let lacks = "OPENJSON and CONVERT that read these values";
-    let Some((harness, program)) = start_on_sql_server(lacks).await else {
-        return;
-    };
-    let samples = [
-        // The server pads it.
-        ("binary(4)", "0x01ff", Value::Bytes(vec![1, 255, 0, 0])),
-        ("varbinary(8)", "0x", Value::Bytes(vec![])),
-        ("varbinary(8)", "0x00ff00", Value::Bytes(vec![0, 255, 0])),
-        (
-            "varbinary(max)",
-            "0xdeadbeef",
-            Value::Bytes(vec![0xde, 0xad, 0xbe, 0xef]),
-        ),
-        (
-            "nvarchar(50)",
-            "N'{\"k\": [1, \"\\\\\"]}'",
-            text(r#"{"k": [1, "\\"]}"#),
-        ),
-        ("varchar(max)", "'\"\\\"'", text(r#""\""#)),
-        (
-            "nvarchar(50)",
-            "N'a' + NCHAR(9) + N'b' + NCHAR(13) + NCHAR(10)",
-            text("a\tb\r\n"),
-        ),
-    ];
-    pass(harness, &program, &samples).await;
-}
-
-#[tokio::test]
-async fn a_letter_that_a_varchar_column_has_no_room_for_is_refused_or_kept_and_never_replaced() {
-    let Some((harness, program)) = start().await else {
-        return;
-    };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, name varchar(20))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let added = bench
-        .try_enqueue(vec![new_item(&[("name", text("Ωmega"))])])
-        .await;
-    match added {
-        Ok(_) => assert_eq!(bench.one().await.columns[1], text("Ωmega")),
-        Err(StoreError::Rejected(rejection)) => {
-            assert_eq!(rejection.column.as_deref(), Some("name"))
-        }
-        Err(error) => panic!("{error:?}"),
-    }
-}
-
-#[tokio::test]
-async fn a_megabyte_of_text_passes() {
-    let Some((harness, program)) = start().await else {
-        return;
-    };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body nvarchar(max))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let body = text(&"aż🦀".repeat(1_000_000 / 7));
-    bench.enqueue(new_item(&[("body", body.clone())])).await;
-    let item = bench.one().await;
-    assert!(item.columns[1] == body, "the text has changed");
-    let bytes = program.number("SELECT DATALENGTH(body) FROM item").await;
-    assert_eq!(bytes, 1_000_000 / 7 * 8);
-}
-
-#[tokio::test]
-async fn a_megabyte_of_another_programs_bytes_passes() {
-    let Some((harness, program)) = start().await else {
-        return;
-    };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body varbinary(max))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let fill = "INSERT item (body) VALUES (CONVERT(varbinary(max), REPLICATE(CONVERT(varchar(max), 'abcd'), 250000)))";
-    program.run(fill).await;
-    let item = bench.one().await;
-    assert!(
-        item.columns[1] == Value::Bytes(b"abcd".repeat(250_000)),
-        "the bytes have changed"
-    );
-}
-
-#[tokio::test]
-async fn a_megabyte_of_a_producers_bytes_passes() {
-    let lacks = "CONVERT that reads hexadecimal digits";
-    let Some((harness, program)) = start_on_sql_server(lacks).await else {
-        return;
-    };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body varbinary(max))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let body = Value::Bytes((0..=255).cycle().take(1_000_000).collect());
-    bench.enqueue(new_item(&[("body", body.clone())])).await;
-    assert!(
-        bench.one().await.columns[1] == body,
-        "the bytes have changed"
-    );
 }
