@@ -33,6 +33,8 @@ pub struct QueueSpec {
     pub managed: Option<Vec<(String, String)>>,
     /// Whether indexes may be filtered by state; plain composite ones otherwise.
     pub filtered_indexes: bool,
+    /// How claims that run at the same time keep apart.
+    pub claim_strategy: ClaimStrategy,
 }
 
 impl QueueSpec {
@@ -41,6 +43,16 @@ impl QueueSpec {
         let shared = |name: &String| other.soft_lock.contains(name);
         self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock.0.iter().any(shared)
     }
+}
+
+/// How claims that run at the same time, in any broker, keep apart. `SQLite` has one writer at a time and needs neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClaimStrategy {
+    /// Each passes over the rows that others have locked.
+    #[default]
+    SkipLocked,
+    /// They take turns, by an application lock of the table: for tables where rows can't be passed over.
+    AppLock,
 }
 
 /// The order in which ready items are claimed.

@@ -113,6 +113,7 @@ macro_rules! conformance {
                 }
                 concurrency {
                     each_row_is_claimed_and_completed_once
+                    claims_that_take_turns_get_each_row_once
                     of_many_settlements_of_one_lease_one_kind_wins
                     follow_ups_are_added_once_however_often_the_completion_is_sent
                     one_request_sent_by_many_brokers_gets_the_same_leases

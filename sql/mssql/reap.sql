@@ -1,24 +1,34 @@
--- Ends expired leases and makes delayed items ready, the longest due first, up to a limit. One batch, one transaction.
+-- Ends expired leases and makes delayed items ready, the longest due first, up to a limit. One batch, one transaction:
+-- `begin`, `pick`, `end`, `next`. Where the due index is not filtered but led by the state, one `pick` for each state, `trim`,
+-- and `next_unfiltered`: both states at once would all be locked and sorted before the first of them were taken.
 -- Parameters: @P1 the most rows, @P2 the attempts after which an item is dead (0: never).
 -- Locks, in order: U, then X, on up to @P1 rows by the due index and the key; rows that others hold are skipped.
 -- Indexes: due (due, next), the key (reap).
 -- Expiry clears the token, so that the late worker's settlement finds nothing; promotion keeps it, so that a failure or
 --   release sent again is still known.
 
--- :: reap
+-- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_state tinyint NOT NULL, lb_next tinyint NOT NULL,
+DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations}, lb_due datetime2(7) NOT NULL,
+    lb_state tinyint NOT NULL, lb_next tinyint NOT NULL,
     lb_attempt int NOT NULL, lb_f bigint NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL);
 DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
-INSERT @due (lb_p, {key_names}, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_owner)
-SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_due_time}), {key_of_t}, t.{lease_state},
+
+-- :: pick
+INSERT @due ({key_names}, lb_due, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_owner)
+SELECT TOP (@P1) {key_of_t}, t.{lease_due_time}, t.{lease_state},
     CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END,
     t.{lease_attempt}, t.{lease_fence}, t.{lease_token}, t.{lease_owner}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK, INDEX ({due_index}))
-WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} <= @now
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{due_hint})
+WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time};
+
+-- :: trim
+DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d.lb_due);
+
+-- :: end
 UPDATE t
 SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
     {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_owner} END,
@@ -32,9 +42,21 @@ WHERE {t_is_d} AND t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT {key_of_d}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
 FROM @due AS d INNER JOIN @done AS e ON {e_is_d}
-ORDER BY d.lb_p;
-SELECT TOP (1) @now, t.{lease_due_time}
-FROM {table} AS t WITH (READPAST, INDEX ({due_index}))
+ORDER BY d.lb_due;
+
+-- :: next
+SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due
+FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
 WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL
 ORDER BY t.{lease_due_time};
+COMMIT TRANSACTION;
+
+-- :: next_unfiltered
+SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due
+FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
+        WHERE t.{lease_state} = 1
+    UNION ALL
+    SELECT MIN(t.{lease_due_time}) FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
+        WHERE t.{lease_state} = 2) AS n
+HAVING MIN(n.lb_due) IS NOT NULL;
 COMMIT TRANSACTION;

@@ -1,17 +1,17 @@
 -- Makes dead items ready, with all their attempts before them. The token goes too: a settlement of the lease that they
 -- died by must find nothing.
 -- Parameter: @P1 the most rows.
--- Locks: X on the rows changed. Reads the table for dead rows: it runs by hand.
+-- Locks, in order: U, then X, on the rows changed, by the dead index and the key; rows that others hold are skipped.
 
 -- :: redrive
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
+DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL);
 DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
-INSERT @due (lb_p, {key_names})
-SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {key_of_t}), {key_of_t}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK)
+INSERT @due (lb_p, {key_names}, lb_f)
+SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {key_of_t}), {key_of_t}, t.{lease_fence}
+FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{dead_hint})
 WHERE t.{lease_state} = 4
 ORDER BY t.{lease_state_time}, {key_of_t};
 UPDATE t
@@ -19,7 +19,7 @@ SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {leas
     {lease_attempt} = 0{mirror_redriven}
 OUTPUT {inserted_key} INTO @done ({key_names})
 FROM @due AS d, {table} AS t WITH (ROWLOCK)
-WHERE {t_is_d} AND t.{lease_state} = 4
+WHERE {t_is_d} AND t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT COUNT(*) FROM @done;
 COMMIT TRANSACTION;

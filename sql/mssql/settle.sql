@@ -1,8 +1,9 @@
 -- Ends leases: completes, fails, releases. One batch, one transaction: `list`, then `end` or `delete`, then `archive` if
 -- the queue has one, then one `follow_up` for each queue and list of columns, then `result`.
--- Parameter: @P1, a JSON array of {i: place, k1 to k3: key, t: token, f: fence, k: 0 complete, 1 fail, 2 release,
---   n: new state, s: s until due, d: ms until due, e: error}; no two of the same key.
--- Locks, in order: X on the rows ended, by the key; X on the rows archived and added.
+-- Parameters: @P1 to @P4 as for every list (sql/README.md); @P5, a JSON array of {i: place, k1 to k3: key, t: token,
+--   f: fence, k: 0 complete, 1 fail, 2 release, n: new state, s: s until due, d: ms until due, e: error}; no two of the same key.
+-- Locks, in order: X on the rows ended, in the order of the key, so that two lists never wait for each other; X on the rows
+--   archived and added.
 -- Indexes: the key's.
 -- The token and the fence stay on the row, so that the same settlement sent again is known (`result`): a completion
 --   leaves no attempts or the state 3, a failure leaves the attempts, a release leaves no owner.
@@ -13,13 +14,14 @@
 -- :: list
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @list TABLE (lb_i int NOT NULL PRIMARY KEY, {key_declarations}, lb_t uniqueidentifier NOT NULL,
+DECLARE @list TABLE (lb_i int NOT NULL, {key_declarations}, lb_t uniqueidentifier NOT NULL,
     lb_f bigint NOT NULL, lb_kind tinyint NOT NULL, lb_state tinyint NOT NULL, lb_due datetime2(3) NULL,
-    lb_error nvarchar(1024) NULL);
+    lb_error nvarchar(1024) NULL, PRIMARY KEY ({key_names}, lb_i));
 INSERT @list (lb_i, {key_names}, lb_t, lb_f, lb_kind, lb_state, lb_due, lb_error)
-SELECT j.i, {key_of_j}, j.t, j.f, j.k, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.e
-FROM OPENJSON(@P1) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
-    n tinyint '$.n', s int '$.s', d int '$.d', e nvarchar(1024) '$.e') AS j;
+SELECT j.i, {key_of_j}, j.t, j.f, j.k, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)),
+    LEFT(TRANSLATE(j.e COLLATE Latin1_General_100_BIN2, @P1, @P2), 1024)
+FROM OPENJSON(@P5) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
+    n tinyint '$.n', s int '$.s', d int '$.d', e nvarchar(max) '$.e') AS j;
 DECLARE @ended TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 
@@ -67,4 +69,5 @@ WHERE NOT EXISTS (SELECT 1 FROM @ended AS e WHERE {e_is_l})
             OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
         OR l.lb_kind = 1 AND (t.{lease_state} = 4
             OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} > 0 AND t.{lease_owner} IS NOT NULL)
-        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL);
+        OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL)
+OPTION (FORCE ORDER, LOOP JOIN);

@@ -11,9 +11,9 @@ use crate::store::{Store, StoreError};
 
 /// The pause between two probes, and the longest that one may take.
 const PAUSE: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// How long an operation may take before the store is suspected.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW: Duration = Duration::from_secs(3);
 
 /// Knows whether the store answers.
 pub(super) struct Pulse {

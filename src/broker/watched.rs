@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::task::JoinHandle;
 
+use super::grant::releases_of;
 use super::pulse::Pulse;
 use crate::lease::State;
 use crate::lease_id::Secret;
@@ -13,6 +15,25 @@ use crate::store::{
     Stats, Store, StoreError,
 };
 use crate::value::Key;
+
+/// Waits for a claim that nobody waits for any more, and releases what it gets: the worker was told that there is nothing.
+/// The leases of a request id stay: it is sent again.
+async fn give_back(
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+    calls: Arc<[ClaimCall]>,
+    claim: JoinHandle<Result<Vec<Vec<ClaimedItem>>, StoreError>>,
+) {
+    let Ok(Ok(lists)) = claim.await else {
+        return;
+    };
+    let nobodys = calls.iter().zip(lists).filter(|(call, _)| !call.repeat);
+    let nobodys: Vec<ClaimedItem> = nobodys.flat_map(|(_, items)| items).collect();
+    if !nobodys.is_empty() {
+        // If it fails they expire.
+        let _ = store.settle(queue, releases_of(nobodys).into()).await;
+    }
+}
 
 /// A store under the watch of a [`Pulse`].
 pub(super) struct Watched {
@@ -39,7 +60,15 @@ impl Store for Watched {
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-        self.pulse.guard(self.store.claim(queue, calls)).await
+        let (store, claimed) = (self.store.clone(), calls.clone());
+        let mut claim = tokio::spawn(async move { store.claim(queue, claimed).await });
+        let ended = |error| Err(StoreError::Bug(format!("a claim ended early: {error}")));
+        let claimed = async { (&mut claim).await.unwrap_or_else(ended) };
+        let outcome = self.pulse.guard(claimed).await;
+        if outcome.is_err() && !claim.is_finished() {
+            tokio::spawn(give_back(self.store.clone(), queue, calls, claim));
+        }
+        outcome
     }
 
     async fn heartbeat(

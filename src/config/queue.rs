@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::{Problem, duration};
 use crate::lease::{Backoff, RetryPolicy, State};
 use crate::queue::{
-    LeaseBounds, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
-    SoftLockColumn,
+    ClaimStrategy, LeaseBounds, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec,
+    SoftLock, SoftLockColumn,
 };
 use crate::value::Value;
 
@@ -34,6 +34,7 @@ pub(super) struct QueueConfig {
     backoff: BackoffConfig,
     on_complete: OnCompleteConfig,
     filtered_indexes: bool,
+    claim_strategy: ClaimStrategyConfig,
     managed: Option<toml::Table>,
     #[serde(default)]
     soft_lock: BTreeMap<String, String>,
@@ -93,6 +94,13 @@ enum OnCompleteConfig {
     Delete,
     Archive(String),
     Recur(#[serde(with = "duration")] Duration),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ClaimStrategyConfig {
+    SkipLocked,
+    AppLock,
 }
 
 impl OrderPart {
@@ -205,6 +213,10 @@ impl QueueConfig {
             mirror,
             managed,
             filtered_indexes: self.filtered_indexes,
+            claim_strategy: match self.claim_strategy {
+                ClaimStrategyConfig::SkipLocked => ClaimStrategy::SkipLocked,
+                ClaimStrategyConfig::AppLock => ClaimStrategy::AppLock,
+            },
         })
     }
 
@@ -347,6 +359,7 @@ impl QueueConfig {
                         && kind
                             .chars()
                             .all(|c| c.is_ascii_alphanumeric() || " _(),.'-".contains(c))
+                        && !kind.contains("--")
                 })
                 .ok_or_else(|| {
                     Problem::new(

@@ -1,6 +1,7 @@
 //! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
 
 mod advice;
+mod answer;
 mod backfill;
 mod catalogue;
 mod connection;
@@ -12,26 +13,32 @@ mod editions;
 mod engine;
 mod enqueue;
 mod error;
+mod index;
 mod inspect;
+mod key_source;
 mod lease;
 mod migrations;
 mod mirror;
+mod new_item;
 mod plan;
 mod pool;
 mod quote;
 mod settings;
 mod settle;
 mod shape;
+#[cfg(test)]
+mod snapshots;
 mod soft_lock;
 mod table;
 mod types;
+mod wire;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 pub use self::plan::MssqlSchema;
-use self::pool::Connected;
+pub use self::pool::Connected;
 pub use self::settings::Settings;
 use self::table::QueueTable;
 use super::{
@@ -72,7 +79,17 @@ impl MssqlStore {
     /// [`StoreError::Misconfigured`] if a queue's table lacks something, or the login is refused.
     /// [`StoreError::Unavailable`] if the server does not answer.
     pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        let connected = Connected::new(settings)?;
+        Self::open_over(&Connected::new(settings)?, queues).await
+    }
+
+    /// Does what [`Self::open`] does, over connections that other stores may use too.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub async fn open_over(
+        connected: &Connected,
+        queues: &[QueueSpec],
+    ) -> Result<Self, StoreError> {
         let mut connection = connected.take().await?;
         migrations::migrate(&mut connection).await?;
         let secret = migrations::secret(&mut connection).await?;
@@ -90,7 +107,7 @@ impl MssqlStore {
         }
         let mut tables = Vec::new();
         for queue in queues {
-            tables.push(QueueTable::new(&mut connection, queue).await?);
+            tables.push(QueueTable::read(&mut connection, queue).await?);
         }
         let place = format!("{} at {}", connection.engine, connected.address());
         drop(connection);
@@ -98,7 +115,7 @@ impl MssqlStore {
             place,
             secret,
             mssql: Mssql {
-                connected,
+                connected: connected.clone(),
                 queues: tables.into(),
             },
         })

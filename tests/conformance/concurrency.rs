@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lease_broker::lease::State;
 use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::OnComplete;
+use lease_broker::queue::{ClaimStrategy, OnComplete};
 use lease_broker::store::{FollowUp, QueueIndex};
 use lease_broker::value::Value;
 use tokio::sync::Barrier;
@@ -44,7 +44,15 @@ where
 }
 
 async fn filled<H: Harness>(rows: i64) -> Bench<H> {
-    let bench = Bench::<H>::with(0, |spec| spec.retry.max_attempts = None).await;
+    filled_with(rows, ClaimStrategy::SkipLocked).await
+}
+
+async fn filled_with<H: Harness>(rows: i64, strategy: ClaimStrategy) -> Bench<H> {
+    let bench = Bench::<H>::with(0, |spec| {
+        spec.retry.max_attempts = None;
+        spec.claim_strategy = strategy;
+    })
+    .await;
     let items = (1..=rows).map(|id| new_item(&[("id", Value::Int(id))]));
     bench.try_enqueue(items.collect()).await.expect("enqueue");
     bench
@@ -58,7 +66,15 @@ fn count(keys: impl IntoIterator<Item = String>) -> HashMap<String, usize> {
 }
 
 pub(crate) async fn each_row_is_claimed_and_completed_once<H: Harness>() {
-    let bench = filled::<H>(600).await;
+    claim_and_complete_all(filled::<H>(600).await).await;
+}
+
+pub(crate) async fn claims_that_take_turns_get_each_row_once<H: Harness>() {
+    claim_and_complete_all(filled_with::<H>(300, ClaimStrategy::AppLock).await).await;
+}
+
+async fn claim_and_complete_all<H: Harness>(bench: Bench<H>) {
+    let rows = usize::try_from(bench.counts().await[0]).expect("few");
     let done = crowd(&bench, |broker, worker| async move {
         let mut done = Vec::new();
         loop {
@@ -76,9 +92,9 @@ pub(crate) async fn each_row_is_claimed_and_completed_once<H: Harness>() {
     })
     .await;
     let counts = count(done.concat());
-    assert_eq!(counts.len(), 600);
+    assert_eq!(counts.len(), rows);
     assert!(counts.values().all(|&times| times == 1));
-    assert_eq!(bench.counts().await, [0, 0, 0, 600, 0]);
+    assert_eq!(bench.counts().await, [0, 0, 0, rows as u64, 0]);
 }
 
 pub(crate) async fn of_many_settlements_of_one_lease_one_kind_wins<H: Harness>() {

@@ -22,7 +22,7 @@ const HOSTILE: [&str; 9] = [
     "/* ?1 :a @b $c */",
 ];
 
-fn hostile(name: &str) -> (Table, QueueSpec) {
+fn hostile<H: Harness>(name: &str) -> (Table, QueueSpec) {
     let [key, payload, rank, mirror, archive] =
         ["k", "p", "r", "m", "archive"].map(|suffix| format!("{name}{suffix}"));
     let table = Table::new(name)
@@ -33,9 +33,10 @@ fn hostile(name: &str) -> (Table, QueueSpec) {
         .key(&[&key])
         .unique(&[&payload]);
     let mut spec = queue(name);
+    spec.table = H::table_name(name);
     spec.key = vec![key];
     spec.order = by(&[&rank]);
-    spec.on_complete = OnComplete::Archive(archive);
+    spec.on_complete = OnComplete::Archive(H::table_name(&archive));
     for state in [State::Ready, State::Leased, State::Completed] {
         spec.mirror.push(Mirror {
             state,
@@ -51,7 +52,7 @@ fn hostile(name: &str) -> (Table, QueueSpec) {
 }
 
 pub(crate) async fn any_name_will_do<H: Harness>() {
-    let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile).unzip();
+    let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile::<H>).unzip();
     let bench = Bench::<H>::over(&tables, queues).await;
     for (at, name) in HOSTILE.into_iter().enumerate() {
         let queue = bench.at(at);
@@ -103,7 +104,7 @@ pub(crate) async fn any_name_will_do<H: Harness>() {
 
 pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called<H: Harness>() {
     for name in HOSTILE {
-        let (table, spec) = hostile(name);
+        let (table, spec) = hostile::<H>(name);
         let bench = Bench::<H>::over(&[table], vec![spec]).await;
         let columns = [(format!("{name}k"), Value::Int(1))];
         let item = NewItem {

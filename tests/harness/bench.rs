@@ -7,7 +7,7 @@ use std::time::Duration;
 use lease_broker::lease::{Backoff, RetryPolicy, State};
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{
-    LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
+    ClaimStrategy, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
 };
 use lease_broker::store::{
     ClaimCall, ClaimedItem, Ending, Extension, FollowUp, Held, ListedItem, NewItem, QueueIndex,
@@ -50,6 +50,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         mirror: Vec::new(),
         managed: None,
         filtered_indexes: true,
+        claim_strategy: ClaimStrategy::default(),
     }
 }
 

@@ -79,6 +79,11 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Reads what a mirror set to "now" has written into a timestamp column, in milliseconds since 1970.
     fn moment(value: &Value) -> Option<i64>;
 
+    /// Returns how a configuration names a table, without its schema.
+    fn table_name(name: &str) -> String {
+        name.to_owned()
+    }
+
     /// Returns whether two values of a key column are one to the database.
     fn same_key(one: &Value, other: &Value) -> bool {
         one == other

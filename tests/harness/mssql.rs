@@ -1,38 +1,41 @@
-//! The T-SQL store's harness: a database of the test's own on the server that `LEASE_BROKER_TEST_MSSQL` names, and rows
-//! that are moved into the past, as nobody can move the server's clock.
+//! The T-SQL store's harness: a database on the server that `LEASE_BROKER_TEST_MSSQL` names, the test's own while it runs,
+//! and rows that are moved into the past, as nobody can move the server's clock.
 
 mod database;
+mod janitor;
+mod place;
+mod runtime;
+mod store;
 mod values;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
-use lease_broker::store::mssql::{MssqlSchema, MssqlStore, Settings};
+use lease_broker::store::mssql::{MssqlSchema, MssqlStore};
 use lease_broker::store::schema::{Schema as _, Step};
 use lease_broker::store::{Store, StoreError};
 use lease_broker::value::Value;
 
 use super::Harness;
 use super::table::{Column, Kind, Table};
-use database::{Connection, Database};
+use place::Place;
+use runtime::shared;
+use store::SharedStore;
 use values::{literal, operand, value};
 
 const SERVER: &str = "LEASE_BROKER_TEST_MSSQL";
 
 pub(crate) struct MssqlHarness {
-    database: Database,
-    /// Another program's.
-    connection: tokio::sync::Mutex<Connection>,
-    /// Kept, as connecting takes longer than most tests; a new one after each error.
-    schema: Arc<Mutex<Option<MssqlSchema>>>,
+    /// None only while the harness is dropped.
+    place: Option<Place>,
     /// The queues that brokers have been opened with.
     queues: Mutex<Vec<QueueSpec>>,
 }
 
 impl MssqlHarness {
-    fn settings(&self) -> Settings {
-        Settings::new(self.database.connection_string())
+    fn place(&self) -> &Place {
+        self.place.as_ref().expect("a place until the end")
     }
 
     /// Runs a statement whose `values` are at its parameters @P1, @P2 and so on.
@@ -41,8 +44,22 @@ impl MssqlHarness {
         for value in values {
             values::bind(&mut query, value);
         }
-        let mut connection = self.connection.lock().await;
-        query.execute(&mut connection).await.expect(sql);
+        let mut connection = self.place().connection.lock().await;
+        let executed = shared(query.execute(&mut connection)).await;
+        executed.expect(sql);
+    }
+
+    /// Runs a batch without parameters and returns the rows of its first result.
+    async fn batch(&self, sql: &str) -> Vec<tiberius::Row> {
+        let mut connection = self.place().connection.lock().await;
+        let rows = shared(async {
+            connection
+                .simple_query(sql)
+                .await?
+                .into_first_result()
+                .await
+        });
+        rows.await.expect(sql)
     }
 
     /// Runs what blocks on a thread where it may.
@@ -50,7 +67,9 @@ impl MssqlHarness {
         &self,
         work: impl FnOnce(&mut MssqlSchema) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (settings, kept) = (self.settings(), self.schema.clone());
+        let place = self.place();
+        let (settings, kept) = (place.settings.clone(), place.schema.clone());
+        let _tables = place::DROPS.read().await;
         let work = move || {
             let mut kept = kept.lock().expect("no test panics while it holds this");
             let mut schema = match kept.take() {
@@ -66,9 +85,11 @@ impl MssqlHarness {
 }
 
 impl Drop for MssqlHarness {
+    /// What a failed test leaves behind, in its database or running, is no other test's.
     fn drop(&mut self) {
-        let schema = self.schema.lock().ok().and_then(|mut kept| kept.take());
-        self.database.remove(schema);
+        if let Some(place) = self.place.take().filter(|_| !std::thread::panicking()) {
+            place.leave();
+        }
     }
 }
 
@@ -80,11 +101,8 @@ impl Harness for MssqlHarness {
 
     async fn start() -> Self {
         let server = std::env::var(SERVER).expect(SERVER);
-        let database = Database::create(&server).await;
         Self {
-            connection: database.connect().await.into(),
-            database,
-            schema: Arc::default(),
+            place: Some(shared(Place::take(&server)).await),
             queues: Mutex::default(),
         }
     }
@@ -132,19 +150,26 @@ impl Harness for MssqlHarness {
     }
 
     async fn drop_table(&self, table: &str) {
+        let _tables = place::DROPS.write().await;
         let sql = format!("DROP TABLE {}", quote(table));
         self.execute(&sql, &[]).await;
     }
 
     async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>> {
         let names: Vec<String> = columns.iter().map(|name| quote(name)).collect();
-        let names = names.join(", ");
-        let sql = format!("SELECT {names} FROM {} ORDER BY {names}", quote(table));
-        let mut connection = self.connection.lock().await;
-        let answer = connection.simple_query(&*sql).await.expect(&sql);
-        let rows = answer.into_first_result().await.expect(&sql);
+        let places = names.iter().enumerate();
+        // Babelfish sends some names so that the driver can't read them.
+        let selected: Vec<String> = places
+            .map(|(at, name)| format!("{name} AS c{at}"))
+            .collect();
+        let sql = format!(
+            "SELECT {} FROM {} ORDER BY {}",
+            selected.join(", "),
+            quote(table),
+            names.join(", ")
+        );
         let row = |row: tiberius::Row| row.into_iter().map(value).collect();
-        rows.into_iter().map(row).collect()
+        self.batch(&sql).await.into_iter().map(row).collect()
     }
 
     async fn plan(&self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
@@ -164,14 +189,16 @@ impl Harness for MssqlHarness {
     }
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
-        let store = MssqlStore::open(&self.settings(), queues).await?;
+        let tables = place::DROPS.read().await;
+        let store = shared(MssqlStore::open_over(&self.place().connected, queues)).await?;
+        drop(tables);
         let mut known = self.queues.lock().expect("no panic while it is held");
         for queue in queues {
             if !known.iter().any(|known| queue.shares_rows_with(known)) {
                 known.push(queue.clone());
             }
         }
-        Ok(Arc::new(store))
+        Ok(Arc::new(SharedStore(store)))
     }
 
     /// Moves the times in all rows back.
@@ -186,7 +213,7 @@ impl Harness for MssqlHarness {
                 };
                 format!(
                     "UPDATE {} SET {}, {}; ",
-                    quote(&queue.table),
+                    quote(own_name(&queue.table)),
                     earlier(SoftLockColumn::StateTime),
                     earlier(SoftLockColumn::DueTime)
                 )
@@ -194,9 +221,7 @@ impl Harness for MssqlHarness {
             queues.iter().map(update).collect()
         };
         let sql = format!("SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}COMMIT TRANSACTION");
-        let mut connection = self.connection.lock().await;
-        let answer = connection.simple_query(&*sql).await.expect(&sql);
-        answer.into_results().await.expect(&sql);
+        self.batch(&sql).await;
     }
 
     fn declare(kind: Kind) -> String {
@@ -233,6 +258,15 @@ impl Harness for MssqlHarness {
             return None;
         };
         Some(seconds * 1_000 + i64::from(nanos / 1_000_000))
+    }
+
+    /// In brackets where a dot would end the schema's name.
+    fn table_name(name: &str) -> String {
+        if name.contains('.') {
+            format!("[{name}]")
+        } else {
+            name.to_owned()
+        }
     }
 
     /// Texts are compared as if the shorter one had spaces at its end, and bytes as if it had zeros.
@@ -285,6 +319,14 @@ fn column(column: &Column) -> String {
         sql.extend([" DEFAULT ", &literal(default)]);
     }
     sql
+}
+
+/// Returns the name of a table that a configuration names.
+fn own_name(table: &str) -> &str {
+    let inner = table
+        .strip_prefix('[')
+        .and_then(|table| table.strip_suffix(']'));
+    inner.unwrap_or(table)
 }
 
 /// With quotation marks and not with brackets, as Babelfish knows no bracket within brackets.

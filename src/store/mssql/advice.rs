@@ -24,7 +24,8 @@ pub(super) async fn advice(
     if !engine.snapshot {
         advice.push(
             "READ_COMMITTED_SNAPSHOT is off: reports on the table and claims wait for one another; the broker works the \
-             same with it: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON"
+             same with it: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE, which ends \
+             whatever other programs have under way"
                 .to_owned(),
         );
     }

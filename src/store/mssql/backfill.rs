@@ -1,12 +1,12 @@
 //! The rows that a table had before it became a queue: given the state that their mirror columns show, and the values that
 //! new columns lack, in one pass by key.
 
+use super::answer::integer;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::plan::ADOPT;
 use super::quote::{literal, quote};
 use super::shape::Shape;
-use super::table::integer;
 use crate::lease::State;
 use crate::queue::{MirrorValue, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
@@ -15,7 +15,7 @@ use crate::store::template::{Holes, render};
 use crate::value::Value;
 
 /// The soft-lock columns that are never NULL.
-const FILLED: [SoftLockColumn; 4] = [
+pub(super) const FILLED: [SoftLockColumn; 4] = [
     SoftLockColumn::State,
     SoftLockColumn::StateTime,
     SoftLockColumn::Fence,

@@ -2,9 +2,9 @@
 
 use tiberius::Row;
 
+use super::answer::integer;
 use super::connection::Connection;
 use super::quote::quote_table;
-use super::table::integer;
 use super::types::ColumnType;
 use crate::store::StoreError;
 
@@ -17,6 +17,8 @@ pub(super) struct Table {
     pub(super) indexes: Vec<Index>,
     /// Whether a statement with many row locks may lock the whole table instead.
     pub(super) escalates: bool,
+    /// Whether the engine keeps the names of indexes, and tells their filters. Babelfish does neither.
+    pub(super) keeps_indexes: bool,
 }
 
 /// A column as it is.
@@ -37,28 +39,40 @@ pub(super) struct Column {
 pub(super) struct Index {
     pub(super) name: String,
     pub(super) columns: Vec<(String, bool)>,
+    /// The condition of its rows, as the server writes it.
+    pub(super) filter: Option<String>,
 }
 
-const KIND: &str = "SELECT o.type, COALESCE(CONVERT(int, t.is_memory_optimized), 0),
-    COALESCE(CONVERT(int, t.temporal_type), 0), COALESCE(CONVERT(int, t.lock_escalation), 1)
+const KIND: &str = "SELECT o.type, t.is_memory_optimized, t.temporal_type, t.lock_escalation
 FROM sys.objects AS o LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
 WHERE o.object_id = OBJECT_ID(@P1)";
 
-const INSTEAD: &str = "SELECT g.name FROM sys.triggers AS g
-WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1";
+/// What takes the broker's statements or their effects from the table.
+const OBSTACLES: &str = "SELECT g.name, 0 AS lb_kind FROM sys.triggers AS g
+WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1
+UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@P1) AND i.type = 5";
 
 const COLUMNS: &str =
-    "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
-    c.is_computed, c.collation_name
-FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
+    "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
+    c.is_computed, c.collation_name, c.generated_always_type
+FROM sys.columns AS c
+    INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
+    INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
+        THEN a.system_type_id ELSE a.user_type_id END
 WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
-const INDEXES: &str = "SELECT i.name, i.is_unique, i.has_filter, c.name, k.is_descending_key
+/// The names as they were written: Babelfish keeps small letters alone in `sys.columns`.
+const WRITTEN: &str = "SELECT n.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS AS n
+WHERE n.TABLE_SCHEMA = OBJECT_SCHEMA_NAME(OBJECT_ID(@P1)) AND n.TABLE_NAME = OBJECT_NAME(OBJECT_ID(@P1))";
+
+const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
+    CAST(c.name AS nvarchar(128)), k.is_descending_key, i.filter_definition
 FROM sys.indexes AS i
     INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
     INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
-WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0
+WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0 AND k.key_ordinal > 0 AND i.is_disabled = 0
+    AND i.is_hypothetical = 0
 ORDER BY i.is_primary_key DESC, i.index_id, k.key_ordinal";
 
 impl Table {
@@ -81,23 +95,31 @@ impl Table {
             "V" => return refuse("is a view: only the rows of a table can be leased"),
             _ => return refuse("is no table: only the rows of a table can be leased"),
         }
-        if integer(row, 1)? == 1 {
+        // NULL where it is no table.
+        let number = |at| Ok::<_, StoreError>(row.try_get::<u8, _>(at)?.unwrap_or_default());
+        if flag(row, 1)? {
             return refuse(
                 "is a memory-optimised table, which takes no row locks and no READPAST: lease the rows of a table on disk",
             );
         }
-        if integer(row, 2)? == 1 {
+        if number(2)? == 1 {
             return refuse(
                 "is the history of a temporal table: lease the rows of the table itself",
             );
         }
-        let escalates = integer(row, 3)? == 0;
-        let instead = connection.query(INSTEAD, &[&object]).await?;
-        if let Some(trigger) = instead.iter().flatten().next() {
-            let trigger = text(trigger, 0)?;
-            return refuse(&format!(
-                "has the INSTEAD OF trigger {trigger}, which takes the broker's changes from the table"
-            ));
+        // TABLE or AUTO.
+        let escalates = number(3)? != 1;
+        let obstacles = connection.query(OBSTACLES, &[&object]).await?;
+        if let Some(obstacle) = obstacles.iter().flatten().next() {
+            let name = text(obstacle, 0)?;
+            return refuse(&match integer(obstacle, 1)? {
+                0 => format!(
+                    "has the INSTEAD OF trigger {name}, which takes the broker's changes from the table"
+                ),
+                _ => format!(
+                    "has the clustered columnstore index {name}, which takes no READPAST: lease the rows of a rowstore table"
+                ),
+            });
         }
         let columns = connection.query(COLUMNS, &[&object]).await?;
         let columns = columns.iter().flatten().map(column);
@@ -106,7 +128,14 @@ impl Table {
             unique: Vec::new(),
             indexes: Vec::new(),
             escalates,
+            keeps_indexes: !connection.engine.babelfish,
         };
+        let written = connection.query(WRITTEN, &[&object]).await?;
+        let written = written.iter().flatten().map(|row| text(row, 0));
+        let written: Vec<String> = written.collect::<Result<_, _>>()?;
+        for column in &mut table.columns {
+            as_written(&mut column.name, &written);
+        }
         let mut unique = Vec::new();
         for row in connection
             .query(INDEXES, &[&object])
@@ -115,8 +144,11 @@ impl Table {
             .flatten()
         {
             let index = text(row, 0)?;
-            let identifies = flag(row, 1)? && !flag(row, 2)?;
-            let part = (text(row, 3)?, flag(row, 4)?);
+            let filtered = flag(row, 2)?;
+            let filter: Option<&str> = row.try_get(5)?;
+            let identifies = flag(row, 1)? && !filtered;
+            let mut part = (text(row, 3)?, flag(row, 4)?);
+            as_written(&mut part.0, &written);
             if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
                 known.columns.push(part);
             } else {
@@ -124,6 +156,7 @@ impl Table {
                 table.indexes.push(Index {
                     name: index,
                     columns: vec![part],
+                    filter: filter.map(str::to_owned),
                 });
             }
         }
@@ -149,7 +182,10 @@ impl Table {
     /// Finds an index by its name, to which Babelfish adds a hash.
     pub(super) fn index_named(&self, name: &str) -> Option<&Index> {
         let name = name.to_ascii_lowercase();
-        let named = |index: &&Index| index.name.to_ascii_lowercase().starts_with(&name);
+        let named = |index: &&Index| {
+            let known = index.name.to_ascii_lowercase();
+            known == name || !self.keeps_indexes && known.starts_with(&name)
+        };
         self.indexes.iter().find(named)
     }
 
@@ -164,6 +200,16 @@ impl Table {
     }
 }
 
+fn as_written(name: &mut String, written: &[String]) {
+    if !written.contains(name)
+        && let Some(written) = written
+            .iter()
+            .find(|written| written.eq_ignore_ascii_case(name))
+    {
+        name.clone_from(written);
+    }
+}
+
 fn column(row: &Row) -> Result<Column, StoreError> {
     let type_name = text(row, 1)?;
     let length: i16 = row.try_get(2)?.unwrap_or_default();
@@ -174,7 +220,10 @@ fn column(row: &Row) -> Result<Column, StoreError> {
     Ok(Column {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),
-        generated: flag(row, 6)? || flag(row, 7)? || kind == ColumnType::RowVersion,
+        generated: flag(row, 6)?
+            || flag(row, 7)?
+            || row.try_get::<u8, _>(9)?.unwrap_or_default() > 0
+            || kind == ColumnType::RowVersion,
         nullable: flag(row, 5)?,
         collation: collation.map(str::to_owned),
         kind,

@@ -8,7 +8,7 @@ use tiberius::{Config, QueryItem, Row, ToSql};
 use tokio::time::timeout;
 
 use super::Settings;
-use super::dial::{Session, dial};
+use super::dial::{Session, Socket, dial};
 use super::engine::{self, Engine};
 use crate::store::StoreError;
 
@@ -24,6 +24,7 @@ const RESET_TIME: Duration = Duration::from_secs(2);
 /// A connection.
 pub(super) struct Connection {
     session: Session,
+    socket: Socket,
     pub(super) engine: Engine,
     born: Instant,
     answered: Instant,
@@ -43,15 +44,17 @@ enum State {
 impl Connection {
     /// Dials, logs in, sets the session's options and asks the server what it is.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
+        let (session, socket) = dial(server, settings).await?;
         let mut connection = Self {
-            session: dial(server, settings).await?,
+            session,
+            socket,
             engine: Engine::default(),
             born: Instant::now(),
             answered: Instant::now(),
             state: State::Clean,
         };
         // A wait for another's lock ends before the driver would give up the whole connection.
-        let patience = settings.command_timeout.mul_f64(0.8).as_millis();
+        let patience = settings.try_timeout().mul_f64(0.8).as_millis();
         let set_up = format!("{SESSION} SET LOCK_TIMEOUT {patience}; {};", engine::ASK);
         let results = timeout(settings.handshake_timeout, connection.batch(&set_up)).await;
         let silent = || Error::Io {
@@ -77,6 +80,7 @@ impl Connection {
         let suspect = trouble.is_some_and(|trouble| trouble >= self.answered);
         match self.state {
             State::Broken => Err("its stream was not read to the end"),
+            _ if !self.socket.is_quiet() => Err("the server has closed it"),
             State::Clean if !suspect => Ok(()),
             State::Clean | State::Disturbed => match timeout(RESET_TIME, self.batch(RESET)).await {
                 Ok(Ok(_)) => Ok(()),

@@ -15,16 +15,27 @@ use super::Settings;
 /// A logged-in session.
 pub(super) type Session = Client<Compat<TcpStream>>;
 
+/// The socket under a session, to look at.
+pub(super) struct Socket(std::net::TcpStream);
+
+impl Socket {
+    /// Returns whether nothing has come from a server that was not asked: what comes then is the end.
+    pub(super) fn is_quiet(&self) -> bool {
+        let looked = self.0.peek(&mut [0]);
+        matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
 /// How often a login may be sent on to another server.
 const ROUTES: usize = 3;
 /// How long an address is tried alone before the next one is tried beside it.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// Connects and logs in.
-pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<Session, Error> {
+pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<(Session, Socket), Error> {
     let mut config = server.clone();
     config.handshake_timeout(Some(settings.handshake_timeout));
-    config.command_timeout(Some(settings.command_timeout));
+    config.command_timeout(Some(settings.try_timeout()));
     if let Some(path) = &settings.access_token_file {
         // Read anew for each connection: whoever renews the token writes the file.
         let token = tokio::fs::read_to_string(path).await.map_err(|error| {
@@ -38,7 +49,9 @@ pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<Session
     }
     let mut routes = 0;
     loop {
-        let stream = reach(&config, settings.connect_timeout).await?;
+        let stream = reach(&config, settings.connect_timeout).await?.into_std()?;
+        let socket = Socket(stream.try_clone()?);
+        let stream = TcpStream::from_std(stream)?;
         let login = Client::connect(config.clone(), stream.compat_write());
         // The driver's futures are large: on the heap they don't weigh on every caller's.
         match Box::pin(login).await {
@@ -47,7 +60,7 @@ pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<Session
                 config.host(host);
                 config.port(port);
             }
-            outcome => return outcome,
+            outcome => return Ok((outcome?, socket)),
         }
     }
 }

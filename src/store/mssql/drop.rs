@@ -2,9 +2,10 @@
 
 use super::catalogue::Table;
 use super::connection::Connection;
+use super::index::Role;
 use super::plan::{step, with};
 use super::quote::{literal, quote, quote_table};
-use super::shape::{INDEXES, index_name, queue_holes};
+use super::shape::queue_holes;
 use crate::queue::QueueSpec;
 use crate::store::StoreError;
 use crate::store::schema::{Step, own_columns, refuse_managed};
@@ -26,11 +27,15 @@ pub(super) async fn plan(
     };
     let holes = queue_holes(queue);
     let mut steps = Vec::new();
-    for (_, role) in INDEXES {
-        let name = index_name(queue, role);
+    for role in Role::of(queue) {
+        let name = role.index_name(queue);
         if table.index_named(&name).is_some() {
             let holes = with(holes.clone(), "index", quote(&name));
-            steps.push(step(format!("drop the {role} index"), "drop_index", &holes));
+            steps.push(step(
+                format!("drop the {} index", role.name()),
+                "drop_index",
+                &holes,
+            ));
         }
     }
     let mut defaults = Vec::new();

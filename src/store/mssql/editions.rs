@@ -40,6 +40,7 @@ fn spec(table: &str) -> QueueSpec {
         }],
         managed: None,
         filtered_indexes: true,
+        claim_strategy: crate::queue::ClaimStrategy::default(),
     }
 }
 

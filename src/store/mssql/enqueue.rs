@@ -1,26 +1,31 @@
 //! New items.
 
-use serde_json::{Value as Json, json};
-use tiberius::ToSql;
+use serde_json::json;
 
 use super::Mssql;
-use super::error::caught;
+use super::error::refusal;
 use super::pool::Again;
-use super::table::integer;
+use super::table::QueueTable;
+use super::wire::{Entry, Wire};
 use crate::store::template::{Holes, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::Key;
 
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
-/// How many columns the row has that tells of an error that the batch has caught.
-const CAUGHT: usize = 7;
+
+/// How a batch of items ends.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Commit,
+    Rollback,
+}
 
 /// Items that name the same columns, with their places in the call.
-struct Group {
-    ready: bool,
-    columns: Vec<String>,
-    places: Vec<usize>,
-    list: Vec<Json>,
+pub(super) struct Group {
+    pub(super) ready: bool,
+    pub(super) columns: Vec<String>,
+    pub(super) places: Vec<usize>,
+    pub(super) list: Vec<Entry>,
 }
 
 impl Mssql {
@@ -30,70 +35,118 @@ impl Mssql {
         items: &[NewItem],
     ) -> Result<Vec<Key>, StoreError> {
         let table = self.queue(queue)?;
-        let groups = self.groups(queue, items)?;
-        let none = Holes::new();
-        let mut sql = render(ENQUEUE, "begin", &none);
-        for (at, group) in (1..).zip(&groups) {
-            let insert = table.insert("insert", &items[group.places[0]], at, "");
-            sql.extend(["\n", &insert]);
+        let groups = groups(table, items)?;
+        match self.insert(table, items, groups, End::Commit).await {
+            Err(StoreError::Rejected(rejection)) => {
+                Err(self.find_refused(table, items, rejection).await)
+            }
+            outcome => outcome,
         }
-        sql.extend(["\n", &render(ENQUEUE, "end", &none)]);
-        let lists: Vec<String> = groups
-            .iter()
-            .map(|group| Json::Array(group.list.clone()).to_string())
-            .collect();
-        let parameters: Vec<&dyn ToSql> = lists.iter().map(|list| list as &dyn ToSql).collect();
-        let results = self.connected.query(&sql, &parameters, Again::Once).await?;
-        let last = results.last().and_then(|rows| rows.first());
-        if let Some(error) = last.filter(|row| row.len() == CAUGHT) {
-            let [group, place, number] = [3, 4, 5].map(|at| integer(error, at));
-            let group = usize::try_from(group?).unwrap_or(0).saturating_sub(1);
-            let place = usize::try_from(place?).unwrap_or(0);
-            let item = groups.get(group).and_then(|group| group.places.get(place));
-            let message: Option<&str> = error.try_get(6)?;
-            let item = item.copied().unwrap_or_default();
-            return Err(table.blame(caught(item, number?, message.unwrap_or_default())));
-        }
+    }
+
+    /// Inserts all, in one transaction.
+    async fn insert(
+        &self,
+        table: &QueueTable,
+        items: &[NewItem],
+        groups: Vec<Group>,
+        end: End,
+    ) -> Result<Vec<Key>, StoreError> {
+        let sql = batch(table, items, &groups, end);
+        let (lists, places): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .map(|group| (group.list, group.places))
+            .unzip();
+        let wire = Wire::new(lists);
+        let parameters = wire.parameters();
+        let results = self.connected.query(&sql, &parameters, Again::Once).await;
+        let results = results.map_err(refusal)?;
         let mut keys = vec![None; items.len()];
-        for (group, rows) in groups.iter().zip(&results) {
-            for (place, row) in group.places.iter().zip(rows) {
+        for (places, rows) in places.iter().zip(&results) {
+            for (place, row) in places.iter().zip(rows) {
                 keys[*place] = Some(table.read_key(row, 0)?);
             }
         }
         let keyless = || StoreError::Bug("an item came back without a key".to_owned());
-        keys.into_iter()
-            .map(|key| key.ok_or_else(keyless))
-            .collect()
+        let keys = keys.into_iter();
+        keys.map(|key| key.ok_or_else(keyless)).collect()
     }
 
-    fn groups(&self, queue: QueueIndex, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
-        let table = self.queue(queue)?;
-        let mut groups: Vec<Group> = Vec::new();
-        for (place, item) in items.iter().enumerate() {
-            let mut values = table.accept(item).map_err(|(column, problem)| {
-                StoreError::Rejected(Rejection {
-                    item: place,
-                    follow_up: None,
-                    column: Some(column),
-                    problem,
-                })
-            })?;
-            let columns: Vec<String> = item.columns.iter().map(|(name, _)| name.clone()).collect();
-            let ready = item.delay.is_zero();
-            let same = |group: &Group| group.ready == ready && group.columns == columns;
-            let at = groups.iter().position(same).unwrap_or_else(|| {
-                groups.push(Group {
-                    ready,
-                    columns,
-                    places: Vec::new(),
-                    list: Vec::new(),
-                });
-                groups.len() - 1
-            });
-            values.insert("i".to_owned(), json!(groups[at].places.len()));
-            groups[at].places.push(place);
-            groups[at].list.push(Json::Object(values));
+    /// Finds the first item without which the items before it would be taken: by halves, each tried and rolled back.
+    async fn find_refused(
+        &self,
+        table: &QueueTable,
+        items: &[NewItem],
+        mut rejection: Rejection,
+    ) -> StoreError {
+        // The first `taken` items are taken, the first `refused` are not.
+        let (mut taken, mut refused) = (0, items.len());
+        while refused - taken > 1 {
+            let half = taken.midpoint(refused);
+            let first = &items[..half];
+            let tried = match groups(table, first) {
+                Ok(groups) => self.insert(table, first, groups, End::Rollback).await,
+                Err(error) => Err(error),
+            };
+            match tried {
+                Ok(_) => taken = half,
+                Err(StoreError::Rejected(found)) => {
+                    refused = half;
+                    rejection = found;
+                }
+                Err(error) => return error,
+            }
         }
-        Ok(groups)
+        rejection.item = taken;
+        let named = items.get(taken).map_or(&[][..], |item| &item.columns);
+        table.blame(StoreError::Rejected(rejection), named)
     }
+}
+
+/// Writes the batch that adds the groups.
+pub(super) fn batch(table: &QueueTable, items: &[NewItem], groups: &[Group], end: End) -> String {
+    let mut sql = render(ENQUEUE, "begin", &Holes::new());
+    for (at, group) in groups.iter().enumerate() {
+        let one = &items[group.places[0]];
+        let way = table.key_source.section(&table.key, one);
+        for section in ["list", way] {
+            sql.extend(["\n", &table.insert(section, one, at, "")]);
+        }
+    }
+    sql.push_str(match end {
+        End::Commit => "\nCOMMIT TRANSACTION;",
+        End::Rollback => "\nROLLBACK TRANSACTION;",
+    });
+    sql
+}
+
+/// Sorts the items by the columns that they name.
+pub(super) fn groups(table: &QueueTable, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (place, item) in items.iter().enumerate() {
+        let mut values = table.accept(item).map_err(|(column, problem)| {
+            StoreError::Rejected(Rejection {
+                item: place,
+                follow_up: None,
+                column: Some(column),
+                problem,
+            })
+        })?;
+        let columns: Vec<String> = item.columns.iter().map(|(name, _)| name.clone()).collect();
+        let ready = item.delay.is_zero();
+        let same = |group: &Group| group.ready == ready && group.columns == columns;
+        let at = groups.iter().position(same).unwrap_or_else(|| {
+            groups.push(Group {
+                ready,
+                columns,
+                places: Vec::new(),
+                list: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        values.insert("i", json!(groups[at].places.len()));
+        groups[at].places.push(place);
+        groups[at].list.push(values);
+    }
+    Ok(groups)
 }

@@ -28,17 +28,18 @@ enum Remedy {
 }
 
 const TABLE: &[(Remedy, &[u32])] = &[
-    // Deadlock victim, lock time-out, snapshot conflict, out of locks; no memory to run the statement.
+    // Deadlock victim, lock time-out, snapshot conflict, out of locks; a turn that did not come (claim.sql); no memory to
+    // run the statement; a row of a temporal table that a later transaction has changed already.
     (
         Remedy::Retry,
-        &[1205, 1222, 3960, 1204, 701, 802, 8645, 8651],
+        &[1205, 1222, 3960, 1204, 51222, 701, 802, 8645, 8651, 13535],
     ),
-    // Azure SQL: database moved, paused, over its resources, or reconfigured.
+    // Azure SQL: database moved, paused, reconfigured, or the session ended for what it used.
     (
         Remedy::Reconnect,
         &[
-            4060, 10928, 10929, 40143, 40197, 40501, 40540, 40613, 42108, 42109, 49918, 49919,
-            49920, 4221, 615, 926,
+            4060, 40143, 40197, 40540, 40613, 42108, 42109, 4221, 615, 926, 40549, 40550, 40551,
+            40552, 40553,
         ],
     ),
     // Availability groups: the database is not, or not yet, the primary's, or can be read only there. The session was
@@ -46,13 +47,17 @@ const TABLE: &[(Remedy, &[u32])] = &[
     (
         Remedy::Reconnect,
         &[
-            976, 978, 979, 983, 3906, 596, 6005, 6006, 17142, 18401, 18451,
+            976, 978, 979, 982, 983, 988, 3906, 596, 6005, 6006, 17142, 18401, 18451,
         ],
     ),
-    // The log or a filegroup is full; the database is being recovered or restored, or is offline.
+    // The log or a filegroup is full; the database is being recovered or restored, is offline or in single-user mode; Azure
+    // SQL asks for less.
     (
         Remedy::Wait,
-        &[9002, 1101, 1105, 921, 922, 927, 942, 945, 952],
+        &[
+            9002, 1101, 1105, 921, 922, 924, 927, 942, 945, 952, 10928, 10929, 40501, 40544, 49918,
+            49919, 49920,
+        ],
     ),
     // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed
     // column; a trigger that ended the transaction. What triggers raise themselves is 50000 and more.
@@ -60,16 +65,18 @@ const TABLE: &[(Remedy, &[u32])] = &[
         Remedy::Refuse,
         &[
             2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 544, 271,
-            3609, 8169, 9420,
+            3609, 8169, 9420, 13536,
         ],
     ),
-    // Login, firewall, database, permission; object or column gone; READPAST under SNAPSHOT; a table that takes no such
-    // hints; SET options of a filtered index; no OPENJSON.
+    // Login, firewall, database, permission; object or column gone; READPAST under SNAPSHOT; a table or an index that takes
+    // no such hints; SET options of a filtered index; no OPENJSON; no type, or no syntax, in what the configuration says of a
+    // column.
     (
         Remedy::Misconfigured,
         &[
-            18456, 18452, 18487, 18488, 40532, 40615, 4064, 229, 230, 262, 300, 208, 207, 213, 308,
-            650, 1934, 195, 10794, 41305, 12317,
+            18456, 18452, 18487, 18488, 40532, 40615, 4064, 916, 229, 230, 262, 300, 1088, 2760,
+            3701, 4902, 15151, 15247, 208, 207, 213, 308, 315, 650, 651, 8622, 1934, 195, 10794,
+            41305, 12317, 102, 105, 156, 2715,
         ],
     ),
 ];
@@ -93,6 +100,8 @@ fn remedy(error: &Error) -> Remedy {
             ..
         }
         | Error::Tls(_) => Remedy::Misconfigured,
+        // The one thing that the driver and a server may not agree on.
+        Error::Protocol(text) if text.contains("ncryption") => Remedy::Misconfigured,
         Error::Io { .. } | Error::Routing { .. } | Error::Protocol(_) => Remedy::Reconnect,
         _ => Remedy::Bug,
     }
@@ -104,7 +113,8 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
         return Some(
             if ["lock timeout", "deadlock", "serialize"].iter().any(says) {
                 Remedy::Retry
-            } else if says(&"does not exist") {
+            } else if ["does not exist", "syntax error"].iter().any(says) {
+                // A syntax error is one of a type that the configuration names.
                 Remedy::Misconfigured
             } else if ["violates", "invalid input", "too long", "out of range"]
                 .iter()
@@ -175,6 +185,9 @@ impl Failure {
                 Remedy::Reconnect => again == Again::Idempotent,
                 Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
             },
+            // A server that refuses a login for a moment; nothing was asked of it yet. One that does not answer is left to
+            // whoever finds out when it does.
+            Cause::Connection(StoreError::Unavailable(outage)) => outage.number.is_some(),
             Cause::Connection(_) => false,
         }
     }
@@ -239,31 +252,15 @@ fn text_of(error: &Error) -> String {
 pub(super) fn refusal(failure: Failure) -> StoreError {
     match &failure.cause {
         Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
-            refused(0, token.message())
+            refused(token.message())
         }
         _ => failure.into(),
     }
 }
 
-/// Turns an error that a batch has caught and told into the store's: the refusal of `item` if a constraint is to blame.
-pub(super) fn caught(item: usize, number: i64, message: &str) -> StoreError {
-    let number = u32::try_from(number).unwrap_or(0);
-    let text = || format!("{message} (error {number})");
-    match remedy_of(number, message) {
-        Some(Remedy::Refuse) => refused(item, message),
-        Some(Remedy::Retry | Remedy::Reconnect | Remedy::Wait) => StoreError::Unavailable(Outage {
-            reason: text(),
-            tries: 1,
-            number: Some(number),
-        }),
-        Some(Remedy::Misconfigured) => StoreError::Misconfigured(text()),
-        Some(Remedy::Bug) | None => StoreError::Bug(text()),
-    }
-}
-
-fn refused(item: usize, message: &str) -> StoreError {
+fn refused(message: &str) -> StoreError {
     StoreError::Rejected(Rejection {
-        item,
+        item: 0,
         follow_up: None,
         column: column_of(message),
         problem: message.to_owned(),
@@ -301,7 +298,7 @@ mod tests {
     fn what_a_trigger_raises_is_a_refusal_and_an_unknown_number_a_bug() {
         assert_eq!(remedy_of(50_000, "no"), Some(Remedy::Refuse));
         assert_eq!(remedy_of(51_234, "no"), Some(Remedy::Refuse));
-        assert_eq!(remedy_of(102, "syntax"), None);
+        assert_eq!(remedy_of(9_999, "unheard of"), None);
     }
 
     #[test]

@@ -1,13 +1,9 @@
 //! What operators ask: numbers, listings, and another chance for the dead.
 
-use std::time::Duration;
-
 use tiberius::Row;
 
-use super::Mssql;
 use super::pool::Again;
-use super::table::integer;
-use super::types;
+use super::{Mssql, answer};
 use crate::lease::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 
@@ -19,16 +15,17 @@ impl Mssql {
             .query(&table.sql.stats, &[], Again::Idempotent)
             .await?;
         let mut stats = Stats::default();
-        for row in results.first().into_iter().flatten() {
-            if let Some(state) = State::from_code(integer(row, 0)?) {
-                stats.count[state as usize] = integer(row, 1)?.unsigned_abs();
-            }
+        for row in answer::rows(&results, 0)? {
+            stats.count[answer::state(row, 0)? as usize] = answer::count(row, 1)?;
         }
-        if let Some(row) = results.get(1).and_then(|rows| rows.first()) {
-            let now = time(row, 0)?.unwrap_or_default();
-            stats.oldest_ready = time(row, 1)?.map(|since| elapsed(since, now));
-            stats.oldest_lease = time(row, 2)?.map(|since| elapsed(since, now));
-        }
+        let ages = answer::one(&results, 1)?;
+        let now = answer::time(ages, 0)?;
+        let age = |at| -> Result<_, StoreError> {
+            let since = answer::time_or_none(ages, at)?;
+            Ok(since.map(|since| answer::between(since, now)))
+        };
+        stats.oldest_ready = age(1)?;
+        stats.oldest_lease = age(2)?;
         Ok(stats)
     }
 
@@ -40,28 +37,25 @@ impl Mssql {
     ) -> Result<Vec<ListedItem>, StoreError> {
         let table = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let code = i32::from(state.code());
-        let list = &table.sql.list;
+        let list = &table.sql.list[state as usize];
         let results = self
             .connected
-            .query(list, &[&code, &limit], Again::Idempotent)
+            .query(list, &[&limit], Again::Idempotent)
             .await?;
         let at = 1 + table.key.len();
         let item = |row: &Row| -> Result<ListedItem, StoreError> {
-            let now = time(row, 0)?.unwrap_or_default();
-            let (owner, error): (Option<&str>, Option<&str>) =
-                (row.try_get(at)?, row.try_get(at + 5)?);
+            let now = answer::time(row, 0)?;
             Ok(ListedItem {
                 key: table.read_key(row, 1)?,
-                owner: owner.map(str::to_owned),
-                age: time(row, at + 1)?.map(|since| elapsed(since, now)),
-                due_in: time(row, at + 2)?.map(|due| elapsed(now, due)),
-                attempt: u32::try_from(integer(row, at + 3)?).unwrap_or(0),
-                fence: integer(row, at + 4)?,
-                error: error.map(str::to_owned),
+                owner: answer::text(row, at)?,
+                age: answer::time_or_none(row, at + 1)?.map(|since| answer::between(since, now)),
+                due_in: answer::time_or_none(row, at + 2)?.map(|due| answer::between(now, due)),
+                attempt: answer::count(row, at + 3)?,
+                fence: answer::integer(row, at + 4)?,
+                error: answer::text(row, at + 5)?,
             })
         };
-        results.iter().flatten().map(item).collect()
+        answer::rows(&results, 0)?.iter().map(item).collect()
     }
 
     pub(super) async fn redrive(
@@ -76,17 +70,6 @@ impl Mssql {
             .connected
             .query(redrive, &[&limit], Again::Idempotent)
             .await?;
-        match results.first().and_then(|rows| rows.first()) {
-            Some(row) => Ok(usize::try_from(integer(row, 0)?).unwrap_or(0)),
-            None => Err(StoreError::Bug("a redrive without an answer".to_owned())),
-        }
+        answer::count(answer::one(&results, 0)?, 0)
     }
-}
-
-fn time(row: &Row, at: usize) -> Result<Option<i64>, StoreError> {
-    types::millis(row.get_column_data(at)?)
-}
-
-fn elapsed(from: i64, to: i64) -> Duration {
-    Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }

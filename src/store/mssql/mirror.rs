@@ -12,7 +12,7 @@ pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
     use State::{Delayed, Leased, Ready};
 
     let mirrors = Mirrors { queue, table };
-    let owner = quote(queue.soft_lock.name(SoftLockColumn::Owner));
+    let owner = format!("t.{}", quote(queue.soft_lock.name(SoftLockColumn::Owner)));
     for (hole, states, switch, worker) in [
         ("mirror_leased", &[Leased][..], "", "c.lb_w"),
         ("mirror_ended", &State::ALL, "l.lb_state", &*owner),
@@ -54,7 +54,7 @@ impl Mirrors<'_> {
                     for (state, value) in cases {
                         sets.extend([" WHEN ", &state.code().to_string(), " THEN ", value]);
                     }
-                    sets.extend([" ELSE ", &column, " END"]);
+                    sets.extend([" ELSE t.", &column, " END"]);
                 }
             }
         }

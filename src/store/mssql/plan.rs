@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use super::answer::integer;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::index::Role;
 use super::quote::{literal, quote};
-use super::shape::{INDEXES, Shape, index_name, queue_holes};
-use super::table::integer;
+use super::shape::{Shape, queue_holes};
 use super::types::ColumnType;
 use super::{Settings, advice, backfill, drop};
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
@@ -21,9 +22,6 @@ pub(super) const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
 
 /// How long a statement may take.
 const LONG: Duration = Duration::from_secs(86_400);
-/// How long one waits for others to leave the table alone.
-const LOCK_TIMEOUT: &str = "SET LOCK_TIMEOUT 10000";
-
 /// Plans and makes schema changes over a connection of its own. It blocks: not to be used within a runtime.
 pub struct MssqlSchema {
     runtime: Runtime,
@@ -38,16 +36,11 @@ impl MssqlSchema {
             .build()
             .map_err(|error| StoreError::Io(format!("no runtime: {error}")))?;
         let settings = Settings {
-            // An index over many rows takes its time; a wait for a lock does not: behind it every other program waits.
+            // An index over many rows takes its time.
             command_timeout: LONG,
             ..settings.clone()
         };
-        let connection = async {
-            let mut connection = Connection::open(&settings.server()?, &settings).await?;
-            connection.batch(LOCK_TIMEOUT).await?;
-            Ok::<_, StoreError>(connection)
-        };
-        let connection = runtime.block_on(connection)?;
+        let connection = runtime.block_on(Connection::open(&settings.server()?, &settings))?;
         Ok(Self {
             runtime,
             connection,
@@ -72,11 +65,11 @@ impl Schema for MssqlSchema {
 
     /// Each step is a batch of its own for sqlcmd and its like; one that repeats is a batch that loops.
     fn script(&self, step: &Step) -> String {
+        let Step { purpose, sql, .. } = step;
         if step.repeat {
-            let again = "\n-- run this batch again until it answers 0 in its first column";
-            format!("-- {}{again}\n{};\nGO", step.purpose, step.sql)
+            format!("-- {purpose}\nWHILE 1 = 1\nBEGIN\n{sql}\nIF @visited = 0 BREAK;\nEND;\nGO")
         } else {
-            format!("-- {}\n{};\nGO", step.purpose, step.sql)
+            format!("-- {purpose}\n{sql};\nGO")
         }
     }
 
@@ -167,9 +160,9 @@ pub(super) async fn check(
         .filter(|name| table.column(name).is_none())
         .map(|name| format!("table {:?} lacks the column {name}", queue.table))
         .collect();
-    for (_, role) in INDEXES {
-        let name = index_name(queue, role);
-        if shape.find_index(queue, role, &table).is_some() {
+    for role in Role::of(queue) {
+        let name = role.index_name(queue);
+        if role.find(queue, &shape.order, &table).is_some() {
             continue;
         }
         missing.push(match table.index_named(&name) {
@@ -219,7 +212,7 @@ pub(super) fn with(mut holes: Holes, name: &'static str, value: String) -> Holes
 }
 
 /// Plans the soft-lock columns that the table lacks.
-fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Vec<Step> {
+pub(super) fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Vec<Step> {
     let nullable = if at_once { "NOT NULL" } else { "NULL" };
     let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
     let add = |column: SoftLockColumn| {
@@ -229,34 +222,44 @@ fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Ve
         holes.insert("nullable", nullable.to_owned());
         step(purpose, column.default_name(), &holes)
     };
-    let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
+    // Those of fixed length that are never NULL first: they make no row longer than it may be.
+    let rest = SoftLockColumn::ALL.into_iter();
+    let rest = rest.filter(|column| !backfill::FILLED.contains(column));
+    let missing = backfill::FILLED.into_iter().chain(rest).filter(lacking);
     missing.map(add).collect()
 }
 
 /// Plans the indexes that the table lacks, or has in another order.
-fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
+pub(super) fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
     let online = if online { " WITH (ONLINE = ON)" } else { "" };
     let mut steps = Vec::new();
-    for (section, role) in INDEXES {
-        if shape.find_index(queue, role, table).is_some() {
+    for role in Role::of(queue) {
+        if role.find(queue, &shape.order, table).is_some() {
             continue;
         }
-        let name = index_name(queue, role);
+        let (name, section) = (role.index_name(queue), role.section());
         if table.index_named(&name).is_some() {
-            let purpose = format!("drop the {role} index, which has another order than the queue");
+            let purpose = format!(
+                "drop the {} index, which has another order than the queue",
+                role.name()
+            );
             let holes = with(shape.holes.clone(), "index", quote(&name));
             steps.push(step(purpose, "drop_index", &holes));
         }
         let literal = literal(&Value::Text(name));
         let mut holes = with(shape.holes.clone(), "index_literal", literal);
         holes.insert("online", online.to_owned());
-        steps.push(step(format!("add the {role} index"), section, &holes));
+        steps.push(step(
+            format!("add the {} index", role.name()),
+            section,
+            &holes,
+        ));
     }
     steps
 }
 
 /// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
-fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
+pub(super) fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
     let own = shape.own.iter().map(|column| {
         let collation = column.collation.as_ref();
         let collation = collation.map(|collation| format!(" COLLATE {collation}"));
@@ -352,6 +355,7 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         unique: vec![key],
         indexes: Vec::new(),
         escalates: false,
+        keeps_indexes: true,
     };
     let purpose = format!("make the table of queue {:?}", queue.name);
     Some((step(purpose, "create", &holes), table))

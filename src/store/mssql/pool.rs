@@ -75,9 +75,9 @@ impl Manager for Connections {
     }
 }
 
-/// A broker's connections.
+/// Connections to a database: a broker's, or those that several stores of one process share.
 #[derive(Clone)]
-pub(super) struct Connected {
+pub struct Connected {
     pool: Pool<Connections>,
     /// Answers whether the server is there, when the others may all be waiting for it.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
@@ -95,7 +95,10 @@ pub(super) enum Again {
 
 impl Connected {
     /// Makes the pool. Needs a tokio runtime.
-    pub(super) fn new(settings: &Settings) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the connection string can't be read.
+    pub fn new(settings: &Settings) -> Result<Self, StoreError> {
         let pool = Pool::builder(Connections::new(settings)?)
             .max_size(settings.max_connections.max(1))
             .runtime(deadpool::Runtime::Tokio1)
@@ -128,18 +131,13 @@ impl Connected {
         let mut tries = 1;
         loop {
             let rest = || settings.command_timeout.saturating_sub(start.elapsed());
-            let mut connection = match timeout(rest(), self.take()).await {
-                Ok(Ok(connection)) => connection,
-                Ok(Err(error)) => return Err(Failure::new(error, tries)),
-                Err(_) => return Err(Failure::new(silence(settings.command_timeout), tries)),
-            };
-            let failure = match timeout(rest(), connection.query(sql, parameters)).await {
+            let attempt = self.try_query(sql, parameters, tries);
+            let failure = match timeout(rest(), attempt).await {
                 Ok(Ok(results)) => return Ok(results),
-                Ok(Err(error)) => Failure::new(error, tries),
+                Ok(Err(failure)) => failure,
                 Err(_) => Failure::new(silence(settings.command_timeout), tries),
             };
             if failure.breaks_connection() {
-                drop(Object::take(connection));
                 self.pool.manager().found_broken();
             }
             // The longer the more often it failed, and random: those who collided don't meet again.
@@ -152,6 +150,24 @@ impl Connected {
             tokio::time::sleep(pause).await;
             tries += 1;
         }
+    }
+
+    async fn try_query(
+        &self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+        tries: u32,
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        let taken = self.take().await;
+        let mut connection = taken.map_err(|error| Failure::new(error, tries))?;
+        let outcome = connection.query(sql, parameters).await;
+        outcome.map_err(|error| {
+            let failure = Failure::new(error, tries);
+            if failure.breaks_connection() {
+                drop(Object::take(connection));
+            }
+            failure
+        })
     }
 
     /// Takes a connection for several statements.

@@ -20,7 +20,7 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long TLS and login may take.
     pub handshake_timeout: Duration,
-    /// How long an operation may take, its retries included.
+    /// How long an operation may take, its retries included; the first after half of it without an answer.
     pub command_timeout: Duration,
     /// Connections at once.
     pub max_connections: usize,
@@ -43,6 +43,11 @@ impl Settings {
             min_idle_connections: 0,
             max_connection_age: Duration::from_secs(1_800),
         }
+    }
+
+    /// Returns how long a statement may keep silent: after half of the time a second try has a chance.
+    pub(super) fn try_timeout(&self) -> Duration {
+        self.command_timeout / 2
     }
 
     /// Reads the connection string.

@@ -1,22 +1,18 @@
 //! Settlements, and the items that completions add.
 
-use serde_json::{Map, Value as Json, json};
-use tiberius::ToSql;
+use serde_json::json;
 
 use super::Mssql;
+use super::answer;
 use super::error::refusal;
+use super::new_item::put_delay;
 use super::pool::Again;
-use super::table::{QueueTable, integer, put_delay};
+use super::table::QueueTable;
+use super::wire::{Entry, Wire};
 use crate::lease::State;
 use crate::queue::OnComplete;
 use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
 use crate::value::Key;
-
-/// A settlement's statement with its parameters.
-struct Batch {
-    sql: String,
-    parameters: Vec<String>,
-}
 
 /// The follow-ups of one insert: those to the same queue that name the same columns.
 struct Insert {
@@ -24,7 +20,7 @@ struct Insert {
     ready: bool,
     columns: Vec<String>,
     sql: String,
-    list: Vec<Json>,
+    list: Vec<Entry>,
 }
 
 impl Mssql {
@@ -104,22 +100,15 @@ impl Mssql {
         places: &[usize],
         end: &str,
     ) -> Result<Vec<(usize, State)>, StoreError> {
-        let batch = self.batch(table, settlements, places, end)?;
-        let parameters: Vec<&dyn ToSql> = batch
-            .parameters
-            .iter()
-            .map(|text| text as &dyn ToSql)
-            .collect();
+        let (sql, wire) = self.batch(table, settlements, places, end)?;
         let results = self
             .connected
-            .query(&batch.sql, &parameters, Again::Idempotent)
+            .query(&sql, &wire.parameters(), Again::Idempotent)
             .await;
         let mut settled = Vec::new();
-        for row in results.map_err(refusal)?.iter().flatten() {
-            let at = usize::try_from(integer(row, 0)?).unwrap_or(usize::MAX);
-            if let Some(state) = State::from_code(integer(row, 1)?) {
-                settled.push((at, state));
-            }
+        for row in answer::rows(&results.map_err(refusal)?, 0)? {
+            let at = answer::place(row, 0, settlements.len())?;
+            settled.push((at, answer::state(row, 1)?));
         }
         Ok(settled)
     }
@@ -155,7 +144,8 @@ impl Mssql {
                     let tried = self.run_batch(table, &[one], &[0], UNDO).await;
                     let target = self.queue(follow_up.queue);
                     if let (Err(error), Ok(target)) = (tried, target)
-                        && let StoreError::Rejected(found) = target.blame(error)
+                        && let StoreError::Rejected(found) =
+                            target.blame(error, &follow_up.item.columns)
                     {
                         blamed = Rejection {
                             item: *place,
@@ -181,29 +171,27 @@ impl Mssql {
         StoreError::Misconfigured(rejection.problem)
     }
 
-    fn batch(
+    pub(super) fn batch(
         &self,
         table: &QueueTable,
         settlements: &[Settlement],
         places: &[usize],
         end: &str,
-    ) -> Result<Batch, StoreError> {
+    ) -> Result<(String, Wire), StoreError> {
         let list = places.iter().map(|at| {
             let settlement = &settlements[*at];
             let mut entry = QueueTable::list_entry(*at, &settlement.lease);
             put_ending(table, &settlement.ending, &mut entry);
-            Json::Object(entry)
+            entry
         });
-        let mut batch = Batch {
-            sql: table.sql.settle.clone(),
-            parameters: vec![Json::Array(list.collect()).to_string()],
-        };
+        let mut sql = table.sql.settle.clone();
+        let mut lists = vec![list.collect()];
         for insert in self.inserts(table, settlements, places)? {
-            batch.sql.extend(["\n", &insert.sql]);
-            batch.parameters.push(Json::Array(insert.list).to_string());
+            sql.extend(["\n", &insert.sql]);
+            lists.push(insert.list);
         }
-        batch.sql.extend(["\n", &table.sql.settled, "\n", end]);
-        Ok(batch)
+        sql.extend(["\n", &table.sql.settled, "\n", end]);
+        Ok((sql, Wire::new(lists)))
     }
 
     fn inserts(
@@ -223,7 +211,7 @@ impl Mssql {
                 let mut values = target
                     .accept(item)
                     .map_err(|(_, why)| StoreError::Bug(why))?;
-                values.insert("i".to_owned(), json!(at));
+                values.insert("i", json!(at));
                 let columns: Vec<String> =
                     item.columns.iter().map(|(name, _)| name.clone()).collect();
                 let same = inserts.iter().position(|insert| {
@@ -231,18 +219,18 @@ impl Mssql {
                         && insert.ready == item.delay.is_zero()
                         && insert.columns == columns
                 });
-                // The first parameter is the list of the leases.
+                // The first list is that of the leases.
                 let place = same.unwrap_or_else(|| {
                     inserts.push(Insert {
                         queue: follow_up.queue.0,
                         ready: item.delay.is_zero(),
                         columns,
-                        sql: target.insert("follow_up", item, inserts.len() + 2, &table.ended),
+                        sql: target.insert("follow_up", item, inserts.len() + 1, &table.ended),
                         list: Vec::new(),
                     });
                     inserts.len() - 1
                 });
-                inserts[place].list.push(Json::Object(values));
+                inserts[place].list.push(values);
             }
         }
         Ok(inserts)
@@ -250,7 +238,7 @@ impl Mssql {
 }
 
 /// Writes how a lease ends into its entry of the list.
-fn put_ending(table: &QueueTable, ending: &Ending, entry: &mut Map<String, Json>) {
+fn put_ending(table: &QueueTable, ending: &Ending, entry: &mut Entry) {
     let (kind, state, delay, error) = match ending {
         Ending::Complete { .. } => match &table.spec.on_complete {
             OnComplete::Recur(every) => (0, State::Delayed, Some(*every), None),
@@ -263,8 +251,8 @@ fn put_ending(table: &QueueTable, ending: &Ending, entry: &mut Map<String, Json>
         Ending::Release { delay } if delay.is_zero() => (2, State::Ready, None, None),
         Ending::Release { delay } => (2, State::Delayed, Some(*delay), None),
     };
-    entry.insert("k".to_owned(), json!(kind));
-    entry.insert("n".to_owned(), json!(state.code()));
+    entry.insert("k", json!(kind));
+    entry.insert("n", json!(state.code()));
     put_delay(entry, delay);
-    entry.insert("e".to_owned(), json!(error));
+    entry.insert("e", json!(error));
 }

@@ -1,11 +1,12 @@
 //! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
 
-use super::catalogue::{Column, Index, Table};
+use super::catalogue::{Column, Table};
+use super::index::{self, ordered};
 use super::mirror;
-use super::quote::{bare_table, literal, quote, quote_table};
+use super::quote::{literal, quote, quote_table};
 use super::soft_lock;
 use super::types::ColumnType;
-use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
+use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, SoftLockColumn};
 use crate::store::template::Holes;
 use crate::value::Value;
 
@@ -18,7 +19,7 @@ pub(super) struct Shape {
     /// Every column that is not a soft-lock column: what an archive keeps.
     pub(super) own: Vec<Column>,
     /// The queue's order with its tie-breaker, and whether each column descends.
-    order: Vec<(String, bool)>,
+    pub(super) order: Vec<(String, bool)>,
     pub(super) holes: Holes,
 }
 
@@ -61,7 +62,11 @@ impl Shape {
             columns.filter(|column| !queue.soft_lock.contains(&column.name))
         };
         let columns: Vec<Column> = match &queue.columns {
-            None => own().cloned().collect(),
+            // Not what no driver can read: a type of a CLR assembly, or sql_variant.
+            None => own()
+                .filter(|column| column.kind != ColumnType::Other)
+                .cloned()
+                .collect(),
             Some(names) => names
                 .iter()
                 .filter_map(|name| column(name, "columns"))
@@ -94,46 +99,6 @@ impl Shape {
             order,
         })
     }
-
-    /// Finds the index of this role, by its columns: an engine may keep another name for it. Whether the state leads it or
-    /// filters it is all the same; the primary key's own index is none.
-    pub(super) fn find_index<'a>(
-        &self,
-        queue: &QueueSpec,
-        role: &str,
-        table: &'a Table,
-    ) -> Option<&'a Index> {
-        let soft = |column| vec![(queue.soft_lock.name(column).to_owned(), false)];
-        let wanted = match role {
-            "ready" => self.order.clone(),
-            "due" => soft(SoftLockColumn::DueTime),
-            _ => soft(SoftLockColumn::Token),
-        };
-        let state = queue.soft_lock.name(SoftLockColumn::State);
-        let own_name = index_name(queue, role).to_ascii_lowercase();
-        let any_order = role == "ready" && queue.order == Order::None;
-        let fits = |columns: &[(String, bool)]| {
-            let mut pairs = columns.iter().zip(&wanted);
-            columns.len() == wanted.len()
-                && pairs.all(|((one, down), (other, descends))| {
-                    one.eq_ignore_ascii_case(other) && down == descends
-                })
-        };
-        let primary = |index: &Index| {
-            let names: Vec<&String> = index.columns.iter().map(|(name, _)| name).collect();
-            let unique = table.unique.first();
-            unique.is_some_and(|unique| unique.iter().eq(names.iter().copied()))
-                && table.indexes.first() == Some(index)
-        };
-        table.indexes.iter().find(|index| {
-            let without_state = match &*index.columns {
-                [(first, _), rest @ ..] if first == state => rest,
-                all => all,
-            };
-            let named = index.name.to_ascii_lowercase().starts_with(&own_name);
-            !primary(index) && (fits(without_state) || any_order && named)
-        })
-    }
 }
 
 fn problem_of_key(queue: &QueueSpec, table: &Table, key: &[Column]) -> Option<String> {
@@ -156,24 +121,6 @@ fn problem_of_key(queue: &QueueSpec, table: &Table, key: &[Column]) -> Option<St
     }
 }
 
-/// The hole of each index and the role in its name.
-pub(super) const INDEXES: [(&str, &str); 3] = [
-    ("ready_index", "ready"),
-    ("due_index", "due"),
-    ("token_index", "token"),
-];
-
-/// Names an index so that queues with soft-lock columns of their own share a table and no index.
-pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
-    let state = queue.soft_lock.name(SoftLockColumn::State);
-    let table = bare_table(&queue.table);
-    if state == SoftLockColumn::State.default_name() {
-        format!("{table}_lease_{role}")
-    } else {
-        format!("{table}_{state}_{role}")
-    }
-}
-
 /// Fills the holes that depend on the queue alone; enough to create its table.
 pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
     let mut holes: Holes = SoftLockColumn::ALL
@@ -183,14 +130,28 @@ pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
     let literal = |name: String| literal(&Value::Text(name));
     holes.insert("table", quote_table(&queue.table));
     holes.insert("table_literal", literal(quote_table(&queue.table)));
-    for (hole, role) in INDEXES {
-        holes.insert(hole, quote(&index_name(queue, role)));
-    }
+    index::fill_names(&mut holes, queue);
     if let OnComplete::Archive(archive) = &queue.on_complete {
         holes.insert("archive", quote_table(archive));
         holes.insert("archive_literal", literal(quote_table(archive)));
     }
     holes
+}
+
+impl Column {
+    /// Returns whether a text in this column may have more than 4,000 characters.
+    pub(super) fn has_long_texts(&self) -> bool {
+        match self.kind {
+            ColumnType::Text => {
+                // char and varchar have room for up to 8,000.
+                let declared = &self.declared;
+                declared.ends_with("(max)")
+                    || declared.ends_with("text")
+                    || !declared.starts_with('n')
+            }
+            kind => kind == ColumnType::Xml,
+        }
+    }
 }
 
 /// Declares a column of a table variable like a column of the table, with its collation: to join two is an error.
@@ -233,13 +194,13 @@ fn holes(
     holes.insert("key_of_k", list(&|at, _| format!("k.lb_k{at}")));
     holes.insert(
         "key_of_j",
-        list(&|at, column| column.kind.of_json(&format!("j.k{at}"), &column.declared)),
+        list(&|at, column| column.kind.of_json(&format!("j.k{at}"))),
     );
     holes.insert(
         "key_json",
         list(&|at, column| {
-            let json = column.kind.json_type().unwrap_or(&column.declared);
-            format!("k{at} {json} '$.k{at}'")
+            let kind = column.kind;
+            kind.json_declaration(&format!("k{at}"), &column.declared)
         }),
     );
     holes.insert(
@@ -269,48 +230,46 @@ fn holes(
     let present = key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND t.{} IS NOT NULL", quote(&column.name)));
     holes.insert("key_present", present.collect::<Vec<_>>().concat());
-    let data = columns
-        .iter()
-        .map(|column| format!(", t.{}", quote(&column.name)));
+    // Names of the statement's own: they cost less to send, and Babelfish counts those beyond Unicode's first plane wrong.
+    let data = columns.iter().enumerate();
+    let data = data.map(|(at, column)| format!(", t.{} AS lb_c{at}", quote(&column.name)));
     holes.insert("columns_of_t", data.collect::<Vec<_>>().concat());
     let deletes = queue.on_complete == OnComplete::Delete;
     holes.insert(
         "not_deleted",
         if deletes { "l.lb_kind <> 0" } else { "1 = 1" }.to_owned(),
     );
-    holes.insert("pick_order", ordered(order, "t."));
     holes.insert("held_order", ordered(order, "t."));
-    index_holes(&mut holes, queue, order);
+    let pick_order = match queue.order {
+        // As the index has them, whatever it is sorted by.
+        Order::None => "(SELECT NULL)".to_owned(),
+        Order::By(_) => ordered(order, "t."),
+    };
+    holes.insert("pick_order", pick_order);
+    index::fill(&mut holes, queue, order, table);
+    turns(&mut holes, queue);
+    let kept = if queue.filtered_indexes {
+        "1 = 1"
+    } else {
+        "1 = 0"
+    };
+    holes.insert("counts_are_kept", kept.to_owned());
+    if !queue.filtered_indexes {
+        holes.insert("dead_hint", String::new());
+    }
     mirror::fill(&mut holes, queue, table);
     holes
 }
 
-/// Fills what the indexes are on: filtered by the state, or led by it.
-fn index_holes(holes: &mut Holes, queue: &QueueSpec, order: &[(String, bool)]) {
-    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
-    let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
-    let token = quote(queue.soft_lock.name(SoftLockColumn::Token));
-    for (columns, filter, on, condition) in [
-        ("ready_columns", "ready_filter", ordered(order, ""), "= 0"),
-        ("due_columns", "due_filter", due, "IN (1, 2)"),
-        ("token_columns", "token_filter", token, "= 1"),
-    ] {
-        let (on, condition) = if queue.filtered_indexes {
-            (on, format!(" WHERE {state} {condition}"))
-        } else {
-            (format!("{state}, {on}"), String::new())
-        };
-        holes.insert(columns, on);
-        holes.insert(filter, condition);
-    }
-}
-
-fn ordered(order: &[(String, bool)], prefix: &str) -> String {
-    let parts = order.iter().map(|(column, descends)| {
-        let direction = if *descends { " DESC" } else { "" };
-        format!("{prefix}{}{direction}", quote(column))
-    });
-    parts.collect::<Vec<_>>().join(", ")
+/// Fills how claims that run at the same time keep apart.
+fn turns(holes: &mut Holes, queue: &QueueSpec) {
+    let state = queue.soft_lock.name(SoftLockColumn::State);
+    holes.insert("state_literal", literal(&Value::Text(state.to_owned())));
+    let skip = match queue.claim_strategy {
+        ClaimStrategy::SkipLocked => ", READPAST",
+        ClaimStrategy::AppLock => "",
+    };
+    holes.insert("skip_locked", skip.to_owned());
 }
 
 fn order(queue: &QueueSpec, key: &[Column]) -> Vec<(String, bool)> {

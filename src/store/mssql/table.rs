@@ -3,19 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 use tiberius::Row;
 
+use super::answer::wrong;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::key_source::KeySource;
 use super::quote::quote;
-use super::shape::{Shape, declaration};
+use super::shape::Shape;
 use super::types;
+use super::wire::Entry;
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
-use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
+use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
+use crate::store::StoreError;
 use crate::store::template::{Holes, render};
-use crate::store::{NewItem, StoreError};
 use crate::value::{Key, Value};
 
 macro_rules! file {
@@ -28,14 +31,17 @@ macro_rules! file {
 pub(super) struct QueueTable {
     pub(super) spec: QueueSpec,
     pub(super) key: Vec<Column>,
+    pub(super) key_source: KeySource,
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
     /// How a follow-up knows the leases that its settlement has ended.
     pub(super) ended: String,
-    writable: HashMap<String, Column>,
+    /// Every column's.
+    pub(super) names: Vec<String>,
+    pub(super) writable: HashMap<String, Column>,
     /// The unique indexes of one column, by name.
-    unique: Vec<(String, String)>,
-    holes: Holes,
+    pub(super) unique: Vec<(String, String)>,
+    pub(super) holes: Holes,
 }
 
 /// The queue's statements, named as the sections of their files.
@@ -47,57 +53,90 @@ pub(super) struct Statements {
     pub(super) settled: String,
     pub(super) reap: String,
     pub(super) stats: String,
-    pub(super) list: String,
+    /// By state.
+    pub(super) list: [String; 5],
     pub(super) redrive: String,
 }
 
 impl QueueTable {
-    /// Lays the queue over its table, which has been checked.
-    pub(super) async fn new(
+    /// Reads the queue's table, which has been checked, and lays the queue over it.
+    pub(super) async fn read(
         connection: &mut Connection,
         spec: &QueueSpec,
     ) -> Result<Self, StoreError> {
         let gone = |name: &str| StoreError::Misconfigured(format!("table {name:?} is gone"));
         let table = Table::read(connection, &spec.table).await?;
         let table = table.ok_or_else(|| gone(&spec.table))?;
+        let archive = match &spec.on_complete {
+            OnComplete::Archive(name) => {
+                let archive = Table::read(connection, name).await?;
+                Some(archive.ok_or_else(|| gone(name))?)
+            }
+            _ => None,
+        };
         let shape = Shape::new(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let key_source = KeySource::read(connection, spec, &shape.key).await?;
+        Ok(Self::new(spec, &table, archive.as_ref(), shape, key_source))
+    }
+
+    /// Lays the queue over its table.
+    pub(super) fn new(
+        spec: &QueueSpec,
+        table: &Table,
+        archive: Option<&Table>,
+        shape: Shape,
+        key_source: KeySource,
+    ) -> Self {
         let mut holes = shape.holes;
         let settle = file!("settle");
         let mut parts = vec![
             render(settle, "list", &holes),
             render(settle, "end", &holes),
         ];
-        match &spec.on_complete {
-            OnComplete::Delete => parts.push(render(settle, "delete", &holes)),
-            OnComplete::Archive(name) => {
-                let archive = Table::read(connection, name).await?;
-                let archive = archive.ok_or_else(|| gone(name))?;
-                let kept = archive_columns(spec, &shape.own, &archive);
-                let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
-                let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
-                holes.insert("archive_columns", names.join(", "));
-                holes.insert("archive_of_t", of_t.join(", "));
-                parts.push(render(settle, "archive", &holes));
-            }
-            OnComplete::Keep | OnComplete::Recur(_) => {}
+        if spec.on_complete == OnComplete::Delete {
+            parts.push(render(settle, "delete", &holes));
         }
+        if let Some(archive) = archive {
+            let kept = archive_columns(spec, &shape.own, archive);
+            let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
+            let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
+            holes.insert("archive_columns", names.join(", "));
+            holes.insert("archive_of_t", of_t.join(", "));
+            parts.push(render(settle, "archive", &holes));
+        }
+        let turn = match spec.claim_strategy {
+            ClaimStrategy::SkipLocked => String::new(),
+            ClaimStrategy::AppLock => render(file!("claim"), "turn", &holes) + "\n",
+        };
+        holes.insert("turn", turn);
+        let list = |state: State| {
+            let mut holes = holes.clone();
+            holes.insert("state", state.code().to_string());
+            render(file!("list"), "list", &holes)
+        };
         let sql = Statements {
+            list: State::ALL.map(list),
             claim: render(file!("claim"), "claim", &holes),
             extend: render(file!("heartbeat"), "extend", &holes),
             settle: parts.join("\n"),
             settled: render(settle, "result", &holes),
-            reap: render(file!("reap"), "reap", &holes),
+            reap: reap(spec, &holes),
             stats: render(file!("stats"), "stats", &holes),
-            list: render(file!("list"), "list", &holes),
             redrive: render(file!("redrive"), "redrive", &holes),
         };
         let writable = shape.writable.into_iter();
         let columns = shape.columns.iter();
-        Ok(Self {
+        Self {
             spec: spec.clone(),
             columns: columns.map(|column| column.name.clone()).collect(),
+            names: table
+                .columns
+                .iter()
+                .map(|column| column.name.clone())
+                .collect(),
             key: shape.key,
+            key_source,
             sql,
             ended: holes["e_is_l"].clone(),
             unique: table
@@ -112,7 +151,7 @@ impl QueueTable {
                 .map(|column| (column.name.clone(), column))
                 .collect(),
             holes,
-        })
+        }
     }
 
     /// Returns whether a lease's key can be one of this table's.
@@ -120,131 +159,51 @@ impl QueueTable {
         key.0.len() == self.key.len() && !key.0.contains(&Value::Null)
     }
 
-    /// Adds to a refusal the column of the constraint that its message names.
-    pub(super) fn blame(&self, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Rejected(mut rejection) if rejection.column.is_none() => {
-                let named = |(index, _): &&(String, String)| rejection.problem.contains(&**index);
-                let found = self.unique.iter().find(named);
-                rejection.column = found.map(|(_, column)| column.clone());
-                StoreError::Rejected(rejection)
-            }
-            other => other,
-        }
-    }
-
     /// Reads the key, whose columns stand in the row from `first` on.
     pub(super) fn read_key(&self, row: &Row, first: usize) -> Result<Key, StoreError> {
-        let places = first..first + self.key.len();
-        let values = places.map(|at| types::read(row.get_column_data(at)?));
+        let values = (first..).zip(&self.key).map(|(at, column)| {
+            let value = types::read(row.get_column_data(at)?)?;
+            if column.kind.reads_as(&value) {
+                return Ok(value);
+            }
+            Err(wrong(format!("{value:?} is no key of {}", column.name)))
+        });
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
     /// Writes what names a lease in a statement's list.
-    pub(super) fn list_entry(place: usize, lease: &LeaseRef) -> Map<String, Json> {
-        let mut entry = Map::new();
-        entry.insert("i".to_owned(), json!(place));
+    pub(super) fn list_entry(place: usize, lease: &LeaseRef) -> Entry {
+        let mut entry = Entry::default();
+        entry.insert("i", json!(place));
         for (at, value) in (1..).zip(&lease.key.0) {
             entry.insert(format!("k{at}"), types::store_key(value));
         }
-        entry.insert("t".to_owned(), json!(lease.token.to_string()));
-        entry.insert("f".to_owned(), json!(lease.fence));
+        entry.insert("t", json!(lease.token.to_string()));
+        entry.insert("f", json!(lease.fence));
         entry
-    }
-
-    /// Turns an item's values into what the JSON of an insert holds.
-    ///
-    /// # Errors
-    /// The column to blame and what is wrong with it.
-    pub(super) fn accept(&self, item: &NewItem) -> Result<Map<String, Json>, (String, String)> {
-        let mut values = Map::new();
-        for (at, (name, value)) in item.columns.iter().enumerate() {
-            let mut earlier = item.columns[..at].iter();
-            if earlier.any(|(earlier, _)| earlier == name) {
-                return Err((name.clone(), format!("the column {name:?} is named twice")));
-            }
-            let Some(column) = self.writable.get(name) else {
-                return Err((name.clone(), self.why_not_writable(name)));
-            };
-            let json =
-                types::store(value, column.kind).map_err(|problem| (name.clone(), problem))?;
-            values.insert(format!("c{at}"), json);
-        }
-        let (state, delay) = if item.delay.is_zero() {
-            (State::Ready, None)
-        } else {
-            (State::Delayed, Some(item.delay))
-        };
-        values.insert("n".to_owned(), json!(state.code()));
-        put_delay(&mut values, delay);
-        values.insert("p".to_owned(), json!(item.trace_parent));
-        Ok(values)
-    }
-
-    fn why_not_writable(&self, name: &str) -> String {
-        let mut names: Vec<&str> = self.writable.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        format!(
-            "queue {:?} has no column {name:?} that a new item may set; it has {}",
-            self.spec.name,
-            names.join(", ")
-        )
-    }
-
-    /// Renders `insert` or `follow_up` of `enqueue.sql` for items that name the columns of `item`.
-    pub(super) fn insert(
-        &self,
-        section: &str,
-        item: &NewItem,
-        parameter: usize,
-        ended: &str,
-    ) -> String {
-        let mut holes = self.holes.clone();
-        let (columns, values) = if item.delay.is_zero() {
-            ("mirror_columns_ready", "mirror_values_ready")
-        } else {
-            ("mirror_columns_delayed", "mirror_values_delayed")
-        };
-        holes.insert("mirror_columns", self.holes[columns].clone());
-        holes.insert("mirror_values", self.holes[values].clone());
-        let each = |render: &dyn Fn(usize, &Column) -> String| -> String {
-            let named = item.columns.iter().enumerate();
-            let named = named.filter_map(|(at, (name, _))| Some((at, self.writable.get(name)?)));
-            let parts: Vec<String> = named
-                .map(|(at, column)| format!(", {}", render(at, column)))
-                .collect();
-            parts.concat()
-        };
-        holes.insert("named", each(&|_, column| quote(&column.name)));
-        holes.insert(
-            "named_declarations",
-            each(&|at, column| declaration(&format!("lb_c{at}"), column, "NULL")),
-        );
-        holes.insert("named_places", each(&|at, _| format!("lb_c{at}")));
-        holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
-        holes.insert(
-            "named_of_j",
-            each(&|at, column| column.kind.of_json(&format!("j.c{at}"), &column.declared)),
-        );
-        holes.insert(
-            "named_json",
-            each(&|at, column| {
-                let json = column.kind.json_type().unwrap_or(&column.declared);
-                format!("c{at} {json} '$.c{at}'")
-            }),
-        );
-        holes.insert("parameter", format!("@P{parameter}"));
-        holes.insert("group", parameter.to_string());
-        holes.insert("ended_e_is_l", ended.to_owned());
-        render(file!("enqueue"), section, &holes)
     }
 }
 
-/// Writes a delay as the statements read it: seconds, and milliseconds rounded up, as DATEADD takes 32 bits.
-pub(super) fn put_delay(entry: &mut Map<String, Json>, delay: Option<std::time::Duration>) {
-    entry.insert("s".to_owned(), json!(delay.map(|delay| delay.as_secs())));
-    let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
-    entry.insert("d".to_owned(), json!(millis));
+/// Puts the reaper's batch together.
+fn reap(spec: &QueueSpec, holes: &Holes) -> String {
+    let (picks, next): (&[&str], _) = if spec.filtered_indexes {
+        (&["IN (1, 2)"], "next")
+    } else {
+        (&["= 1", "= 2"], "next_unfiltered")
+    };
+    let pick = |states: &&str| {
+        let mut holes = holes.clone();
+        holes.insert("states", (*states).to_owned());
+        render(file!("reap"), "pick", &holes)
+    };
+    let part = |section| render(file!("reap"), section, holes);
+    let mut parts = vec![part("begin")];
+    parts.extend(picks.iter().map(pick));
+    if !spec.filtered_indexes {
+        parts.push(part("trim"));
+    }
+    parts.extend([part("end"), part(next)]);
+    parts.join("\n")
 }
 
 /// Returns the columns that a table and its archive share.
@@ -256,14 +215,4 @@ fn archive_columns(queue: &QueueSpec, own: &[Column], archive: &Table) -> Vec<St
         .filter(takes)
         .map(str::to_owned)
         .collect()
-}
-
-/// Reads an integer, whatever its width.
-pub(super) fn integer(row: &Row, at: usize) -> Result<i64, StoreError> {
-    match types::read(row.get_column_data(at)?)? {
-        Value::Int(int) => Ok(int),
-        other => Err(StoreError::Bug(format!(
-            "column {at} of an answer is {other:?}"
-        ))),
-    }
 }

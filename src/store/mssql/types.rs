@@ -5,8 +5,9 @@ use tiberius::ColumnData;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
+use super::wire::{Field, unmark};
 use crate::store::StoreError;
-use crate::value::{Value, hex, rfc3339};
+use crate::value::{Value, rfc3339};
 
 /// What kind of values a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,21 +54,42 @@ impl ColumnType {
         }
     }
 
-    /// Returns the type by which the values travel in JSON, where it is not the column's own.
-    pub(super) fn json_type(self) -> Option<&'static str> {
+    /// Returns whether a value that is not NULL can have come from a column of this kind.
+    pub(super) fn reads_as(self, value: &Value) -> bool {
         match self {
-            Self::Binary | Self::RowVersion => Some("varchar(max)"),
-            Self::Xml => Some("nvarchar(max)"),
-            _ => None,
+            Self::Int(least, most) => {
+                matches!(value, Value::Int(int) if (least..=most).contains(int))
+            }
+            Self::Bool => matches!(value, Value::Bool(_)),
+            Self::Binary | Self::RowVersion => matches!(value, Value::Bytes(_)),
+            Self::Float => matches!(value, Value::Double(_)),
+            Self::Decimal => matches!(value, Value::Decimal(_)),
+            Self::DateTime | Self::DateTimeOffset => matches!(value, Value::Timestamp { .. }),
+            Self::Text | Self::Date | Self::Time | Self::Guid | Self::Xml => {
+                matches!(value, Value::Text(_))
+            }
+            Self::Other => *value != Value::Null,
+        }
+    }
+
+    /// Writes the declaration of the value `name` of a list's entries.
+    pub(super) fn json_declaration(self, name: &str, declared: &str) -> String {
+        match self {
+            Self::Binary | Self::RowVersion => {
+                format!("{name} int '$.{name}[0]', {name}l int '$.{name}[1]'")
+            }
+            // Of any length: what is too long for the column is to be refused and not cut off.
+            Self::Text | Self::Xml => format!("{name} nvarchar(max) '$.{name}'"),
+            _ => format!("{name} {declared} '$.{name}'"),
         }
     }
 
     /// Writes what turns the JSON's value, `name`, into the column's.
-    pub(super) fn of_json(self, name: &str, declared: &str) -> String {
+    pub(super) fn of_json(self, name: &str) -> String {
         match self {
-            // Style 2: hexadecimal digits without a prefix.
-            Self::Binary | Self::RowVersion => format!("CONVERT({declared}, {name}, 2)"),
-            Self::Xml => format!("CONVERT(xml, {name})"),
+            Self::Binary | Self::RowVersion => format!("SUBSTRING(@P3, {name}, {name}l)"),
+            Self::Text => unmark(name),
+            Self::Xml => format!("CONVERT(xml, {})", unmark(name)),
             _ => name.to_owned(),
         }
     }
@@ -167,11 +189,18 @@ fn digits(value: i128, scale: u8) -> String {
     }
 }
 
-/// Turns a value into what the JSON holds for a column of this kind.
+/// Turns a value into what a list holds for a column of this kind.
 ///
 /// # Errors
 /// What is wrong, where the column would hold something else than the value.
-pub(super) fn store(value: &Value, column: ColumnType) -> Result<Json, String> {
+pub(super) fn store(value: &Value, column: ColumnType) -> Result<Field, String> {
+    match (value, column) {
+        (Value::Bytes(bytes), ColumnType::Binary) => Ok(Field::Bytes(bytes.clone())),
+        _ => store_json(value, column).map(Field::Json),
+    }
+}
+
+fn store_json(value: &Value, column: ColumnType) -> Result<Json, String> {
     use ColumnType as Column;
 
     let refuse = |why: &str| Err(format!("{} {why}", value.type_name()));
@@ -196,7 +225,6 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<Json, String> {
             Ok(json!(digits))
         }
         (Value::Decimal(_), Column::Decimal) => refuse("must be decimal digits such as -12.50"),
-        (Value::Bytes(bytes), Column::Binary) => Ok(json!(hex(bytes))),
         (Value::Timestamp { seconds, nanos }, Column::DateTimeOffset | Column::Text) => {
             Ok(json!(rfc3339(*seconds, *nanos)))
         }
@@ -257,15 +285,15 @@ fn is_decimal(digits: &str) -> bool {
     all_digits(whole) && all_digits(fraction)
 }
 
-/// Turns a key's value into what the JSON holds.
-pub(super) fn store_key(value: &Value) -> Json {
-    match value {
+/// Turns a key's value into what a list holds.
+pub(super) fn store_key(value: &Value) -> Field {
+    Field::Json(match value {
+        Value::Bytes(bytes) => return Field::Bytes(bytes.clone()),
         Value::Int(int) => json!(int),
         Value::Bool(bool) => json!(bool),
         Value::Double(double) => json!(double),
         Value::Text(text) | Value::Decimal(text) => json!(text),
-        Value::Bytes(bytes) => json!(hex(bytes)),
         Value::Timestamp { .. } => json!(text_of(value).trim_end_matches('Z')),
         Value::Null => Json::Null,
-    }
+    })
 }

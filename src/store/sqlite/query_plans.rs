@@ -61,6 +61,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         mirror: Vec::new(),
         managed: None,
         filtered_indexes,
+        claim_strategy: crate::queue::ClaimStrategy::default(),
     }
 }
 

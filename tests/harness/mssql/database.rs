@@ -1,4 +1,4 @@
-//! A database made for one test, and removed whatever became of the test.
+//! A database for tests: made, emptied, and dropped whoever is still connected to it.
 
 use std::time::Duration;
 
@@ -7,15 +7,17 @@ use tokio::net::TcpStream;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 use uuid::Uuid;
 
+use super::quote;
+
 pub(super) type Connection = Client<Compat<TcpStream>>;
 
-/// How often the server is asked again, a tenth of a second apart: it makes one database at a time, and removes none
-/// while a connection that was ended is still closing.
+/// How often the server is asked again, a tenth of a second apart: it makes one database at a time, and drops none while
+/// a session that was ended is still closing.
 const ATTEMPTS: u32 = 100;
 
 pub(super) struct Database {
     server: String,
-    name: String,
+    pub(super) name: String,
 }
 
 impl Database {
@@ -39,25 +41,53 @@ impl Database {
     pub(super) async fn connect(&self) -> Connection {
         connect(&self.connection_string()).await.expect("connect")
     }
+}
 
-    /// Drops `first`, then the database, in a thread of its own: a test's runtime can neither wait in `drop` nor be left
-    /// by another runtime.
-    pub(super) fn remove(&self, first: impl Send + 'static) {
-        let (server, name) = (self.server.clone(), self.name.clone());
-        let removal = std::thread::spawn(move || {
-            drop(first);
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            runtime.block_on(remove(&server, &name))
-        });
-        // Not a panic, as the test may be panicking.
-        match removal.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => eprintln!("the database {} is left behind: {error}", self.name),
-            Err(_) => eprintln!("the database {} is left behind", self.name),
-        }
+/// Drops every table of the connection's database.
+pub(super) async fn empty(connection: &mut Connection) -> tiberius::Result<()> {
+    const TABLES: &str =
+        "SELECT SCHEMA_NAME(schema_id), CAST(name AS nvarchar(128)) FROM sys.tables";
+
+    for table in names(connection, TABLES, 2).await? {
+        let sql = format!("DROP TABLE {}.{}", quote(&table[0]), quote(&table[1]));
+        run(connection, &sql).await?;
     }
+    Ok(())
+}
+
+/// Ends the sessions that use the database and drops it.
+pub(super) async fn drop_database(server: &str, name: &str) -> tiberius::Result<()> {
+    let mut connection = connect(server).await?;
+    let sessions = format!(
+        "SELECT CAST(session_id AS nvarchar(10)) FROM sys.dm_exec_sessions \
+         WHERE database_id = DB_ID(N'{name}') AND session_id <> @@SPID"
+    );
+    for session in names(&mut connection, &sessions, 1).await? {
+        // It may have ended by itself.
+        let _ = run(&mut connection, &format!("KILL {}", session[0])).await;
+    }
+    patiently(
+        &mut connection,
+        &format!("IF DB_ID(N'{name}') IS NOT NULL DROP DATABASE [{name}]"),
+    )
+    .await
+}
+
+/// Returns the names of the databases that tests have made more than two hours ago: their runs are over.
+pub(super) async fn forgotten(server: &str) -> tiberius::Result<Vec<String>> {
+    const FORGOTTEN: &str = "SELECT name FROM sys.databases \
+        WHERE name LIKE N'lb[_]test[_]%' AND create_date < DATEADD(hour, -2, GETDATE())";
+
+    let mut connection = connect(server).await?;
+    let names = names(&mut connection, FORGOTTEN, 1).await?;
+    Ok(names.into_iter().flatten().collect())
+}
+
+/// Returns whether there is a database of this name.
+pub(super) async fn exists(server: &str, name: &str) -> tiberius::Result<bool> {
+    let mut connection = connect(server).await?;
+    let named = format!("SELECT name FROM sys.databases WHERE name = N'{name}'");
+    Ok(!names(&mut connection, &named, 1).await?.is_empty())
 }
 
 async fn connect(connection_string: &str) -> tiberius::Result<Connection> {
@@ -73,6 +103,19 @@ async fn run(connection: &mut Connection, sql: &str) -> tiberius::Result<()> {
     Ok(())
 }
 
+/// Reads rows of `columns` texts.
+async fn names(
+    connection: &mut Connection,
+    sql: &str,
+    columns: usize,
+) -> tiberius::Result<Vec<Vec<String>>> {
+    let rows = connection.simple_query(sql).await?;
+    let rows = rows.into_first_result().await?;
+    let text = |row: &tiberius::Row, at| row.get::<&str, _>(at).unwrap_or_default().to_owned();
+    let names = |row| (0..columns).map(|at| text(row, at)).collect();
+    Ok(rows.iter().map(names).collect())
+}
+
 async fn patiently(connection: &mut Connection, sql: &str) -> tiberius::Result<()> {
     for _ in 1..ATTEMPTS {
         if run(connection, sql).await.is_ok() {
@@ -81,21 +124,4 @@ async fn patiently(connection: &mut Connection, sql: &str) -> tiberius::Result<(
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     run(connection, sql).await
-}
-
-/// Ends the sessions of the test's brokers, which may outlive the harness, and drops the database.
-async fn remove(server: &str, name: &str) -> tiberius::Result<()> {
-    let mut connection = connect(server).await?;
-    let sessions = format!(
-        "SELECT CAST(session_id AS int) FROM sys.dm_exec_sessions \
-         WHERE database_id = DB_ID(N'{name}') AND session_id <> @@SPID"
-    );
-    let sessions = connection.simple_query(sessions).await?;
-    for session in sessions.into_first_result().await? {
-        if let Some(session) = session.get::<i32, _>(0) {
-            // It may have ended by itself.
-            let _ = run(&mut connection, &format!("KILL {session}")).await;
-        }
-    }
-    patiently(&mut connection, &format!("DROP DATABASE [{name}]")).await
 }

@@ -1,0 +1,184 @@
+//! How a queue's table takes new items: what they may set, the statement that adds them, and who is to blame for a refusal.
+
+use serde_json::{Value as Json, json};
+
+use super::catalogue::Column;
+use super::quote::quote;
+use super::shape::declaration;
+use super::table::QueueTable;
+use super::types;
+use super::wire::{self, Entry, FIRST_LIST, Field};
+use crate::lease::State;
+use crate::store::template::render;
+use crate::store::{NewItem, StoreError};
+use crate::value::Value;
+
+const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
+
+impl QueueTable {
+    /// Turns an item's values into an entry of an insert's list.
+    ///
+    /// # Errors
+    /// The column to blame and what is wrong with it.
+    pub(super) fn accept(&self, item: &NewItem) -> Result<Entry, (String, String)> {
+        let mut values = Entry::default();
+        for (at, (name, value)) in item.columns.iter().enumerate() {
+            let mut earlier = item.columns[..at].iter();
+            if earlier.any(|(earlier, _)| earlier == name) {
+                return Err((name.clone(), format!("the column {name:?} is named twice")));
+            }
+            let Some(column) = self.writable.get(name) else {
+                return Err((name.clone(), self.why_not_writable(name)));
+            };
+            if *value == Value::Null && self.key.iter().any(|part| part.name == column.name) {
+                let problem = format!("{name:?} is of the key and can't be NULL");
+                return Err((name.clone(), problem));
+            }
+            let value =
+                types::store(value, column.kind).map_err(|problem| (name.clone(), problem))?;
+            let value = match value {
+                Field::Json(Json::String(text)) if text.encode_utf16().count() > wire::SHORT => {
+                    if !column.has_long_texts() {
+                        let problem = format!("{name:?} has room for {} characters", wire::SHORT);
+                        return Err((name.clone(), problem));
+                    }
+                    Field::Long(text)
+                }
+                value => value,
+            };
+            values.insert(format!("c{at}"), value);
+        }
+        let (state, delay) = if item.delay.is_zero() {
+            (State::Ready, None)
+        } else {
+            (State::Delayed, Some(item.delay))
+        };
+        values.insert("n", json!(state.code()));
+        put_delay(&mut values, delay);
+        values.insert("p", json!(item.trace_parent));
+        Ok(values)
+    }
+
+    fn why_not_writable(&self, name: &str) -> String {
+        let mut names: Vec<&str> = self.writable.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        format!(
+            "queue {:?} has no column {name:?} that a new item may set; it has {}",
+            self.spec.name,
+            names.join(", ")
+        )
+    }
+
+    /// Renders a section of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`,
+    /// from 0.
+    pub(super) fn insert(&self, section: &str, item: &NewItem, list: usize, ended: &str) -> String {
+        let mut holes = self.holes.clone();
+        let (columns, values) = if item.delay.is_zero() {
+            ("mirror_columns_ready", "mirror_values_ready")
+        } else {
+            ("mirror_columns_delayed", "mirror_values_delayed")
+        };
+        holes.insert("mirror_columns", self.holes[columns].clone());
+        holes.insert("mirror_values", self.holes[values].clone());
+        let each = |render: &dyn Fn(usize, &Column) -> String| -> String {
+            let named = item.columns.iter().enumerate();
+            let named = named.filter_map(|(at, (name, _))| Some((at, self.writable.get(name)?)));
+            let parts: Vec<String> = named
+                .map(|(at, column)| format!(", {}", render(at, column)))
+                .collect();
+            parts.concat()
+        };
+        holes.insert("named", each(&|_, column| quote(&column.name)));
+        holes.insert(
+            "named_declarations",
+            each(&|at, column| declaration(&format!("lb_c{at}"), column, "NULL")),
+        );
+        holes.insert("named_places", each(&|at, _| format!("lb_c{at}")));
+        holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
+        holes.insert(
+            "named_of_j",
+            each(&|at, column| {
+                let name = format!("j.c{at}");
+                if column.has_long_texts() {
+                    let long =
+                        format!("(SELECT x.lb_x FROM @long{list} AS x WHERE x.lb_l = {name}l)");
+                    column.kind.of_json(&format!("COALESCE({name}, {long})"))
+                } else {
+                    column.kind.of_json(&name)
+                }
+            }),
+        );
+        holes.insert(
+            "named_json",
+            each(&|at, column| {
+                let name = format!("c{at}");
+                let own = column.kind.json_declaration(&name, &column.declared);
+                if column.has_long_texts() {
+                    format!("{own}, {name}l int '$.{name}l'")
+                } else {
+                    own
+                }
+            }),
+        );
+        let place = |part: &Column| {
+            let mut named = item.columns.iter();
+            named.position(|(name, _)| *name == part.name)
+        };
+        let of_n = self.key.iter().filter_map(place);
+        let of_n: Vec<String> = of_n.map(|at| format!("n.lb_c{at}")).collect();
+        holes.insert("key_of_n", of_n.join(", "));
+        holes.insert("counting", self.key_source.direction().to_owned());
+        holes.insert("parameter", format!("@P{}", list + FIRST_LIST));
+        holes.insert("group", list.to_string());
+        holes.insert("ended_e_is_l", ended.to_owned());
+        let named = item.columns.iter();
+        let mut named = named.filter_map(|(name, _)| self.writable.get(name));
+        let long_texts = if named.any(Column::has_long_texts) {
+            render(ENQUEUE, "long_texts", &holes)
+        } else {
+            String::new()
+        };
+        holes.insert("long_texts", long_texts);
+        render(ENQUEUE, section, &holes)
+    }
+
+    /// Adds to a refusal the column that its message names, by itself or by its constraint; `named` are the columns that
+    /// the items have named.
+    pub(super) fn blame(&self, error: StoreError, named: &[(String, Value)]) -> StoreError {
+        let StoreError::Rejected(mut rejection) = error else {
+            return error;
+        };
+        // Babelfish keeps small letters alone of a column's name.
+        let problem = rejection.problem.to_lowercase();
+        let in_quotes = |name: &&str| {
+            ["'", "\""].iter().any(|quote| {
+                let words = format!("column {quote}{name}{quote}");
+                problem.contains(&words.to_lowercase())
+            })
+        };
+        // A name may be the beginning of another one, up to a quotation mark within that.
+        let of_table = self.names.iter().map(String::as_str).filter(in_quotes);
+        let of_table = of_table.max_by_key(|name| name.len()).map(str::to_owned);
+        let own = |prefix: &str| {
+            let name = rejection.column.as_deref()?.strip_prefix(prefix)?;
+            name.parse::<usize>().ok()
+        };
+        let of_key = || Some(self.key.get(own("lb_k")?.checked_sub(1)?)?.name.clone());
+        let of_item = || Some(named.get(own("lb_c")?)?.0.clone());
+        let of_index = || {
+            let mut unique = self.unique.iter();
+            let found = unique.find(|(index, _)| rejection.problem.contains(index));
+            found.map(|(_, column)| column.clone())
+        };
+        let column = of_table.or_else(of_key).or_else(of_item).or_else(of_index);
+        rejection.column = column;
+        StoreError::Rejected(rejection)
+    }
+}
+
+/// Writes a delay as the statements read it: seconds, and milliseconds rounded up, as DATEADD takes 32 bits.
+pub(super) fn put_delay(entry: &mut Entry, delay: Option<std::time::Duration>) {
+    entry.insert("s", json!(delay.map(|delay| delay.as_secs())));
+    let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
+    entry.insert("d", json!(millis));
+}

@@ -1,0 +1,323 @@
+//! The exact statements, for a reviewer to read: those of the five published systems (docs/recipes.md), of a table with a
+//! composite key, and of one whose names are awkward. A change of them shows as a change of `snapshots/`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::catalogue::{Column, Index, Table};
+use super::enqueue::{self, End};
+use super::key_source::KeySource;
+use super::plan;
+use super::shape::Shape;
+use super::table::QueueTable;
+use super::types::ColumnType;
+use super::{Connected, Mssql, Settings};
+use crate::lease::{Backoff, RetryPolicy, State};
+use crate::lease_id::LeaseRef;
+use crate::queue::{
+    ClaimStrategy, LeaseBounds, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec,
+    SoftLock, SoftLockColumn,
+};
+use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
+use crate::value::{Key, Value};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn spec(table: &str) -> QueueSpec {
+    QueueSpec {
+        name: "items".to_owned(),
+        table: table.to_owned(),
+        key: Vec::new(),
+        columns: None,
+        order: Order::By(Vec::new()),
+        lease: LeaseBounds {
+            default: MINUTE,
+            min: MINUTE,
+            max: MINUTE,
+        },
+        retry: RetryPolicy {
+            max_attempts: None,
+            backoff: Backoff {
+                initial: MINUTE,
+                factor: 1.0,
+                max: MINUTE,
+                jitter: 0.0,
+            },
+        },
+        on_complete: OnComplete::Keep,
+        soft_lock: SoftLock::default(),
+        mirror: Vec::new(),
+        managed: None,
+        filtered_indexes: true,
+        claim_strategy: ClaimStrategy::SkipLocked,
+    }
+}
+
+fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
+    Mirror {
+        state,
+        column: column.to_owned(),
+        value,
+    }
+}
+
+fn column(declaration: &str) -> Column {
+    let (name, declared) = declaration.split_once(": ").expect("a name and a type");
+    let kind = declared.split(['(', ' ']).next().expect("a type");
+    let (declared, identity) = match declared.strip_suffix(" identity") {
+        Some(declared) => (declared, true),
+        None => (declared, false),
+    };
+    Column {
+        name: name.to_owned(),
+        kind: ColumnType::named(kind),
+        declared: declared.to_owned(),
+        collation: kind
+            .ends_with("char")
+            .then(|| "Latin1_General_100_CI_AS".to_owned()),
+        nullable: false,
+        generated: identity,
+    }
+}
+
+/// A table as it was before it became a queue; its first `key` columns are its primary key.
+fn table(columns: &[&str], key: usize) -> Table {
+    let columns: Vec<Column> = columns
+        .iter()
+        .map(|declaration| column(declaration))
+        .collect();
+    let key: Vec<String> = columns[..key]
+        .iter()
+        .map(|column| column.name.clone())
+        .collect();
+    Table {
+        indexes: vec![Index {
+            name: "PK".to_owned(),
+            columns: key.iter().map(|name| (name.clone(), false)).collect(),
+            filter: None,
+        }],
+        unique: vec![key],
+        columns,
+        escalates: true,
+        keeps_indexes: true,
+    }
+}
+
+/// Every batch of the queue, each under the operation that sends it.
+async fn render(spec: QueueSpec, before: &Table, set: &[&str]) -> String {
+    let mut out = String::new();
+    let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
+    let shape = Shape::new(&spec, before).expect("the columns are there");
+    for step in plan::columns(&spec, before, &shape, true) {
+        show(&step.purpose, &step.sql);
+    }
+    for step in plan::indexes(&spec, before, &shape, true) {
+        show(&step.purpose, &step.sql);
+    }
+    let key_source = match &*shape.key {
+        [only] if only.generated => KeySource::Identity(1),
+        _ => KeySource::Defaults,
+    };
+    let archive = match &spec.on_complete {
+        OnComplete::Archive(name) => {
+            show("make the archive", &plan::archive(&spec, name, &shape).sql);
+            let columns: Vec<Column> = shape
+                .own
+                .iter()
+                .map(|column| Column {
+                    generated: false,
+                    ..column.clone()
+                })
+                .collect();
+            Some(Table {
+                columns: columns
+                    .into_iter()
+                    .chain([column("lease_state_time: datetime2(3)")])
+                    .collect(),
+                unique: Vec::new(),
+                indexes: Vec::new(),
+                escalates: false,
+                keeps_indexes: true,
+            })
+        }
+        _ => None,
+    };
+    let table = QueueTable::new(&spec, before, archive.as_ref(), shape, key_source);
+    let item = NewItem {
+        columns: set
+            .iter()
+            .map(|name| ((*name).to_owned(), Value::Null))
+            .collect(),
+        delay: Duration::ZERO,
+        trace_parent: None,
+    };
+    let place = |at: usize| enqueue::Group {
+        ready: true,
+        columns: Vec::new(),
+        places: vec![at],
+        list: Vec::new(),
+    };
+    show("claim", &table.sql.claim);
+    show("heartbeat", &table.sql.extend);
+    show("reap", &table.sql.reap);
+    show(
+        "enqueue",
+        &enqueue::batch(
+            &table,
+            std::slice::from_ref(&item),
+            &[place(0)],
+            End::Commit,
+        ),
+    );
+    show("stats", &table.sql.stats);
+    show("list dead", &table.sql.list[State::Dead as usize]);
+    show("redrive", &table.sql.redrive);
+    let lease = LeaseRef {
+        key: Key(table.key.iter().map(|_| Value::Int(1)).collect()),
+        token: Uuid::nil(),
+        fence: 1,
+        attempt: 1,
+    };
+    let follow_up = FollowUp {
+        queue: QueueIndex(0),
+        item: NewItem {
+            columns: Vec::new(),
+            ..item
+        },
+    };
+    let settlement = Settlement {
+        lease,
+        ending: Ending::Complete {
+            follow_ups: vec![follow_up],
+        },
+    };
+    // It connects when something is asked.
+    let mssql = Mssql {
+        connected: Connected::new(&Settings::new("server=localhost")).expect("a pool"),
+        queues: vec![table].into(),
+    };
+    let settle = mssql.batch(&mssql.queues[0], &[settlement], &[0], "COMMIT TRANSACTION;");
+    show(
+        "complete, fail, release; with an item that follows",
+        &settle.expect("a batch").0,
+    );
+    out
+}
+
+#[tokio::test]
+async fn s1_soft_locks_on_an_events_table() {
+    let mut spec = spec("Rainfall_Events");
+    spec.soft_lock
+        .rename(SoftLockColumn::Owner, "Process_ID".to_owned());
+    spec.mirror = vec![
+        mirror(
+            State::Ready,
+            "Processed",
+            MirrorValue::Literal(Value::Int(0)),
+        ),
+        mirror(
+            State::Completed,
+            "Processed",
+            MirrorValue::Literal(Value::Int(1)),
+        ),
+    ];
+    let table = table(
+        &[
+            "Event_ID: bigint identity",
+            "Rainfall_ID: bigint",
+            "Processed: bit",
+        ],
+        1,
+    );
+    insta::assert_snapshot!(render(spec, &table, &["Rainfall_ID"]).await);
+}
+
+#[tokio::test]
+async fn s2_checking_out_records() {
+    let mut spec = spec("dbo.Records");
+    spec.order = Order::By(vec![OrderColumn {
+        column: "lease_state_time".to_owned(),
+        descending: false,
+    }]);
+    spec.on_complete = OnComplete::Recur(15 * MINUTE);
+    spec.claim_strategy = ClaimStrategy::AppLock;
+    let table = table(&["RecordID: int identity", "Name: nvarchar(100)"], 1);
+    insta::assert_snapshot!(render(spec, &table, &["Name"]).await);
+}
+
+#[tokio::test]
+async fn s3_polling_by_multiple_subscribers() {
+    let mut spec = spec("Customers");
+    for (state, name) in [
+        (State::Ready, "Pending"),
+        (State::Leased, "In Process"),
+        (State::Completed, "Completed"),
+        (State::Dead, "Error"),
+    ] {
+        let value = MirrorValue::Literal(Value::Text(name.to_owned()));
+        spec.mirror.push(mirror(state, "Status", value));
+        spec.mirror
+            .push(mirror(state, "LastUpdated", MirrorValue::Now));
+    }
+    let table = table(
+        &[
+            "CustomerID: int identity",
+            "Name: nvarchar(100)",
+            "Status: varchar(20)",
+            "LastUpdated: datetime",
+        ],
+        1,
+    );
+    insta::assert_snapshot!(render(spec, &table, &["Name"]).await);
+}
+
+#[tokio::test]
+async fn s4_a_table_as_a_data_queue() {
+    let mut spec = spec("Queue");
+    spec.order = Order::None;
+    spec.on_complete = OnComplete::Delete;
+    let table = table(&["QueueID: int identity", "SomeAction: varchar(100)"], 1);
+    insta::assert_snapshot!(render(spec, &table, &["SomeAction"]).await);
+}
+
+#[tokio::test]
+async fn s5_critical_section_and_timestamped_reads() {
+    let mut spec = spec("RawData");
+    spec.on_complete = OnComplete::Archive("ProcessedData".to_owned());
+    let table = table(&["ID: int identity", "Data: nvarchar(max)"], 1);
+    insta::assert_snapshot!(render(spec, &table, &["Data"]).await);
+}
+
+#[tokio::test]
+async fn a_composite_key_without_filtered_indexes() {
+    let mut spec = spec("sales.Orders");
+    spec.order = Order::By(vec![OrderColumn {
+        column: "Priority".to_owned(),
+        descending: true,
+    }]);
+    spec.filtered_indexes = false;
+    let table = table(
+        &[
+            "Region: char(2)",
+            "Number: decimal(18,0)",
+            "Part: uniqueidentifier",
+            "Priority: int",
+            "Blob: varbinary(max)",
+        ],
+        3,
+    );
+    insta::assert_snapshot!(render(spec, &table, &["Region", "Number", "Part", "Blob"]).await);
+}
+
+#[tokio::test]
+async fn awkward_names() {
+    let mut spec = spec("[my schema].[it's a ]] \"table\" {key}; --]");
+    for part in SoftLockColumn::ALL {
+        spec.soft_lock
+            .rename(part, format!("☂ {}]", part.default_name()));
+    }
+    let table = table(&["k'e]y: nvarchar(40)", "{table}: int", "GO; DROP: xml"], 1);
+    insta::assert_snapshot!(render(spec, &table, &["k'e]y", "{table}", "GO; DROP"]).await);
+}

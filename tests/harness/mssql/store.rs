@@ -1,0 +1,89 @@
+//! A store whose connections belong to the shared runtime, whichever runtime its callers are on.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lease_broker::lease::State;
+use lease_broker::lease_id::Secret;
+use lease_broker::store::mssql::MssqlStore;
+use lease_broker::store::{
+    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
+    Stats, Store, StoreError,
+};
+use lease_broker::value::Key;
+
+use super::runtime::shared;
+
+pub(super) struct SharedStore(pub(super) MssqlStore);
+
+#[async_trait]
+impl Store for SharedStore {
+    fn secret(&self) -> &Secret {
+        self.0.secret()
+    }
+
+    fn place(&self) -> String {
+        self.0.place()
+    }
+
+    fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
+        self.0.columns(queue)
+    }
+
+    async fn claim(
+        &self,
+        queue: QueueIndex,
+        calls: Arc<[ClaimCall]>,
+    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+        shared(self.0.claim(queue, calls)).await
+    }
+
+    async fn heartbeat(
+        &self,
+        queue: QueueIndex,
+        extensions: Arc<[Extension]>,
+    ) -> Result<Vec<Option<Held>>, StoreError> {
+        shared(self.0.heartbeat(queue, extensions)).await
+    }
+
+    async fn settle(
+        &self,
+        queue: QueueIndex,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<Vec<Option<State>>, StoreError> {
+        shared(self.0.settle(queue, settlements)).await
+    }
+
+    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
+        shared(self.0.reap(queue, limit)).await
+    }
+
+    async fn enqueue(
+        &self,
+        queue: QueueIndex,
+        items: Arc<[NewItem]>,
+    ) -> Result<Vec<Key>, StoreError> {
+        shared(self.0.enqueue(queue, items)).await
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        shared(self.0.stats(queue)).await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        shared(self.0.list(queue, state, limit)).await
+    }
+
+    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
+        shared(self.0.redrive(queue, limit)).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        shared(self.0.probe()).await
+    }
+}

@@ -1,0 +1,182 @@
+//! A broker's store on a responder, and its operations with requests that are made up.
+
+use std::time::Duration;
+
+use lease_broker::lease::State;
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker::store::{
+    ClaimedItem, Extension, FollowUp, Held, NewItem, QueueIndex, Settlement, Store as _, StoreError,
+};
+use lease_broker::value::{Key, Value};
+use uuid::Uuid;
+
+use crate::database;
+use crate::harness::bench::{HOUR, call, complete, complete_with, new_item, queue, text};
+use crate::patience::{LONG, soon};
+use crate::responder::log::Event;
+use crate::responder::server::{Encryption, Login, Server};
+
+pub(crate) const PASSWORD: &str = "Sw0rdfish;of{the}deep";
+const QUEUE: QueueIndex = QueueIndex(0);
+
+/// How long the broker is patient, and how many connections it may have.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) connect: Duration,
+    pub(crate) handshake: Duration,
+    pub(crate) command: Duration,
+    pub(crate) connections: usize,
+}
+
+/// More patient than any test.
+pub(crate) const PATIENT: Limits = Limits {
+    connect: LONG,
+    handshake: LONG,
+    command: LONG,
+    connections: 4,
+};
+
+/// Short enough to wait for, and long enough for a responder that answers on a busy machine.
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
+
+/// The one place that knows the store's settings.
+pub(crate) fn settings(connection_string: &str, limits: Limits) -> Settings {
+    Settings {
+        connect_timeout: limits.connect,
+        handshake_timeout: limits.handshake,
+        command_timeout: limits.command,
+        max_connections: limits.connections,
+        ..Settings::new(connection_string)
+    }
+}
+
+/// Without TLS, which most tests are not about.
+pub(crate) const PLAIN: &str = "Encrypt=DANGER_PLAINTEXT";
+
+/// Opens a store over the table `items`.
+pub(crate) async fn open_with(
+    address: std::net::SocketAddr,
+    limits: Limits,
+    more: &str,
+) -> Result<MssqlStore, StoreError> {
+    let (host, port) = (address.ip(), address.port());
+    let connection_string = format!(
+        "server=tcp:{host},{port};user=broker;password=\"{PASSWORD}\";database=work;{more}"
+    );
+    let settings = settings(&connection_string, limits);
+    let queues = [queue("items")];
+    let open = Box::pin(MssqlStore::open(&settings, &queues));
+    soon(open).await
+}
+
+/// A responder that plays the database and serves everybody in the clear.
+pub(crate) async fn responder() -> Server {
+    Server::start(Encryption::Unsupported, Login::Accept, database::answer).await
+}
+
+/// A store that is open, and the server under it.
+pub(crate) struct Bench {
+    pub(crate) server: Server,
+    pub(crate) store: std::sync::Arc<MssqlStore>,
+}
+
+impl Bench {
+    pub(crate) async fn start() -> Self {
+        Self::with(PATIENT).await
+    }
+
+    pub(crate) async fn with(limits: Limits) -> Self {
+        let server = responder().await;
+        let store = open_with(server.address, limits, PLAIN).await;
+        let store = store.expect("the responder plays a database that is prepared");
+        Self {
+            server,
+            store: store.into(),
+        }
+    }
+
+    /// Claims for one call without a request id.
+    pub(crate) async fn claim(&self) -> Result<Vec<ClaimedItem>, StoreError> {
+        self.claim_by("worker", false).await
+    }
+
+    pub(crate) async fn claim_by(
+        &self,
+        worker: &str,
+        repeat: bool,
+    ) -> Result<Vec<ClaimedItem>, StoreError> {
+        let mut call = call(worker, 3);
+        call.repeat = repeat;
+        let items = soon(self.store.claim(QUEUE, [call].into())).await?;
+        Ok(items.into_iter().flatten().collect())
+    }
+
+    /// Extends so many leases.
+    pub(crate) async fn heartbeat(&self, leases: i64) -> Result<Vec<Option<Held>>, StoreError> {
+        soon(self.store.heartbeat(QUEUE, extensions(leases))).await
+    }
+
+    /// Completes so many leases.
+    pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Option<State>>, StoreError> {
+        let settlements = (1..=leases).map(|id| Settlement {
+            lease: lease(id),
+            ending: complete(),
+        });
+        soon(self.store.settle(QUEUE, settlements.collect())).await
+    }
+
+    /// Completes so many leases, each with two items that follow.
+    pub(crate) async fn complete_and_add(
+        &self,
+        leases: i64,
+    ) -> Result<Vec<Option<State>>, StoreError> {
+        let follow_up = |delay| FollowUp {
+            queue: QUEUE,
+            item: NewItem { delay, ..item(0) },
+        };
+        let settlements = (1..=leases).map(|id| Settlement {
+            lease: lease(id),
+            ending: complete_with(vec![follow_up(Duration::ZERO), follow_up(HOUR)]),
+        });
+        soon(self.store.settle(QUEUE, settlements.collect())).await
+    }
+
+    pub(crate) async fn reap(&self) -> Result<lease_broker::store::Reaped, StoreError> {
+        soon(self.store.reap(QUEUE, 100)).await
+    }
+
+    pub(crate) async fn enqueue(&self, items: i64) -> Result<Vec<Key>, StoreError> {
+        soon(self.store.enqueue(QUEUE, (1..=items).map(item).collect())).await
+    }
+
+    pub(crate) async fn redrive(&self) -> Result<usize, StoreError> {
+        soon(self.store.redrive(QUEUE, 100)).await
+    }
+
+    /// Returns how many statements came so far, of whatever kind.
+    pub(crate) fn statements(&self) -> usize {
+        self.server.count(|event| matches!(event, Event::Asked(_)))
+    }
+}
+
+pub(crate) fn lease(id: i64) -> LeaseRef {
+    LeaseRef {
+        key: Key([Value::Int(id)].into()),
+        token: Uuid::from_u128(9),
+        fence: 1,
+        attempt: 1,
+    }
+}
+
+pub(crate) fn extensions(leases: i64) -> std::sync::Arc<[Extension]> {
+    let extension = |id| Extension {
+        lease: lease(id),
+        duration: HOUR,
+    };
+    (1..=leases).map(extension).collect()
+}
+
+fn item(number: i64) -> NewItem {
+    new_item(&[("payload", text(&format!("payload {number}")))])
+}

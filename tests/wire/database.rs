@@ -1,0 +1,165 @@
+//! The database that the responder plays: prepared for a broker, with one adopted table, `items`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::responder::request::Request;
+use crate::responder::tokens::{Cell, Tokens};
+
+/// Name, type, bytes, precision, scale, whether it may be NULL.
+const COLUMNS: [(&str, &str, i16, u8, u8, bool); 11] = [
+    ("id", "bigint", 8, 19, 0, false),
+    ("payload", "nvarchar", 400, 0, 0, true),
+    ("lease_state", "tinyint", 1, 3, 0, false),
+    ("lease_state_time", "datetime2", 7, 23, 3, false),
+    ("lease_due_time", "datetime2", 7, 23, 3, true),
+    ("lease_owner", "nvarchar", 256, 0, 0, true),
+    ("lease_token", "uniqueidentifier", 16, 0, 0, true),
+    ("lease_fence", "bigint", 8, 19, 0, false),
+    ("lease_attempt", "int", 4, 10, 0, false),
+    ("lease_error", "nvarchar", 2_048, 0, 0, true),
+    ("trace_parent", "varchar", 55, 0, 0, true),
+];
+
+/// Name, column, filter; the first is the primary key's.
+const INDEXES: [(&str, &str, Option<&str>); 5] = [
+    ("items_key", "id", None),
+    ("items_lease_ready", "id", Some("([lease_state]=(0))")),
+    (
+        "items_lease_due",
+        "lease_due_time",
+        Some("([lease_state] IN ((1), (2)))"),
+    ),
+    (
+        "items_lease_token",
+        "lease_token",
+        Some("([lease_state]=(1))"),
+    ),
+    (
+        "items_lease_dead",
+        "lease_state_time",
+        Some("([lease_state]=(4))"),
+    ),
+];
+
+/// Answers what a broker asks when it starts; everything else succeeds without an answer.
+pub(crate) fn answer(request: &Request) -> Tokens {
+    let is = |fragments: &[&str]| request.has(fragments);
+    if is(&["serverproperty"]) {
+        Tokens::new().rows(&[engine()])
+    } else if is(&["sp_getapplock"]) {
+        Tokens::new().rows(&[vec![Cell::Int(Some(0))]])
+    } else if is(&["select", "from lease_broker_migration"]) {
+        Tokens::new().rows(&migrations())
+    } else if is(&["select", "lease_broker_meta", "secret"]) {
+        Tokens::new().rows(&[vec![Cell::Bytes(Some(vec![7; 16]))]])
+    } else if is(&["sys.index_columns"]) {
+        Tokens::new().rows(&indexes(&request.text))
+    } else if is(&["from sys.columns"]) {
+        Tokens::new().rows(&columns(&request.text))
+    } else if is(&["from sys.objects"]) || is(&["from sys.tables"]) {
+        let known = [
+            ("o.type", Cell::text("U ")),
+            ("t.temporal_type", Cell::TinyInt(Some(0))),
+            ("t.lock_escalation", Cell::TinyInt(Some(0))),
+        ];
+        Tokens::new().rows(&[selected(&request.text, &known.into())])
+    } else {
+        Tokens::new()
+    }
+}
+
+/// SQL Server 2022 Standard, at its own compatibility level, with snapshots for readers and every SET option as asked for.
+fn engine() -> Vec<Cell> {
+    let int = |int| Cell::Int(Some(int));
+    vec![
+        int(2),
+        Cell::text("16.0.4135.4"),
+        int(160),
+        int(1),
+        int(0),
+        int(1),
+    ]
+}
+
+/// Every migration of this build, with its checksum.
+fn migrations() -> Vec<Vec<Cell>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/mssql/migrations");
+    let files = fs::read_dir(folder).expect("migrations");
+    let row = |path: &Path| {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let digest = Sha256::digest(fs::read(path).expect("a migration"));
+        let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
+        let checksum = digest.iter().fold(String::new(), hex);
+        vec![Cell::text(&name), Cell::text(&checksum)]
+    };
+    files
+        .map(|file| row(&file.expect("a migration").path()))
+        .collect()
+}
+
+fn columns(statement: &str) -> Vec<Vec<Cell>> {
+    let row =
+        |&(name, kind, bytes, precision, scale, nullable): &(&str, &str, i16, u8, u8, bool)| {
+            let collation = kind
+                .ends_with("char")
+                .then(|| "Latin1_General_CI_AS".to_owned());
+            let known = [
+                ("c.name", Cell::text(name)),
+                ("t.name", Cell::text(kind)),
+                ("c.max_length", Cell::SmallInt(Some(bytes))),
+                ("c.precision", Cell::TinyInt(Some(precision))),
+                ("c.scale", Cell::TinyInt(Some(scale))),
+                ("c.is_nullable", Cell::Bit(Some(nullable))),
+                ("c.is_identity", Cell::Bit(Some(name == "id"))),
+                ("c.collation_name", Cell::Text(collation)),
+                ("c.generated_always_type", Cell::TinyInt(Some(0))),
+            ];
+            selected(statement, &known.into())
+        };
+    COLUMNS.iter().map(row).collect()
+}
+
+fn indexes(statement: &str) -> Vec<Vec<Cell>> {
+    let row = |(at, &(name, column, filter)): (i32, &(&str, &str, Option<&str>))| {
+        let primary = at == 1;
+        let known = [
+            ("i.name", Cell::text(name)),
+            ("i.is_unique", Cell::Bit(Some(primary))),
+            ("i.is_primary_key", Cell::Bit(Some(primary))),
+            ("i.has_filter", Cell::Bit(Some(filter.is_some()))),
+            ("i.filter_definition", Cell::Text(filter.map(str::to_owned))),
+            ("i.index_id", Cell::Int(Some(at))),
+            ("i.type", Cell::TinyInt(Some(if primary { 1 } else { 2 }))),
+            ("c.name", Cell::text(column)),
+            ("k.key_ordinal", Cell::TinyInt(Some(1))),
+        ];
+        selected(statement, &known.into())
+    };
+    (1..).zip(&INDEXES).map(row).collect()
+}
+
+/// Answers a statement's own list: what is known, and of the rest false for a flag and NULL for all else.
+fn selected(statement: &str, known: &BTreeMap<&str, Cell>) -> Vec<Cell> {
+    let lower = statement.to_ascii_lowercase().replace("cast(", "");
+    let lower = lower.replace(" as nvarchar(128))", "");
+    let (_, list) = lower.split_once("select").expect("a list");
+    let (list, _) = list.split_once("from").expect("a table");
+    let cell = |expression: &str| {
+        let expression = expression.split(" as ").next().unwrap_or_default().trim();
+        let unknown = || {
+            let name = expression.split('.').next_back().unwrap_or_default();
+            match name {
+                flag if flag.starts_with("is_") || flag.starts_with("has_") => {
+                    Cell::Bit(Some(false))
+                }
+                _ => Cell::Text(None),
+            }
+        };
+        known.get(expression).cloned().unwrap_or_else(unknown)
+    };
+    list.split(',').map(cell).collect()
+}

@@ -1,0 +1,66 @@
+//! A statement that the server has chosen as a deadlock's victim: nothing of it was applied.
+
+use lease_broker::lease::State;
+use lease_broker::store::StoreError;
+
+use crate::answers::{OPERATION, claimed, enqueued, settled};
+use crate::bench::Bench;
+use crate::responder::script::Reply;
+use crate::responder::tokens::Tokens;
+
+fn victim() -> Reply {
+    let message = "The transaction was deadlocked on lock resources.";
+    Reply::Answer(Tokens::new().error(1205, message))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlocks_victim_is_run_again_and_the_caller_sees_success() {
+    let bench = Bench::start().await;
+    bench
+        .server
+        .on(OPERATION, vec![victim(), Reply::Answer(settled(1, 3))]);
+    let states = bench.complete(1).await.expect("settled");
+    assert_eq!(states, [Some(State::Completed)]);
+    assert_eq!(bench.server.asked(OPERATION).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_and_an_enqueue_are_run_again_too_as_nothing_was_applied() {
+    let bench = Bench::start().await;
+    bench
+        .server
+        .on(OPERATION, vec![victim(), Reply::Answer(claimed(1..=2))]);
+    assert_eq!(bench.claim().await.expect("claimed").len(), 2);
+    bench
+        .server
+        .on(OPERATION, vec![victim(), Reply::Answer(enqueued(1..=2))]);
+    assert_eq!(bench.enqueue(2).await.expect("added").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_always_the_victim_gives_up() {
+    let (tries, text) = always_the_victim().await;
+    assert!((2..=10).contains(&tries), "tried {tries} times");
+    assert!(text.contains("1205"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_says_how_often_it_was_tried() {
+    let (tries, text) = always_the_victim().await;
+    assert!(
+        text.replace("1205", "").contains(&tries.to_string()),
+        "tried {tries} times: {text}"
+    );
+}
+
+/// Returns how often the statement came, and what the caller was told at last.
+async fn always_the_victim() -> (usize, String) {
+    let bench = Bench::start().await;
+    bench.server.always(OPERATION, victim());
+    let error = bench.complete(1).await.expect_err("never settled");
+    let StoreError::Unavailable(outage) = error else {
+        panic!("another time it may work: {error:?}");
+    };
+    assert_eq!(outage.number, Some(1205));
+    (bench.server.asked(OPERATION).len(), outage.to_string())
+}

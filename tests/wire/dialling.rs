@@ -1,0 +1,60 @@
+//! Servers that are not there.
+
+use std::time::{Duration, Instant};
+
+use lease_broker::store::StoreError;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::bench::{Limits, PATIENT, PLAIN, SHORT, open_with};
+use crate::skipped::skipped;
+
+const IN_TIME: Duration = Duration::from_secs(10);
+const LIMITS: Limits = Limits {
+    connect: SHORT,
+    ..PATIENT
+};
+
+async fn assert_unavailable(address: std::net::SocketAddr) {
+    let start = Instant::now();
+    let opened = open_with(address, LIMITS, PLAIN).await.map(|_| ());
+    let error = opened.expect_err("nobody there");
+    assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_where_nobody_listens_makes_the_store_unavailable_in_time() {
+    // Held, so that nobody else gets it, and not listened on.
+    let held = TcpSocket::new_v4().expect("a socket");
+    held.bind("127.0.0.1:0".parse().expect("an address"))
+        .expect("a free port");
+    assert_unavailable(held.local_addr().expect("an address")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_does_not_answer_makes_the_store_unavailable_in_time() {
+    let Some((listener, _waiting)) = crowded().await else {
+        skipped("this machine's listeners take every connection");
+        return;
+    };
+    assert_unavailable(listener.local_addr().expect("an address")).await;
+}
+
+/// Returns a listener that has no room for one more connection, and those that fill it.
+async fn crowded() -> Option<(TcpListener, Vec<TcpStream>)> {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket
+        .bind("127.0.0.1:0".parse().expect("an address"))
+        .expect("a free port");
+    let listener = socket.listen(1).expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        match timeout(SHORT, TcpStream::connect(address)).await {
+            Ok(connected) => waiting.push(connected.expect("a connection")),
+            Err(_) => return Some((listener, waiting)),
+        }
+    }
+    None
+}

@@ -1,0 +1,118 @@
+//! Logins: refused, and sent on to another server.
+
+use lease_broker::store::StoreError;
+
+use crate::answers::{OPERATION, held};
+use crate::bench::{PASSWORD, PATIENT, PLAIN, open_with, responder, settings};
+use crate::database;
+use crate::patience::soon;
+use crate::responder::log::Event;
+use crate::responder::script::Reply;
+use crate::responder::server::{Encryption, Login, Server};
+
+/// What no connection string ends with.
+const WRONG: [&str; 4] = [
+    "Encrypt=perhaps",
+    "Encrypt",
+    "TrustServerCertificate=\"",
+    "=;=;{",
+];
+
+fn is_login(event: &Event) -> bool {
+    matches!(event, Event::Login { .. })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_login_is_misconfigured_at_once_and_tried_once() {
+    let refused = Login::Refuse(18_456, "Login failed for user 'broker'.");
+    let server = Server::start(Encryption::Unsupported, refused, database::answer).await;
+    let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
+    let error = opened.expect_err("refused");
+    let StoreError::Misconfigured(text) = &error else {
+        panic!("no other time will it work: {error:?}");
+    };
+    assert!(text.contains("18456"), "{text}");
+    assert_eq!(server.count(is_login), 1);
+    for text in [error.to_string(), format!("{error:?}")] {
+        for secret in [PASSWORD, "Sw0rdfish", "password", "server="] {
+            assert!(!text.contains(secret), "{text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_string_that_is_none_is_misconfigured() {
+    let server = responder().await;
+    for wrong in WRONG {
+        let opened = open_with(server.address, PATIENT, wrong).await.map(|_| ());
+        let error = opened.expect_err(wrong);
+        let StoreError::Misconfigured(_) = &error else {
+            panic!("no other time will it work: {wrong}: {error:?}");
+        };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_string_that_is_none_is_not_repeated_in_the_error() {
+    let server = responder().await;
+    for wrong in WRONG {
+        let opened = open_with(server.address, PATIENT, wrong).await.map(|_| ());
+        let error = opened.expect_err(wrong);
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("Sw0rdfish"), "{text}");
+    }
+    assert_eq!(server.count(is_login), 0);
+}
+
+#[test]
+fn settings_do_not_show_their_connection_string() {
+    let secret = format!("server=tcp:db;user=broker;password=\"{PASSWORD}\"");
+    let text = format!("{:?}", settings(&secret, PATIENT));
+    for secret in ["Sw0rdfish", "password", "server="] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_not_there_just_now_is_unavailable() {
+    for number in [4060, 40_613, 976] {
+        let away = Login::Refuse(number, "The database is not available.");
+        let server = Server::start(Encryption::Unsupported, away, database::answer).await;
+        let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
+        let error = opened.expect_err("refused");
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_that_is_sent_on_is_followed_to_the_other_port() {
+    let target = responder().await;
+    let route = Login::Route(target.address);
+    let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
+    let store = open_with(gateway.address, PATIENT, PLAIN).await;
+    let store = store.expect("followed");
+    assert_eq!(gateway.count(is_login), 1);
+    assert_eq!(gateway.asked(&[]).len(), 0, "nothing is asked there");
+    assert_eq!(target.count(is_login), 1);
+    target.on(OPERATION, vec![Reply::Answer(held(1))]);
+    let queue = lease_broker::store::QueueIndex(0);
+    let extensions = crate::bench::extensions(1);
+    let extended = lease_broker::store::Store::heartbeat(&store, queue, extensions);
+    assert!(soon(extended).await.expect("extended")[0].is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_send_each_other_a_login_are_not_followed_for_ever() {
+    let target = responder().await;
+    let mut next = target.address;
+    let mut chain = Vec::new();
+    for _ in 0..20 {
+        let route = Login::Route(next);
+        let server = Server::start(Encryption::Unsupported, route, database::answer).await;
+        next = server.address;
+        chain.push(server);
+    }
+    let opened = open_with(next, PATIENT, PLAIN).await.map(|_| ());
+    opened.expect_err("too far");
+    assert_eq!(target.count(is_login), 0);
+}

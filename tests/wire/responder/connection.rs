@@ -1,0 +1,190 @@
+//! One connection at the responder, from its prelogin to its end.
+
+use std::collections::VecDeque;
+use std::io::Result;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::log::{Event, Log};
+use super::packet::{self, ANSWER, ATTENTION, BATCH, End, LOGIN, Message, PRELOGIN, RPC};
+use super::request::Request;
+use super::script::{Reply, Script};
+use super::server::{Encryption, Login};
+use super::tls;
+use super::tokens::Tokens;
+
+/// How often a server that trickles says a little more.
+const PACE: Duration = Duration::from_millis(20);
+
+/// What every connection shares.
+pub(super) struct Shared {
+    pub(super) encryption: Encryption,
+    pub(super) login: Login,
+    /// The errors that the next logins are refused with, whatever `login` says.
+    pub(super) refusals: Mutex<VecDeque<u32>>,
+    pub(super) script: Mutex<Script>,
+    pub(super) log: Log,
+}
+
+/// Serves one connection until either side ends it.
+pub(super) async fn serve(stream: TcpStream, number: usize, shared: Arc<Shared>) {
+    shared.log.add(number, Event::Accepted);
+    let session = Session {
+        number,
+        shared: &shared,
+    };
+    // How a broker goes away is none of the server's business.
+    let _ = session.run(stream).await;
+    shared.log.add(number, Event::Closed);
+}
+
+struct Session<'a> {
+    number: usize,
+    shared: &'a Shared,
+}
+
+/// Whether the connection goes on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Close,
+}
+
+impl Session<'_> {
+    async fn run(&self, mut stream: TcpStream) -> Result<()> {
+        stream.set_nodelay(true)?;
+        if matches!(self.shared.login, Login::Silence) {
+            return self.wait_for_its_end(&mut stream).await;
+        }
+        let Some(Message { kind: PRELOGIN, .. }) = packet::read(&mut stream).await? else {
+            return Ok(());
+        };
+        let (level, config) = match &self.shared.encryption {
+            Encryption::Unsupported => (2, None),
+            Encryption::Required(identity) => (3, Some(identity.config())),
+        };
+        packet::write(&mut stream, ANSWER, &prelogin(level), End::Last).await?;
+        match config {
+            Some(config) => {
+                let stream = tls::accept(stream, config).await?;
+                self.log_in(stream, true).await
+            }
+            None => self.log_in(stream, false).await,
+        }
+    }
+
+    async fn log_in(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        encrypted: bool,
+    ) -> Result<()> {
+        let Some(Message { kind: LOGIN, .. }) = packet::read(&mut stream).await? else {
+            return Ok(());
+        };
+        self.shared.log.add(self.number, Event::Login { encrypted });
+        let refusal = self.shared.refusals.lock().expect("refusals").pop_front();
+        if let Some(number) = refusal {
+            let tokens = Tokens::new().error(number, "Not now.");
+            return packet::write(&mut stream, ANSWER, &tokens.finished(), End::Last).await;
+        }
+        let tokens = match &self.shared.login {
+            Login::Refuse(number, message) => Tokens::new().error(*number, message),
+            Login::Route(to) => Tokens::new()
+                .login_ack()
+                .route(&to.ip().to_string(), to.port()),
+            Login::Silence | Login::Unanswered => {
+                return self.wait_for_its_end(&mut stream).await;
+            }
+            Login::Accept => Tokens::new().info(5701, "Changed database").login_ack(),
+        };
+        packet::write(&mut stream, ANSWER, &tokens.finished(), End::Last).await?;
+        while let Some(message) = packet::read(&mut stream).await? {
+            let request = match message.kind {
+                BATCH => Request::batch(&message.payload),
+                RPC => Request::call(&message.payload),
+                ATTENTION => {
+                    self.attend(&mut stream).await?;
+                    continue;
+                }
+                _ => return Ok(()),
+            };
+            self.shared
+                .log
+                .add(self.number, Event::Asked(request.clone()));
+            let reply = self.shared.script.lock().expect("a script").reply(&request);
+            if self.reply(&mut stream, message.kind, reply).await? == Next::Close {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn reply(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        kind: u8,
+        reply: Reply,
+    ) -> Result<Next> {
+        let finished = |tokens: Tokens| match kind {
+            RPC => tokens.finished_call(),
+            _ => tokens.finished(),
+        };
+        match reply {
+            Reply::Answer(tokens) => {
+                packet::write(stream, ANSWER, &finished(tokens), End::Last).await?;
+            }
+            Reply::After(gate, tokens) => {
+                gate.pass().await;
+                packet::write(stream, ANSWER, &finished(tokens), End::Last).await?;
+            }
+            Reply::AnswerAndClose(tokens) => {
+                packet::write(stream, ANSWER, &finished(tokens), End::Last).await?;
+                return Ok(Next::Close);
+            }
+            Reply::Cut(tokens) => {
+                packet::write(stream, ANSWER, &tokens.unfinished(), End::MoreToCome).await?;
+                return Ok(Next::Close);
+            }
+            Reply::Stall(tokens) => {
+                packet::write(stream, ANSWER, &tokens.unfinished(), End::MoreToCome).await?;
+                self.wait_for_its_end(stream).await?;
+                return Ok(Next::Close);
+            }
+            Reply::Forever(tokens) => loop {
+                let more = tokens.clone().unfinished();
+                packet::write(stream, ANSWER, &more, End::MoreToCome).await?;
+                tokio::time::sleep(PACE).await;
+            },
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Says nothing more, but to an attention.
+    async fn wait_for_its_end(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Result<()> {
+        while let Some(message) = packet::read(stream).await? {
+            if message.kind == ATTENTION {
+                self.attend(stream).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn attend(&self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+        self.shared.log.add(self.number, Event::Attention);
+        packet::write(stream, ANSWER, &Tokens::attended(), End::Last).await
+    }
+}
+
+/// Writes the options version and encryption (MS-TDS 2.2.6.5).
+fn prelogin(encryption: u8) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF];
+    bytes.extend([16, 0, 0, 0, 0, 0]);
+    bytes.push(encryption);
+    bytes
+}

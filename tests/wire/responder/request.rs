@@ -1,0 +1,145 @@
+//! What a broker asks: the statement's text and its parameters (MS-TDS 2.2.6.6 and 2.2.6.7).
+
+/// A statement as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) text: String,
+    /// The values of @P1, @P2 and so on.
+    pub(crate) parameters: Vec<String>,
+}
+
+impl Request {
+    /// Reads a batch.
+    pub(super) fn batch(payload: &[u8]) -> Self {
+        let mut bytes = Bytes(payload);
+        bytes.skip_headers();
+        Self {
+            text: text(bytes.0),
+            parameters: Vec::new(),
+        }
+    }
+
+    /// Reads a call of `sp_executesql`.
+    pub(super) fn call(payload: &[u8]) -> Self {
+        const BY_NUMBER: u16 = 0xFFFF;
+
+        let mut bytes = Bytes(payload);
+        bytes.skip_headers();
+        match bytes.short() {
+            BY_NUMBER => bytes.take(2),
+            length => bytes.take(2 * usize::from(length)),
+        };
+        bytes.take(2);
+        let mut values = Vec::new();
+        while !bytes.0.is_empty() {
+            let name = usize::from(bytes.byte());
+            bytes.take(2 * name + 1);
+            values.push(bytes.value());
+        }
+        let mut values = values.into_iter();
+        Self {
+            text: values.next().unwrap_or_default(),
+            // Between them stand the parameters' declarations.
+            parameters: values.skip(1).collect(),
+        }
+    }
+
+    /// Returns whether every fragment stands in the text or in a parameter, in whatever case.
+    pub(crate) fn has(&self, fragments: &[&str]) -> bool {
+        let lower = |text: &String| text.to_ascii_lowercase();
+        let all: Vec<String> = [&self.text]
+            .into_iter()
+            .chain(&self.parameters)
+            .map(lower)
+            .collect();
+        fragments.iter().all(|fragment| {
+            let fragment = fragment.to_ascii_lowercase();
+            all.iter().any(|text| text.contains(&fragment))
+        })
+    }
+}
+
+/// What is left to read. A broker that sends nonsense ends the test.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn short(&mut self) -> u16 {
+        let bytes = self.take(2);
+        u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    fn long(&mut self) -> usize {
+        let bytes = self.take(4);
+        let long = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        usize::try_from(long).expect("a length")
+    }
+
+    fn skip_headers(&mut self) {
+        let length = self.long();
+        self.take(length - 4);
+    }
+
+    /// Reads a value of at most this length, in chunks if that has no limit.
+    fn bytes(&mut self, most: u16) -> Vec<u8> {
+        const MAX: u16 = 0xFFFF;
+
+        if most != MAX {
+            let length = usize::from(self.short());
+            return self.take(length).to_vec();
+        }
+        self.take(8);
+        let mut all = Vec::new();
+        loop {
+            match self.long() {
+                0 => return all,
+                length => all.extend_from_slice(self.take(length)),
+            }
+        }
+    }
+
+    /// Reads a type and a value of it.
+    fn value(&mut self) -> String {
+        const INTEGER: u8 = 0x26;
+        const NVARCHAR: u8 = 0xE7;
+        const VARBINARY: u8 = 0xA5;
+
+        match self.byte() {
+            INTEGER => {
+                self.byte();
+                let length = usize::from(self.byte());
+                let mut wide = [0; 8];
+                wide[..length].copy_from_slice(self.take(length));
+                i64::from_le_bytes(wide).to_string()
+            }
+            NVARCHAR => {
+                let most = self.short();
+                self.take(5);
+                text(&self.bytes(most))
+            }
+            VARBINARY => {
+                let most = self.short();
+                let bytes = self.bytes(most);
+                format!("{bytes:?}")
+            }
+            other => panic!("a parameter of type {other:#x}, which the responder does not read"),
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let units = bytes.chunks_exact(2);
+    let units: Vec<u16> = units
+        .map(|unit| u16::from_le_bytes([unit[0], unit[1]]))
+        .collect();
+    String::from_utf16(&units).expect("UTF-16")
+}

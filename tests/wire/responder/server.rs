@@ -1,0 +1,149 @@
+//! The responder: a listener, its script, and what it was asked.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::certificate::Identity;
+use super::connection::{Shared, serve};
+use super::log::{Event, Log};
+use super::request::Request;
+use super::script::{Reply, Script};
+use super::tokens::Tokens;
+
+/// What the server says of TLS.
+pub(crate) enum Encryption {
+    Unsupported,
+    Required(Identity),
+}
+
+/// How the server meets a login.
+pub(crate) enum Login {
+    Accept,
+    /// With this error.
+    Refuse(u32, &'static str),
+    /// Sends it on.
+    Route(SocketAddr),
+    /// Takes the connection and says nothing.
+    Silence,
+    /// Takes the login and says nothing more.
+    Unanswered,
+}
+
+/// A statement and the connection that it came on.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) connection: usize,
+    pub(crate) request: Request,
+}
+
+/// A responder, gone with all its connections when it is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts on a free port. `otherwise` answers what no rule does.
+    pub(crate) async fn start(
+        encryption: Encryption,
+        login: Login,
+        otherwise: fn(&Request) -> Tokens,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            encryption,
+            login,
+            refusals: Mutex::default(),
+            script: Mutex::new(Script::new(otherwise)),
+            log: Log::default(),
+        });
+        let listening = tokio::spawn(listen(listener, shared.clone()));
+        Self {
+            address,
+            shared,
+            listening,
+        }
+    }
+
+    /// Answers the next statements that contain these fragments so, one after the other.
+    pub(crate) fn on(&self, fragments: &[&str], replies: Vec<Reply>) {
+        self.script().add(fragments, replies, None);
+    }
+
+    /// Answers every statement so that contains these fragments.
+    pub(crate) fn always(&self, fragments: &[&str], reply: Reply) {
+        self.script().add(fragments, Vec::new(), Some(reply));
+    }
+
+    /// Refuses the next logins, each with one of these errors.
+    pub(crate) fn refuse_logins(&self, errors: &[u32]) {
+        let mut refusals = self.shared.refusals.lock().expect("refusals");
+        refusals.extend(errors);
+    }
+
+    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
+        self.shared.script.lock().expect("a script")
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.shared.log
+    }
+
+    /// Returns the statements that contain these fragments, in order.
+    pub(crate) fn asked(&self, fragments: &[&str]) -> Vec<Asked> {
+        let entries = self.log().entries().into_iter();
+        entries
+            .filter_map(|entry| match entry.event {
+                Event::Asked(request) if request.has(fragments) => Some(Asked {
+                    connection: entry.connection,
+                    request,
+                }),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Returns how often something happened.
+    pub(crate) fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+        let entries = self.log().entries();
+        entries.iter().filter(|entry| is(&entry.event)).count()
+    }
+
+    /// Waits until so many statements with these fragments have come.
+    pub(crate) async fn until_asked(&self, fragments: &[&str], times: usize) {
+        let asked =
+            |event: &Event| matches!(event, Event::Asked(request) if request.has(fragments));
+        self.log()
+            .until(|entries| entries.iter().filter(|entry| asked(&entry.event)).count() >= times)
+            .await;
+    }
+
+    /// Waits until a connection has ended.
+    pub(crate) async fn until_closed(&self, connection: usize) {
+        self.log()
+            .until(|entries| {
+                let mut entries = entries.iter();
+                entries.any(|entry| entry.connection == connection && entry.event == Event::Closed)
+            })
+            .await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    for number in 0.. {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        connections.spawn(serve(stream, number, shared.clone()));
+    }
+}

@@ -1,0 +1,108 @@
+//! TLS whose handshake travels in prelogin packets, and what follows it does not (MS-TDS 3.2.5.1).
+
+use std::io::Result;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::server::TlsStream;
+
+use super::packet::{HEADER, PRELOGIN, header};
+
+/// Shakes hands.
+pub(super) async fn accept(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Result<TlsStream<Framed>> {
+    let framed = Framed {
+        stream,
+        shaking_hands: true,
+        header: Vec::new(),
+        body: 0,
+        unsent: Vec::new(),
+    };
+    let mut tls = TlsAcceptor::from(config).accept(framed).await?;
+    tls.get_mut().0.shaking_hands = false;
+    Ok(tls)
+}
+
+/// A stream in packets while hands are shaken.
+pub(super) struct Framed {
+    stream: TcpStream,
+    shaking_hands: bool,
+    /// Of the packet that is read.
+    header: Vec<u8>,
+    /// How much of that packet is to come.
+    body: usize,
+    /// Of the packet that is written: it goes out as a whole.
+    unsent: Vec<u8>,
+}
+
+impl AsyncRead for Framed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        let this = self.get_mut();
+        if !this.shaking_hands {
+            return Pin::new(&mut this.stream).poll_read(context, buffer);
+        }
+        while this.body == 0 {
+            let mut rest = [0; HEADER];
+            let mut rest = ReadBuf::new(&mut rest[this.header.len()..]);
+            ready!(Pin::new(&mut this.stream).poll_read(context, &mut rest))?;
+            if rest.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            this.header.extend_from_slice(rest.filled());
+            if let [_, _, high, low, ..] = *this.header
+                && this.header.len() == HEADER
+            {
+                let length = usize::from(u16::from_be_bytes([high, low]));
+                this.body = length.saturating_sub(HEADER);
+                this.header.clear();
+            }
+        }
+        let mut part = vec![0; this.body.min(buffer.remaining())];
+        let mut part = ReadBuf::new(&mut part);
+        ready!(Pin::new(&mut this.stream).poll_read(context, &mut part))?;
+        buffer.put_slice(part.filled());
+        this.body -= part.filled().len();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Framed {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
+        let this = self.get_mut();
+        if !this.shaking_hands {
+            return Pin::new(&mut this.stream).poll_write(context, bytes);
+        }
+        if this.unsent.is_empty() {
+            this.unsent.extend(header(PRELOGIN, true, bytes.len())?);
+            this.unsent.extend_from_slice(bytes);
+        }
+        while !this.unsent.is_empty() {
+            let sent = ready!(Pin::new(&mut this.stream).poll_write(context, &this.unsent))?;
+            this.unsent.drain(..sent);
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,72 @@
+//! What a connection brings to its next statement: the options that it needs, and nothing that an error left.
+
+use crate::answers::{OPERATION, held};
+use crate::bench::{Bench, Limits, PATIENT};
+use crate::responder::log::Event;
+use crate::responder::request::Request;
+use crate::responder::script::Reply;
+use crate::responder::tokens::Tokens;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_sets_what_filtered_indexes_need_once_and_before_its_first_operation() {
+    const OPTIONS: &[&str] = &["set", "quoted_identifier", "arithabort", "on"];
+
+    let bench = Bench::start().await;
+    let replies = vec![Reply::Answer(held(1)), Reply::Answer(held(1))];
+    bench.server.on(OPERATION, replies);
+    bench.heartbeat(1).await.expect("extended");
+    bench.heartbeat(1).await.expect("extended");
+    assert_eq!(bench.server.asked(OPTIONS).len(), 1);
+    let all = bench.server.asked(&[]);
+    let place = |fragments| all.iter().position(|asked| asked.request.has(fragments));
+    assert!(place(OPTIONS) < place(OPERATION));
+}
+
+/// Returns what came first on the connection after its `nth` operation.
+fn after(bench: &Bench, nth: usize) -> (usize, Option<Request>) {
+    let connection = bench.server.asked(OPERATION)[nth].connection;
+    let entries = bench.server.log().entries().into_iter();
+    let mut asked = entries.filter_map(|entry| match entry.event {
+        Event::Asked(request) if entry.connection == connection => Some(request),
+        _ => None,
+    });
+    asked.find(|request| request.has(OPERATION));
+    (connection, asked.next())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_an_error_left_is_ended_before_the_next_statement() {
+    for number in [1205, 8134] {
+        let bench = Bench::with(Limits {
+            connections: 1,
+            ..PATIENT
+        })
+        .await;
+        let failed = Tokens::new().error(number, "It went wrong.");
+        let replies = vec![Reply::Answer(failed), Reply::Answer(held(1))];
+        bench.server.on(OPERATION, replies);
+        if bench.heartbeat(1).await.is_err() {
+            bench.heartbeat(1).await.expect("extended");
+        }
+        let (connection, next) = after(&bench, 0);
+        if bench.server.asked(OPERATION)[1].connection == connection {
+            let next = next.expect("a statement");
+            assert!(next.has(&["@@trancount", "rollback"]), "{next:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_can_not_be_reset_is_replaced() {
+    let bench = Bench::start().await;
+    let failed = Tokens::new().error(8134, "Divide by zero error encountered.");
+    let replies = vec![Reply::Answer(failed.clone()), Reply::Answer(held(1))];
+    bench.server.on(OPERATION, replies);
+    bench
+        .server
+        .always(&["@@trancount", "rollback"], Reply::Answer(failed));
+    bench.heartbeat(1).await.expect_err("no heartbeat");
+    bench.heartbeat(1).await.expect("extended");
+    let asked = bench.server.asked(OPERATION);
+    assert_ne!(asked[0].connection, asked[1].connection);
+}

@@ -1,0 +1,222 @@
+//! Answers of a shape that no statement of the broker selects: an error, and never a panic or a guess.
+
+use std::ops::Range;
+
+use lease_broker::store::StoreError;
+
+use crate::answers::{OPERATION, claimed_row, expired_row, held_row, next_due_row, settled_row};
+use crate::bench::Bench;
+use crate::responder::script::Reply;
+use crate::responder::tokens::{Cell, Tokens};
+
+/// Answers an operation with these result sets, and returns what is wrong with what the store makes of them.
+async fn problem(
+    bench: &Bench,
+    what: &str,
+    answer: Tokens,
+    operation: impl AsyncFn(&Bench) -> Result<(), StoreError>,
+) -> Option<String> {
+    bench.server.on(OPERATION, vec![Reply::Answer(answer)]);
+    match operation(bench).await {
+        Ok(()) => Some(format!("believed: {what}")),
+        Err(StoreError::Bug(text)) if text.contains("ended early") => {
+            Some(format!("a panic: {what}: {text}"))
+        }
+        Err(StoreError::Bug(_)) => None,
+        Err(error) => Some(format!("no bug: {what}: {error:?}")),
+    }
+}
+
+/// The row without its last columns, for each number of columns that is left.
+fn short(row: &[Cell], left: Range<usize>) -> Vec<(String, Vec<Cell>)> {
+    left.map(|left| (format!("{left} columns"), row[..left].to_vec()))
+        .collect()
+}
+
+/// The row with NULL, and with bytes, in each of these columns.
+fn wrong(row: &[Cell], columns: &[usize]) -> Vec<(String, Vec<Cell>)> {
+    let mut wrong = Vec::new();
+    for at in columns {
+        let cells = [
+            ("NULL", row[*at].null()),
+            ("bytes", Cell::Bytes(Some(vec![1, 2, 3]))),
+        ];
+        for (what, cell) in cells {
+            let mut row = row.to_vec();
+            row[*at] = cell;
+            wrong.push((format!("{what} in column {at}"), row));
+        }
+    }
+    wrong
+}
+
+/// Answers an operation with each of these rows, alone or before another result set.
+async fn problems(
+    rows: Vec<(String, Vec<Cell>)>,
+    then: Option<Vec<Cell>>,
+    operation: impl AsyncFn(&Bench) -> Result<(), StoreError>,
+) -> Vec<String> {
+    let bench = Bench::start().await;
+    let mut problems = Vec::new();
+    for (what, row) in rows {
+        let answer = Tokens::new().rows(&[row]);
+        let answer = match &then {
+            Some(row) => answer.rows(std::slice::from_ref(row)),
+            None => answer,
+        };
+        problems.extend(problem(&bench, &what, answer, &operation).await);
+    }
+    problems
+}
+
+const NONE: [String; 0] = [];
+
+async fn claim(bench: &Bench) -> Result<(), StoreError> {
+    bench.claim().await.map(drop)
+}
+
+async fn heartbeat(bench: &Bench) -> Result<(), StoreError> {
+    bench.heartbeat(1).await.map(drop)
+}
+
+async fn complete(bench: &Bench) -> Result<(), StoreError> {
+    bench.complete(1).await.map(drop)
+}
+
+async fn reap(bench: &Bench) -> Result<(), StoreError> {
+    bench.reap().await.map(drop)
+}
+
+async fn enqueue(bench: &Bench) -> Result<(), StoreError> {
+    bench.enqueue(1).await.map(drop)
+}
+
+async fn redrive(bench: &Bench) -> Result<(), StoreError> {
+    bench.redrive().await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claims_answer_of_a_wrong_shape_is_an_error() {
+    let row = claimed_row(0, 1);
+    // Whose key may be none, see below; the trace context and the queue's own columns may be NULL.
+    let mut rows = wrong(&row, &[0, 1, 3, 4, 5]);
+    rows.extend(short(&row, 0..7));
+    assert_eq!(problems(rows, None, claim).await, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_for_a_call_that_was_not_made_is_an_error() {
+    let rows = [-1, 1, 1_000].map(|call| (format!("call {call}"), claimed_row(call, 1)));
+    assert_eq!(problems(rows.into(), None, claim).await, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_with_other_columns_than_the_queue_is_an_error() {
+    let row = claimed_row(0, 1);
+    let mut rows = short(&row, 7..9);
+    let more = row.into_iter().chain([Cell::text("more")]);
+    rows.push(("one more".to_owned(), more.collect()));
+    assert_eq!(problems(rows, None, claim).await, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_heartbeats_answer_of_a_wrong_shape_is_an_error() {
+    let row = held_row(0);
+    let mut rows = wrong(&row, &[0, 1, 2]);
+    rows.extend(short(&row, 0..3));
+    assert_eq!(problems(rows, None, heartbeat).await, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settlements_answer_of_a_wrong_shape_is_an_error() {
+    let row = settled_row(0, 3);
+    let mut rows = wrong(&row, &[0, 1]);
+    rows.extend(short(&row, 0..2));
+    assert_eq!(problems(rows, None, complete).await, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reapers_answer_of_a_wrong_shape_is_an_error() {
+    let row = expired_row(1);
+    // Of the key and the token see below; the owner may be NULL.
+    let mut rows = wrong(&row, &[1, 2, 3, 4]);
+    rows.extend(short(&row, 0..7));
+    let next = Some(next_due_row());
+    assert_eq!(problems(rows, next, reap).await, NONE);
+    let mut rows = wrong(&next_due_row(), &[0, 1]);
+    rows.extend(short(&next_due_row(), 0..2));
+    for (what, next) in rows {
+        let first = vec![(what, expired_row(1))];
+        assert_eq!(problems(first, Some(next), reap).await, NONE);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueues_answer_without_keys_is_an_error() {
+    let row = vec![Cell::BigInt(Some(1))];
+    assert_eq!(problems(short(&row, 0..1), None, enqueue).await, NONE);
+    let bench = Bench::start().await;
+    let problem = problem(&bench, "nothing", Tokens::new(), enqueue).await;
+    assert_eq!(problem, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redrives_answer_without_a_number_is_an_error() {
+    let row = vec![Cell::Int(Some(1))];
+    let mut rows = wrong(&row, &[0]);
+    rows.extend(short(&row, 0..1));
+    assert_eq!(problems(rows, None, redrive).await, NONE);
+    let bench = Bench::start().await;
+    let problem = problem(&bench, "nothing", Tokens::new(), redrive).await;
+    assert_eq!(problem, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_null_or_of_another_type_is_an_error() {
+    let rows = wrong(&claimed_row(0, 1), &[2]);
+    let mut found = problems(rows, None, claim).await;
+    let rows = wrong(&expired_row(1), &[0]);
+    found.extend(problems(rows, Some(next_due_row()), reap).await);
+    let rows = wrong(&[Cell::BigInt(Some(1))], &[0]);
+    found.extend(problems(rows, None, enqueue).await);
+    assert_eq!(found, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_lease_without_a_token_is_an_error() {
+    let rows = wrong(&expired_row(1), &[5]);
+    let next = Some(next_due_row());
+    assert_eq!(problems(rows, next, reap).await, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_for_a_place_that_was_not_asked_is_an_error() {
+    let places = [-1, 1, 1_000];
+    let held = places.map(|place| (format!("held {place}"), held_row(place)));
+    let mut found = problems(held.into(), None, heartbeat).await;
+    let settled = places.map(|place| (format!("settled {place}"), settled_row(place, 3)));
+    found.extend(problems(settled.into(), None, complete).await);
+    assert_eq!(found, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_that_there_is_not_is_an_error() {
+    let settled = vec![("settled to 9".to_owned(), settled_row(0, 9))];
+    let mut found = problems(settled, None, complete).await;
+    let mut row = expired_row(1);
+    row[2] = Cell::TinyInt(Some(9));
+    let expired = vec![("expired to 9".to_owned(), row)];
+    found.extend(problems(expired, Some(next_due_row()), reap).await);
+    assert_eq!(found, NONE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_without_a_result_set_is_an_error() {
+    let bench = Bench::start().await;
+    let mut found = Vec::new();
+    found.extend(problem(&bench, "claim", Tokens::new(), claim).await);
+    found.extend(problem(&bench, "heartbeat", Tokens::new(), heartbeat).await);
+    found.extend(problem(&bench, "complete", Tokens::new(), complete).await);
+    found.extend(problem(&bench, "reap", Tokens::new(), reap).await);
+    assert_eq!(found, NONE);
+}

@@ -1,0 +1,106 @@
+//! TLS: required unless the connection string says otherwise, and never without a certificate that is trusted.
+
+use std::io::Write as _;
+
+use lease_broker::store::StoreError;
+
+use crate::bench::{PATIENT, open_with, responder};
+use crate::database;
+use crate::responder::certificate::{Authority, Identity};
+use crate::responder::log::Event;
+use crate::responder::server::{Encryption, Login, Server};
+
+const HERE: &str = "127.0.0.1";
+
+async fn server(identity: Identity) -> Server {
+    let encryption = Encryption::Required(identity);
+    Server::start(encryption, Login::Accept, database::answer).await
+}
+
+/// Asserts that the store can't be opened and that no login was sent.
+async fn refused(server: &Server, options: &str) -> String {
+    let opened = open_with(server.address, PATIENT, options).await;
+    let error = opened.map(|_| ()).expect_err("refused");
+    let logins = server.count(|event| matches!(event, Event::Login { .. }));
+    assert_eq!(logins, 0, "{error}");
+    let StoreError::Misconfigured(text) = error else {
+        panic!("no other time will it work: {error:?}");
+    };
+    text
+}
+
+/// Asserts that the store is opened and that every login was encrypted.
+async fn accepted(server: &Server, options: &str) {
+    let opened = open_with(server.address, PATIENT, options).await;
+    opened.map(|_| ()).expect("opened");
+    let logins = server.count(|event| *event == Event::Login { encrypted: true });
+    assert_eq!(logins, 1);
+    let clear = server.count(|event| *event == Event::Login { encrypted: false });
+    assert_eq!(clear, 0);
+}
+
+/// The option that names a file with an authority's certificate, and the file.
+fn trusting(authority: &Authority) -> (String, tempfile::NamedTempFile) {
+    let mut file = tempfile::Builder::new()
+        .suffix(".der")
+        .tempfile()
+        .expect("a file");
+    file.write_all(authority.der()).expect("written");
+    let option = format!("TrustServerCertificateCA={}", file.path().display());
+    (option, file)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_tls_is_refused_by_default_and_no_login_is_sent() {
+    let server = responder().await;
+    let opened = open_with(server.address, PATIENT, "").await;
+    let error = opened.map(|_| ()).expect_err("refused");
+    assert!(error.to_string().contains("encryption"), "{error}");
+    let logins = server.count(|event| matches!(event, Event::Login { .. }));
+    assert_eq!(logins, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_tls_is_a_matter_of_configuration() {
+    let server = responder().await;
+    let text = refused(&server, "").await;
+    assert!(text.contains("encryption"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_nobody_has_signed_is_refused_by_default() {
+    let server = server(Identity::self_signed(&[HERE])).await;
+    let text = refused(&server, "").await;
+    assert!(text.contains("certificate"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_nobody_has_signed_is_accepted_on_request() {
+    let server = server(Identity::self_signed(&[HERE])).await;
+    accepted(&server, "TrustServerCertificate=true").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_a_named_authority_has_signed_is_accepted() {
+    let authority = Authority::new();
+    let server = server(authority.sign(&[HERE])).await;
+    let (option, _file) = trusting(&authority);
+    accepted(&server, &option).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_another_authority_has_signed_is_refused() {
+    let server = server(Authority::new().sign(&[HERE])).await;
+    let (option, _file) = trusting(&Authority::new());
+    let text = refused(&server, &option).await;
+    assert!(text.contains("certificate"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_for_another_host_is_refused() {
+    let authority = Authority::new();
+    let server = server(authority.sign(&["db.example.com"])).await;
+    let (option, _file) = trusting(&authority);
+    let text = refused(&server, &option).await;
+    assert!(text.contains("certificate"), "{text}");
+}
