@@ -90,16 +90,25 @@ impl MssqlStore {
         connected: &Connected,
         queues: &[QueueSpec],
     ) -> Result<Self, StoreError> {
+        // Its state is large: on the heap it does not weigh on every caller's.
+        Box::pin(Self::prepare(connected, queues)).await
+    }
+
+    async fn prepare(connected: &Connected, queues: &[QueueSpec]) -> Result<Self, StoreError> {
         let mut connection = connected.take().await?;
-        migrations::migrate(&mut connection).await?;
+        migrations::in_turn(&mut connection, async |connection| {
+            migrations::migrate(connection).await?;
+            for queue in queues.iter().filter(|queue| queue.managed.is_some()) {
+                for step in plan::plan(connection, queue).await? {
+                    plan::apply(connection, &step, &mut |_| ()).await?;
+                }
+            }
+            Ok(())
+        })
+        .await?;
         let secret = migrations::secret(&mut connection).await?;
         let mut missing = Vec::new();
         for queue in queues {
-            if queue.managed.is_some() {
-                for step in plan::plan(&mut connection, queue).await? {
-                    plan::apply(&mut connection, &step, &mut |_| ()).await?;
-                }
-            }
             missing.extend(plan::check(&mut connection, queue).await?);
         }
         if !missing.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
+use super::answer;
 use super::connection::Connection;
 use crate::lease_id::Secret;
 use crate::store::StoreError;
@@ -22,27 +23,40 @@ const REMEMBER: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
     )";
 
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
-    @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 20000; SELECT @r";
+    @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 3000; SELECT @r";
+/// How often the lock is waited for: for half a minute in all.
+const TRIES: usize = 10;
 const UNLOCK: &str =
     "EXEC sp_releaseapplock @Resource = N'lease_broker_migration', @LockOwner = 'Session'";
 
-/// Applies what is missing. Brokers that start together take turns: an application lock of the session.
-pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let results = connection.batch(LOCK).await?;
-    let got: Option<i32> = match results.last().and_then(|rows| rows.first()) {
-        Some(row) => row.try_get(0)?,
-        None => None,
-    };
-    if got.is_none_or(|got| got < 0) {
-        let busy = "another broker prepares the database".to_owned();
-        return Err(StoreError::unavailable(busy));
+/// Does what only one broker may do at a time: an application lock of the session.
+pub(super) async fn in_turn(
+    connection: &mut Connection,
+    work: impl AsyncFnOnce(&mut Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut got = false;
+    for _ in 0..TRIES {
+        let results = connection.batch(LOCK).await?;
+        got = answer::integer(answer::one(&results, 0)?, 0)? >= 0;
+        if got {
+            break;
+        }
     }
-    let migrated = migrate_all(connection).await;
-    connection.batch(UNLOCK).await?;
-    migrated
+    if !got {
+        return Err(StoreError::unavailable(
+            "other brokers have been preparing the database for long",
+        ));
+    }
+    let done = work(connection).await;
+    // A connection that broke has lost the lock, and says so itself.
+    let released = connection.batch(UNLOCK).await;
+    done?;
+    released?;
+    Ok(())
 }
 
-async fn migrate_all(connection: &mut Connection) -> Result<(), StoreError> {
+/// Applies what is missing.
+pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     connection.batch(REMEMBER).await?;
     let results = connection
         .batch("SELECT name, checksum FROM lease_broker_migration")
@@ -64,11 +78,16 @@ async fn migrate_all(connection: &mut Connection) -> Result<(), StoreError> {
                 )));
             }
             None => {
+                // All of it or nothing: a broker that stops in the middle leaves no half of it.
+                connection
+                    .batch("SET XACT_ABORT ON; BEGIN TRANSACTION")
+                    .await?;
                 for batch in sql.split("\nGO\n") {
                     connection.batch(batch).await?;
                 }
                 let remember = "INSERT lease_broker_migration (name, checksum) VALUES (@P1, @P2)";
                 connection.query(remember, &[&name, &checksum]).await?;
+                connection.batch("COMMIT TRANSACTION").await?;
             }
         }
     }
