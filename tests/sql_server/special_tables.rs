@@ -75,7 +75,6 @@ async fn a_temporal_tables_history_is_no_queue() {
 }
 
 #[tokio::test]
-#[ignore = "the catalogue does not know columns GENERATED ALWAYS for the server's own (catalogue.rs, COLUMNS)"]
 async fn the_period_of_a_temporal_table_can_not_be_set() {
     let Some((harness, program)) = start_on_sql_server("temporal tables").await else {
         return;
@@ -96,7 +95,6 @@ async fn the_period_of_a_temporal_table_can_not_be_set() {
 }
 
 #[tokio::test]
-#[ignore = "a partitioning column that the server adds to each index is taken for a part of its key (catalogue.rs, INDEXES)"]
 async fn a_partitioned_table_is_a_queue() {
     let Some((harness, program)) = start_on_sql_server("partitioned tables").await else {
         return;
