@@ -93,7 +93,6 @@ async fn a_plan_that_was_run_by_hand_is_complete_and_may_be_run_twice() {
 }
 
 #[tokio::test]
-#[ignore = "Babelfish finds the mirror's column ambiguous in a settlement (mirror.rs: ELSE without t. before the column)"]
 async fn an_adopted_table_with_a_mirror_of_one_state_is_worked_off_into_its_archive() {
     let Some((harness, program)) = start().await else {
         return;

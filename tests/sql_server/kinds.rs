@@ -238,7 +238,6 @@ async fn a_row_without_a_value_in_a_nullable_key_is_never_claimed() {
 }
 
 #[tokio::test]
-#[ignore = "the catalogue takes the alias for the type's own name (catalogue.rs, COLUMNS)"]
 async fn a_column_of_a_type_with_a_name_of_the_users_own_is_one_of_the_type_behind_it() {
     let Some((harness, program)) = start().await else {
         return;

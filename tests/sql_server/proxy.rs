@@ -204,8 +204,10 @@ async fn connect(
     let there = pass(from_client, to_server, Way::ToServer, weather.clone(), held);
     let back = pass(from_server, to_client, Way::ToClient, weather.clone(), held);
     tokio::select! {
-        ended = async { tokio::try_join!(there, back) } => ended.map(|_| ()),
+        // What is held back when the connection is cut is lost.
+        biased;
         _ = weather.wait_for(|weather| weather.cuts > now.cuts) => Ok(()),
+        ended = async { tokio::try_join!(there, back) } => ended.map(|_| ()),
     }
 }
 

@@ -38,7 +38,7 @@ impl Site {
         }
         let proxy = Proxy::before(&program.connection_string).await;
         let settings = Settings {
-            command_timeout: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(25),
             ..Settings::new(proxy.connection_string())
         };
         let store = MssqlStore::open(&settings, &queues).await.expect("open");
