@@ -8,3 +8,5 @@ mod queues;
 mod refusals;
 #[path = "configuration/sources.rs"]
 mod sources;
+#[path = "configuration/store.rs"]
+mod store;

@@ -33,7 +33,7 @@ pub struct Store {
     pub command_timeout: Duration,
     /// Connections at once.
     pub max_connections: usize,
-    /// Connections kept open while nothing is to do.
+    /// Connections kept open while nothing is to do, if as many may be.
     pub min_idle_connections: usize,
     /// How old a connection may get.
     #[serde(with = "duration")]
@@ -72,12 +72,6 @@ impl Store {
                     "store.connection_string is set too: only one of them may be",
                 ));
             }
-        }
-        if self.min_idle_connections > self.max_connections {
-            return Err(Problem::new(
-                "store.min_idle_connections",
-                "is more than store.max_connections",
-            ));
         }
         at_most("store.max_connections", self.max_connections, 1_000)?;
         let (least, minute) = (Duration::from_millis(100), Duration::from_secs(60));

@@ -223,3 +223,38 @@ fn what_the_service_refuses_exits_1_with_the_reason() {
     let rows: i64 = database::value(&desk.database(), "SELECT count(*) FROM work");
     assert_eq!(rows, 0);
 }
+
+#[test]
+fn a_sql_server_that_can_not_be_reached_is_named_and_its_password_is_not() {
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = nobody.local_addr().expect("an address");
+    drop(nobody);
+    let server = format!("server={},{}", address.ip(), address.port());
+    let desk = Desk::with(&format!(
+        "[store]\nkind = 'mssql'\nconnection_string_file = 'secret'\n{QUEUES}"
+    ));
+    for (secret, code, named) in [
+        (
+            format!("{server};user=me;password=Sw0rdfish"),
+            74,
+            address.to_string(),
+        ),
+        (
+            format!("{server};pasword=Sw0rdfish"),
+            64,
+            "pasword".to_owned(),
+        ),
+    ] {
+        desk.write("secret", &secret);
+        for command in ["serve", "stats", "schema plan"] {
+            let printed = desk.run(&format!("{command} --config queues.toml"));
+            fails(&printed, code, &[&named]);
+            assert!(!printed.err.contains("Sw0rdfish"), "{printed:?}");
+        }
+    }
+    std::fs::remove_file(desk.path("secret")).expect("the file");
+    let printed = desk.run("serve --config queues.toml");
+    fails(&printed, 64, &["store.connection_string_file", "secret"]);
+    let printed = desk.run("stats --config queues.toml --store q.db");
+    fails(&printed, 64, &["--store", "mssql"]);
+}

@@ -140,3 +140,42 @@ fn plan_and_check_neither_make_a_file_nor_change_one() {
     desk.store("schema check");
     assert_eq!(std::fs::read(desk.path("q.db")).expect("the file"), before);
 }
+
+#[test]
+fn drop_takes_away_what_apply_added_and_nothing_else() {
+    let columns = |desk: &Desk| -> String {
+        let columns = "SELECT group_concat(name) FROM pragma_table_info('Rainfall Events')";
+        database::value(&desk.database(), columns)
+    };
+    let desk = adopted();
+    let before = columns(&desk);
+    desk.store("schema apply");
+    let shown = desk.store("schema drop rainfall");
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(
+        shown.out.contains("DROP COLUMN \"lease_state\""),
+        "{shown:?}"
+    );
+    // It has a name of its own, and was there before.
+    assert!(!shown.out.contains("Process_ID"), "{shown:?}");
+    assert_ne!(columns(&desk), before, "it was only shown");
+    let run = desk.store("schema drop rainfall --run");
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(columns(&desk), before);
+    let again = desk.store("schema drop rainfall");
+    assert!(again.out.contains("nothing to drop"), "{again:?}");
+    assert_eq!(
+        desk.store("schema drop").code,
+        64,
+        "a queue has to be named"
+    );
+}
+
+#[test]
+fn a_managed_table_is_not_dropped_with_its_items() {
+    let mut desk = Desk::with(crate::desk::QUEUES);
+    desk.serve();
+    let refused = desk.store("schema drop work --run");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("managed"), "{refused:?}");
+}

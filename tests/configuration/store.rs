@@ -1,0 +1,84 @@
+//! The section that says where the leases are, SQL Server above all.
+
+use std::time::Duration;
+
+use lease_broker::config::{ConfigError, StoreKind};
+use secrecy::ExposeSecret as _;
+
+use crate::sources::{Given, file, place, variables};
+
+const SERVER: &str = "[store]\nkind = 'mssql'\nconnection_string = 'server=h;password=Sw0rdfish'\n";
+
+#[track_caller]
+fn refused(error: &ConfigError, key: &str, problem: &str) {
+    assert_eq!(error.key, key, "{error}");
+    assert!(error.problem.contains(problem), "{error}");
+    assert!(!format!("{error:?}").contains("Sw0rdfish"), "{error}");
+}
+
+#[test]
+fn a_server_needs_a_connection_string_and_says_where_to_put_it() {
+    let error = file("[store]\nkind = 'mssql'").expect_err("none");
+    refused(
+        &error,
+        "store.connection_string",
+        "LEASE_BROKER_STORE__CONNECTION_STRING",
+    );
+    let error = file(
+        "[store]\nkind = 'mssql'\nconnection_string = 'server=h;password=Sw0rdfish'\nconnection_string_file = '/f'",
+    )
+    .expect_err("both");
+    refused(&error, "store.connection_string_file", "only one");
+    assert_eq!(place(&error), "given.toml:4");
+}
+
+#[test]
+fn a_connection_string_comes_from_the_file_or_the_environment_and_is_never_shown() {
+    let from_file = file(SERVER).expect("a server");
+    let from_variable = variables(&[
+        ("LEASE_BROKER_STORE__KIND", "mssql"),
+        (
+            "LEASE_BROKER_STORE__CONNECTION_STRING",
+            "server=h;password=Sw0rdfish",
+        ),
+    ]);
+    for config in [from_file, from_variable.expect("a server")] {
+        assert_eq!(config.store.kind, StoreKind::Mssql);
+        let text = config.store.connection_string.expose_secret();
+        assert_eq!(text, "server=h;password=Sw0rdfish");
+        assert!(!format!("{config:?}").contains("Sw0rdfish"));
+    }
+}
+
+#[test]
+fn the_pool_and_its_time_outs_have_bounds() {
+    for (setting, key) in [
+        ("connect_timeout = '1ms'", "store.connect_timeout"),
+        ("handshake_timeout = '2h'", "store.handshake_timeout"),
+        ("command_timeout = '0s'", "store.command_timeout"),
+        ("max_connection_age = '2d'", "store.max_connection_age"),
+        ("max_connections = 0", "store.max_connections"),
+    ] {
+        let text: &'static str = format!("{SERVER}{setting}").leak();
+        let error = file(text).expect_err(setting);
+        assert_eq!(error.key, key, "{error}");
+    }
+    let config = file("[store]\ncommand_timeout = '3s'").expect("valid");
+    assert_eq!(config.store.command_timeout, Duration::from_secs(3));
+}
+
+#[test]
+fn claims_pass_over_locked_rows_or_take_turns() {
+    use lease_broker::queue::ClaimStrategy::{AppLock, SkipLocked};
+
+    let given = Given {
+        file: "[queues.a]\n[queues.b]\nclaim_strategy = 'app_lock'",
+        ..Given::default()
+    };
+    let queues = given.load().expect("two queues").queues;
+    let strategies: Vec<_> = queues.iter().map(|queue| queue.claim_strategy).collect();
+    assert_eq!(strategies, [SkipLocked, AppLock]);
+    let error = file("[queues.a]\nclaim_strategy = 'polite'").expect_err("unknown");
+    assert_eq!(error.key, "queues.a.claim_strategy");
+    assert!(error.problem.contains("app_lock"), "{error}");
+}

@@ -1,0 +1,195 @@
+//! Keys of every type that an index takes: each leased, extended, settled and expired.
+
+use lease_broker::lease::State;
+use lease_broker::store::Extension;
+
+use crate::harness::bench::{Bench, Broker, HOUR, MINUTE, SECOND, queue};
+use crate::harness::mssql::MssqlHarness;
+use crate::program::{Program, start, start_on_sql_server};
+
+/// Types, each with two values in their order, as T-SQL writes them.
+const TYPES: &[(&str, &str, &str)] = &[
+    ("tinyint", "0", "255"),
+    ("smallint", "-32768", "32767"),
+    ("int", "-2147483648", "2147483647"),
+    ("bigint", "-9223372036854775808", "9223372036854775807"),
+    ("bit", "0", "1"),
+    (
+        "decimal(38, 0)",
+        "-99999999999999999999999999999999999999",
+        "12345678901234567890123456789012345678",
+    ),
+    ("decimal(20, 5)", "-1.00001", "123456789012345.67891"),
+    ("money", "-1.2345", "123456.7891"),
+    ("float", "-0.1", "1e100"),
+    (
+        "uniqueidentifier",
+        "'00000000-0000-0000-0000-000000000001'",
+        "'6f9619ff-8b86-d011-b42d-00c04fc964ff'",
+    ),
+    ("char(10)", "'abc'", "'abd'"),
+    ("nchar(10)", "N'żółw'", "N'żółwie'"),
+    ("varchar(40)", "'it''s'", "'{[1]}'"),
+    ("nvarchar(40)", "N'Ωmega'", "N'ωmega 2'"),
+    ("date", "'0001-01-01'", "'9999-12-31'"),
+    (
+        "datetime",
+        "'1753-01-01T00:00:00.003'",
+        "'2026-11-20T22:15:20.997'",
+    ),
+    (
+        "smalldatetime",
+        "'1900-01-01T00:01:00'",
+        "'2026-11-20T22:15:00'",
+    ),
+    (
+        "datetime2(0)",
+        "'2026-11-20T22:15:20'",
+        "'2026-11-20T22:15:21'",
+    ),
+    (
+        "datetime2(3)",
+        "'2026-11-20T22:15:20.001'",
+        "'2026-11-20T22:15:20.002'",
+    ),
+    (
+        "datetime2(7)",
+        "'0001-01-01T00:00:00.000001'",
+        "'9999-12-31T23:59:59.999999'",
+    ),
+    (
+        "datetimeoffset(7)",
+        "'2026-11-20T22:15:20.123456+05:30'",
+        "'2026-11-20T22:15:20.123456-08:00'",
+    ),
+    ("time(7)", "'00:00:00.000001'", "'23:59:59.999999'"),
+];
+
+/// What a key of Babelfish can't be: its OPENJSON leaves the escapes in texts, its CONVERT knows no hexadecimal digits, and
+/// its times have six decimals.
+const ON_SQL_SERVER: &[(&str, &str, &str)] = &[
+    ("binary(4)", "0x00000001", "0xffffffff"),
+    ("varbinary(16)", "0x00", "0x00ff"),
+    ("varchar(40)", "'back\\slash'", "'{\"k\": [1]}'"),
+    (
+        "datetime2(7)",
+        "'0001-01-01T00:00:00.0000001'",
+        "'9999-12-31T23:59:59.9999999'",
+    ),
+    ("time(7)", "'00:00:00.0000001'", "'23:59:59.9999999'"),
+];
+
+#[tokio::test]
+async fn a_key_may_be_of_any_type_that_an_index_takes() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    each(harness, &program, TYPES).await;
+}
+
+#[tokio::test]
+async fn a_key_may_be_bytes_text_with_quotes_and_a_moment_of_seven_decimals() {
+    let lacks = "OPENJSON and CONVERT that read these values";
+    let Some((harness, program)) = start_on_sql_server(lacks).await else {
+        return;
+    };
+    each(harness, &program, ON_SQL_SERVER).await;
+}
+
+async fn each(harness: MssqlHarness, program: &Program, types: &[(&str, &str, &str)]) {
+    let mut queues = Vec::new();
+    for (at, (declared, low, high)) in types.iter().enumerate() {
+        let table = format!("k{at}");
+        let create = format!(
+            "CREATE TABLE {table} (k {declared} NOT NULL PRIMARY KEY, payload int);
+            INSERT {table} (k) VALUES ({low}), ({high})"
+        );
+        program.run(&create).await;
+        queues.push(queue(&table));
+    }
+    let bench = Bench::adopt(harness, queues).await;
+    let mut unfit = Vec::new();
+    for (at, (declared, ..)) in types.iter().enumerate() {
+        if let Err(why) = live(&bench, &bench.at(at)).await {
+            unfit.push(format!("{declared}: {why}"));
+        }
+    }
+    assert!(unfit.is_empty(), "{unfit:#?}");
+}
+
+#[tokio::test]
+async fn a_key_may_be_of_several_columns_of_different_types() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    for (table, columns, rows) in [
+        (
+            "two",
+            "a nvarchar(20) NOT NULL, b int NOT NULL, PRIMARY KEY (a, b)",
+            "(N'x', 1), (N'x', 2)",
+        ),
+        (
+            "three",
+            "a datetime2(7) NOT NULL, b uniqueidentifier NOT NULL, c time(3) NOT NULL, PRIMARY KEY (a, b, c)",
+            "('2026-11-20T22:15:20.123456', '6f9619ff-8b86-d011-b42d-00c04fc964ff', '01:02:03'),
+             ('2026-11-20T22:15:20.123456', '6f9619ff-8b86-d011-b42d-00c04fc964ff', '01:02:04')",
+        ),
+        (
+            "mixed",
+            "a decimal(9, 2) NOT NULL, b char(3) NOT NULL, c bigint NOT NULL, PRIMARY KEY (c, b, a)",
+            "(1.50, 'a', 1), (2.50, 'a', 1)",
+        ),
+    ] {
+        let create = format!("CREATE TABLE {table} ({columns}); INSERT {table} VALUES {rows}");
+        program.run(&create).await;
+    }
+    let queues = ["two", "three", "mixed"].map(queue);
+    let bench = Bench::adopt(harness, queues.to_vec()).await;
+    for (at, queue) in queues.iter().enumerate() {
+        let lived = live(&bench, &bench.at(at)).await;
+        lived.unwrap_or_else(|why| panic!("{}: {why}", queue.table));
+    }
+}
+
+/// Takes a queue of two items through claim, heartbeat, completion and expiry.
+async fn live(bench: &Bench<MssqlHarness>, broker: &Broker) -> Result<(), String> {
+    let must = |right: bool, what: &str| if right { Ok(()) } else { Err(what.to_owned()) };
+    let items = broker.claim_for(9, MINUTE).await;
+    must(items.len() == 2, "two items are claimed")?;
+    for item in &items {
+        let (lease, duration) = (item.lease.clone(), MINUTE);
+        let extension = [Extension { lease, duration }].into();
+        let held = broker.store.heartbeat(broker.queue, extension).await;
+        let held = held.map_err(|error| format!("{}: {error}", item.lease.key))?;
+        must(
+            held[0].is_some(),
+            &format!("{} is extended", item.lease.key),
+        )?;
+    }
+    for turn in ["the lease is completed", "the completion is known again"] {
+        let state = broker.complete(&items[0].lease).await;
+        must(state == Some(State::Completed), turn)?;
+    }
+    bench.advance(MINUTE + SECOND).await;
+    let reaped = broker.reap(9).await;
+    let expired: Vec<_> = reaped
+        .expired
+        .iter()
+        .map(|expired| &expired.lease)
+        .collect();
+    must(expired == [&items[1].lease], "the other lease expires")?;
+    let again = broker.claim_for(9, HOUR).await;
+    must(again.len() == 1, "its item is claimed again")?;
+    must(
+        again[0].lease.key == items[1].lease.key,
+        "it is the same key",
+    )?;
+    let failed = broker
+        .settle(&again[0].lease, crate::harness::bench::fail(None))
+        .await;
+    must(failed == Some(State::Dead), "it fails")?;
+    must(
+        broker.counts().await == [0, 0, 0, 1, 1],
+        "each item is in its state",
+    )
+}

@@ -1,0 +1,168 @@
+//! Two brokers on one table, each in a process of its own behind one proxy; one is killed.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::program::start;
+use crate::proxy::{Proxy, Way};
+use crate::service::patiently;
+use crate::support::client::{Client, completion, duration, item, key};
+use crate::support::patience::{soon, until};
+use crate::support::process::program;
+
+const CONFIG: &str = "
+[store]
+kind = 'mssql'
+[reaper]
+max_sleep = '200ms'
+[queues.work]
+managed = { payload = 'nvarchar(50)' }
+max_attempts = 0
+[queues.outbox]
+managed = { payload = 'nvarchar(50)' }
+";
+
+/// `lease-broker serve`, killed when it is dropped.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+    /// Kept open: who closes it makes the process fail to print.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn serve(connection_string: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = folder.path().join("queues.toml");
+        std::fs::write(&config, CONFIG).expect("a file");
+        let mut child = program()
+            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .arg(config)
+            .env("LEASE_BROKER_STORE__CONNECTION_STRING", connection_string)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut announced = String::new();
+        output.read_line(&mut announced).expect("a line");
+        let address = announced
+            .split_once("listens on ")
+            .and_then(|(_, rest)| rest.split_once(','))
+            .and_then(|(address, _)| address.parse().ok());
+        Self {
+            address: address.unwrap_or_else(|| panic!("no address: {announced}")),
+            child,
+            _output: output,
+        }
+    }
+
+    fn client(&self, worker: &str) -> Client {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
+        let channel: Channel = endpoint.expect("an address").connect_lazy();
+        Client::new(channel, "work").named(worker)
+    }
+
+    /// Ends the process at once, as a power cut does.
+    fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Claims with a request id, so that the claim may be sent again.
+async fn claim(client: &Client, mut request: ClaimBatchRequest) -> Vec<Lease> {
+    request.request_id = uuid::Uuid::new_v4().to_string();
+    patiently(|| client.try_claim(request.clone())).await
+}
+
+async fn complete(client: &Client, leases: &[Lease]) {
+    let completions = || {
+        leases
+            .iter()
+            .map(|lease| completion(&lease.lease_id, &[]))
+            .collect()
+    };
+    let results = patiently(|| client.try_complete(completions())).await;
+    assert!(
+        results.iter().all(|result| result.outcome == 1),
+        "{results:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_brokers_on_one_table_one_is_killed_and_the_other_goes_on_with_its_leases() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    let proxy = Proxy::before(&program.connection_string).await;
+    // One after the other: both would make the tables.
+    let mut first = Process::serve(proxy.connection_string());
+    let second = Process::serve(proxy.connection_string());
+    let (one, other) = (first.client("one"), second.client("other"));
+    let items: Vec<_> = (0..20).map(|at| item(&format!("{at}"))).collect();
+    patiently(|| one.try_enqueue(items.clone())).await;
+    let held = claim(&one, one.claiming(5)).await;
+    let mut short = one.claiming(5);
+    short.lease_duration = Some(duration(Duration::from_secs(2)));
+    let lost = claim(&one, short).await;
+
+    // It dies in the middle of a completion that the server makes and nobody hears of.
+    proxy.stall(Way::ToClient, true);
+    let dying = held[0].lease_id.clone();
+    let in_vain = tokio::spawn({
+        let (one, dying) = (one.clone(), dying.clone());
+        async move {
+            one.try_complete(vec![completion(&dying, &[("outbox", "after")])])
+                .await
+        }
+    });
+    until("the completion is made", async || {
+        program
+            .number("SELECT COUNT(*) FROM work WHERE lease_state = 3")
+            .await
+            == 1
+    })
+    .await;
+    first.kill();
+    proxy.clear_up();
+    let told = soon(in_vain).await.expect("no panic");
+    told.expect_err("it is dead");
+
+    // The other answers what the first was asked, and takes over its leases.
+    let again = || other.try_complete(vec![completion(&dying, &[("outbox", "after")])]);
+    let again = patiently(again).await;
+    assert_eq!(again[0].outcome, 1, "it is completed, once");
+    complete(&other, &held[1..]).await;
+    let mut left = Vec::new();
+    while left.len() < 15 {
+        let leases = claim(&other, other.waiting(15, Duration::from_secs(10))).await;
+        assert!(
+            !leases.is_empty(),
+            "the killed broker's leases never expire"
+        );
+        complete(&other, &leases).await;
+        left.extend(leases);
+    }
+    let taken_over = left
+        .iter()
+        .filter(|lease| lost.iter().any(|lost| key(lost) == key(lease)));
+    assert_eq!(taken_over.count(), lost.len());
+    let done = "SELECT COUNT(*) FROM work WHERE lease_state = 3";
+    assert_eq!(program.number(done).await, 20);
+    let followed = "SELECT COUNT(*) FROM outbox";
+    assert_eq!(program.number(followed).await, 1);
+}

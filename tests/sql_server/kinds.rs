@@ -1,0 +1,259 @@
+//! Kinds of tables that a server has: those that can't be a queue, and those that can with all that hangs on them.
+
+use lease_broker::lease::State;
+use lease_broker::queue::QueueSpec;
+use lease_broker::store::StoreError;
+use lease_broker::value::Value;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Bench, keys, new_item, queue, text};
+use crate::harness::mssql::MssqlHarness;
+use crate::program::start;
+
+/// Returns why the queue is refused, which a check and a broker must say alike.
+pub(crate) async fn problems(harness: &MssqlHarness, spec: &QueueSpec) -> Vec<String> {
+    let problems = harness.check(spec).await.expect("check");
+    let opened = harness.open(std::slice::from_ref(spec)).await;
+    let Err(StoreError::Misconfigured(text)) = opened else {
+        panic!("not refused");
+    };
+    assert_eq!(text, problems.join("; "));
+    problems
+}
+
+fn keyed_by(column: &str) -> QueueSpec {
+    QueueSpec {
+        key: vec![column.to_owned()],
+        ..queue("item")
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_there_is_named() {
+    let Some((harness, _)) = start().await else {
+        return;
+    };
+    let problems = problems(&harness, &queue("item")).await;
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("\"item\""), "{problems:?}");
+    assert!(problems[0].contains("does not exist"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_view_is_no_table() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run("CREATE TABLE t (id int PRIMARY KEY)").await;
+    program.run("CREATE VIEW item AS SELECT id FROM t").await;
+    let refusal = "\"item\" is a view: only the rows of a table can be leased";
+    assert_eq!(problems(&harness, &queue("item")).await, [refusal]);
+    let planned = harness.plan(&queue("item")).await;
+    assert_eq!(planned, Err(StoreError::Misconfigured(refusal.to_owned())));
+    program.run("DROP VIEW item").await;
+}
+
+#[tokio::test]
+async fn a_table_without_a_key_is_told_to_name_one() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run("CREATE TABLE item (id int)").await;
+    let problems = problems(&harness, &queue("item")).await;
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("no primary key"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_does_not_identify_a_row_is_refused() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    for table in [
+        "CREATE TABLE item (id int, code int)",
+        "CREATE TABLE item (id int PRIMARY KEY, code int); CREATE INDEX i ON item (code)",
+        "CREATE TABLE item (id int PRIMARY KEY, code int, UNIQUE (code, id))",
+    ] {
+        program.run(table).await;
+        let problems = problems(&harness, &keyed_by("code")).await;
+        assert_eq!(problems.len(), 1, "{table}");
+        let problem = &problems[0];
+        assert!(problem.contains("does not identify a row"), "{problem}");
+        program.run("DROP TABLE item").await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_more_than_three_columns_is_refused() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (a int, b int, c int, d int, PRIMARY KEY (a, b, c, d))";
+    program.run(table).await;
+    let problems = problems(&harness, &queue("item")).await;
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("three is the most"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn each_soft_lock_column_of_a_wrong_type_is_named_with_the_type_that_it_needs() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, lease_state bit, lease_state_time datetime,
+        lease_due_time datetimeoffset(3), lease_owner varchar(128), lease_token varchar(36), lease_fence int,
+        lease_attempt smallint, lease_error nvarchar(100), trace_parent char(55))";
+    program.run(table).await;
+    let problems = problems(&harness, &queue("item")).await;
+    let wanted = [
+        ("lease_state", "bit", "smallint, tinyint or int"),
+        ("lease_state_time", "datetime", "datetime2"),
+        ("lease_due_time", "datetimeoffset(3)", "datetime2"),
+        ("lease_owner", "varchar(128)", "nvarchar(128) or longer"),
+        ("lease_token", "varchar(36)", "uniqueidentifier"),
+        ("lease_fence", "int", "bigint"),
+        ("lease_attempt", "smallint", "int or bigint"),
+        ("lease_error", "nvarchar(100)", "nvarchar(1024) or longer"),
+        ("trace_parent", "char(55)", "varchar(55) or longer"),
+    ];
+    let wanted = wanted.map(|(column, is, needed)| {
+        format!("the column {column} of table \"item\" is {is}; as {column} it has to be {needed}")
+    });
+    assert_eq!(problems, wanted);
+}
+
+#[tokio::test]
+async fn a_soft_lock_column_that_the_server_makes_is_refused() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, lease_fence bigint IDENTITY(1, 1))";
+    program.run(table).await;
+    let problems = problems(&harness, &queue("item")).await;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let by_server = "lease_fence of table \"item\" is bigint, made by the server";
+    assert!(problems[0].contains(by_server), "{problems:?}");
+}
+
+#[tokio::test]
+async fn soft_lock_columns_of_larger_types_will_do() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, lease_state int NOT NULL DEFAULT 0,
+        lease_state_time datetime2(7) NOT NULL DEFAULT SYSUTCDATETIME(), lease_due_time datetime2(0),
+        lease_owner nvarchar(max), lease_attempt bigint NOT NULL DEFAULT 0, lease_error nvarchar(max),
+        trace_parent nvarchar(60)); INSERT item (id) VALUES (1)";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let item = bench.one().await;
+    let failed = bench
+        .settle(&item.lease, crate::harness::bench::fail(None))
+        .await;
+    assert_eq!(failed, Some(State::Dead));
+    assert_eq!(bench.redrive(9).await, 1);
+    let item = bench.one().await;
+    assert_eq!((item.lease.fence, item.lease.attempt), (2, 1));
+    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn the_server_numbers_the_items_of_an_identity_key() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id bigint IDENTITY(100, 10) PRIMARY KEY, payload nvarchar(50))";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let items = ["a", "b", "c"].map(|payload| new_item(&[("payload", text(payload))]));
+    let added = bench.try_enqueue(items.to_vec()).await.expect("added");
+    let added: Vec<String> = added.iter().map(ToString::to_string).collect();
+    assert_eq!(added, ["100", "110", "120"]);
+    assert_eq!(keys(&bench.claim(9).await), added);
+}
+
+#[tokio::test]
+async fn the_servers_own_default_makes_a_key() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id uniqueidentifier NOT NULL DEFAULT NEWID() PRIMARY KEY, payload nvarchar(50))";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let item = |payload| new_item(&[("payload", text(payload))]);
+    let added = bench.try_enqueue(vec![item("a"), item("b")]).await;
+    let added = added.expect("added");
+    for claimed in bench.claim(9).await {
+        let place = usize::from(claimed.columns[1] == text("b"));
+        assert_eq!(claimed.lease.key, added[place]);
+        let completed = bench.complete(&claimed.lease).await;
+        assert_eq!(completed, Some(State::Completed));
+    }
+    assert_eq!(bench.counts().await, [0, 0, 0, 2, 0]);
+}
+
+#[tokio::test]
+async fn computed_columns_are_handed_out_as_the_server_computes_them() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, net int, gross AS (net * 2),
+        above AS (net + 1) PERSISTED)";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    bench
+        .enqueue(new_item(&[("id", Value::Int(1)), ("net", Value::Int(21))]))
+        .await;
+    let item = bench.one().await;
+    let expected = [
+        Value::Int(1),
+        Value::Int(21),
+        Value::Int(42),
+        Value::Int(22),
+    ];
+    assert_eq!(item.columns, expected);
+    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn a_row_without_a_value_in_a_nullable_key_is_never_claimed() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    // Only one NULL has room in a unique index of SQL Server.
+    let table = "CREATE TABLE item (id int NULL UNIQUE, payload nvarchar(50));
+        INSERT item (id) VALUES (NULL), (1), (2)";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![keyed_by("id")]).await;
+    let items = bench.claim(9).await;
+    assert_eq!(keys(&items), ["1", "2"]);
+    for item in &items {
+        let completed = bench.complete(&item.lease).await;
+        assert_eq!(completed, Some(State::Completed));
+    }
+    assert!(bench.claim(9).await.is_empty());
+    let untouched =
+        "SELECT COUNT(*) FROM item WHERE id IS NULL AND lease_state = 0 AND lease_fence = 0";
+    assert_eq!(program.number(untouched).await, 1);
+}
+
+#[tokio::test]
+#[ignore = "the catalogue takes the alias for the type's own name (catalogue.rs, COLUMNS)"]
+async fn a_column_of_a_type_with_a_name_of_the_users_own_is_one_of_the_type_behind_it() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program
+        .run("CREATE TYPE order_code FROM nvarchar(20)")
+        .await;
+    let table = "CREATE TABLE item (code order_code NOT NULL PRIMARY KEY, other order_code NULL)";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let item = new_item(&[("code", text("a")), ("other", text("b"))]);
+    let added = bench.try_enqueue(vec![item]).await;
+    let claimed = bench.claim(9).await;
+    let counts = (added.map(|keys| keys.len()), keys(&claimed));
+    program.run("DROP TABLE item").await;
+    program.run("DROP TYPE order_code").await;
+    assert_eq!(counts, (Ok(1), vec!["a".to_owned()]));
+}

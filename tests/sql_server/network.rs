@@ -1,0 +1,89 @@
+//! Every operation through a slow network that breaks between any two of them, and ends each connection after a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_broker::lease::State;
+use lease_broker::queue::{OnComplete, QueueSpec};
+use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker::store::{FollowUp, QueueIndex};
+use uuid::Uuid;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{
+    Broker, HOUR, complete_with, fail, keys, new_item, queue, release, text,
+};
+use crate::program::start;
+use crate::proxy::Proxy;
+
+#[tokio::test]
+async fn every_operation_works_through_a_slow_network_that_breaks_between_operations() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = |name| {
+        format!("CREATE TABLE {name} (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50))")
+    };
+    let mut queues: Vec<QueueSpec> = ["item", "next"].map(queue).into();
+    queues[0].on_complete = OnComplete::Archive("done".to_owned());
+    for queue in &queues {
+        program.run(&table(&queue.table)).await;
+        harness.apply(queue).await.expect("apply");
+    }
+    let proxy = Proxy::before(&program.connection_string).await;
+    proxy.delay(Duration::from_millis(3));
+    let settings = Settings::new(proxy.connection_string());
+    let store = MssqlStore::open(&settings, &queues).await.expect("open");
+    let broker = Broker::new(Arc::new(store));
+
+    let item = |payload| new_item(&[("payload", text(payload))]);
+    let items = ["a", "b", "c", "d", "e"].map(item).to_vec();
+    let added = broker.try_enqueue(items).await.expect("added");
+    assert_eq!(added.len(), 5);
+    // What may be repeated is, when its connection turns out to be broken.
+    proxy.cut();
+    let request = Uuid::new_v4();
+    let leases = broker.request(request, 4).await;
+    assert_eq!(keys(&leases), ["1", "2", "3", "4"]);
+    proxy.cut();
+    assert_eq!(broker.request(request, 4).await.len(), 4);
+    proxy.cut();
+    let held = broker.heartbeat(&leases[0].lease, HOUR).await;
+    assert!(held.is_some());
+    proxy.cut();
+    let follow_up = FollowUp {
+        queue: QueueIndex(1),
+        item: item("after a"),
+    };
+    let done = complete_with(vec![follow_up]);
+    assert_eq!(
+        broker.settle(&leases[0].lease, done).await,
+        Some(State::Completed)
+    );
+    proxy.cut();
+    let failed = broker.settle(&leases[1].lease, fail(None)).await;
+    assert_eq!(failed, Some(State::Dead));
+    proxy.cut();
+    let failed = broker.settle(&leases[2].lease, fail(Some(HOUR))).await;
+    assert_eq!(failed, Some(State::Delayed));
+    proxy.cut();
+    let released = broker
+        .settle(&leases[3].lease, release(Duration::ZERO))
+        .await;
+    assert_eq!(released, Some(State::Ready));
+    proxy.cut();
+    assert_eq!(broker.counts().await, [2, 0, 1, 0, 1]);
+    proxy.cut();
+    assert_eq!(broker.list(State::Dead).await[0].key.to_string(), "2");
+    let last =
+        "UPDATE item SET lease_due_time = DATEADD(hour, -2, lease_due_time) WHERE lease_state = 2";
+    program.run(last).await;
+    proxy.cut();
+    assert_eq!(broker.reap(9).await.promoted, 1);
+    proxy.cut();
+    assert_eq!(broker.redrive(9).await, 1);
+    assert_eq!(broker.counts().await, [4, 0, 0, 0, 0]);
+    assert_eq!(broker.at(1).counts().await, [1, 0, 0, 0, 0]);
+    assert_eq!(program.texts("SELECT payload FROM done").await, ["a"]);
+    assert!(proxy.accepted() > 10, "{} connections", proxy.accepted());
+}

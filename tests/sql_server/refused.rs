@@ -1,0 +1,224 @@
+//! Values that a table does not take: refused with the column's name, and nothing of the call is added.
+
+use lease_broker::queue::SoftLockColumn;
+use lease_broker::store::StoreError;
+use lease_broker::value::Value;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Bench, Broker, new_item, queue, text};
+use crate::program::{start, start_on_sql_server};
+
+/// Expects the second of three items to be refused for this column, and none of them to be added.
+async fn refused(
+    broker: &Broker,
+    good: &[(&str, Value)],
+    column: &str,
+    value: Value,
+) -> Result<(), String> {
+    let before = broker.counts().await;
+    let bad: Vec<(&str, Value)> = good
+        .iter()
+        .filter(|(name, _)| *name != column)
+        .cloned()
+        .chain([(column, value.clone())])
+        .collect();
+    let items = vec![new_item(good), new_item(&bad), new_item(good)];
+    let outcome = match broker.try_enqueue(items).await {
+        Err(StoreError::Rejected(rejection))
+            if rejection.item == 1 && rejection.column.as_deref() == Some(column) =>
+        {
+            Ok(())
+        }
+        other => Err(format!("{column} = {value:?}: {other:?}")),
+    };
+    if broker.counts().await == before {
+        outcome
+    } else {
+        Err(format!("{column} = {value:?}: something was added"))
+    }
+}
+
+async fn all_refused(broker: &Broker, good: &[(&str, Value)], bad: &[(&str, Value)]) {
+    let mut wrong = Vec::new();
+    for (column, value) in bad {
+        if let Err(why) = refused(broker, good, column, value.clone()).await {
+            wrong.push(why);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test]
+async fn columns_that_the_server_or_the_broker_fills_can_not_be_set() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, twice AS (n * 2), any_type sql_variant)";
+    program.run(table).await;
+    let mut spec = queue("item");
+    spec.columns = Some(vec!["id".to_owned(), "n".to_owned()]);
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    let mut bad = vec![
+        ("id", Value::Int(7)),
+        ("twice", Value::Int(7)),
+        ("any_type", Value::Int(7)),
+    ];
+    bad.extend(SoftLockColumn::ALL.map(|column| (column.default_name(), Value::Int(0))));
+    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+}
+
+#[tokio::test]
+async fn a_value_that_does_not_fit_is_refused_for_its_column() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, tiny tinyint, small smallint, whole int, flag bit,
+        guid uniqueidentifier, digits decimal(5, 2), number float, day date, clock time(3), at datetime2(3), bytes varbinary(4))";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let bad = [
+        ("tiny", Value::Int(256)),
+        ("tiny", Value::Int(-1)),
+        ("small", Value::Int(32_768)),
+        ("whole", Value::Int(1 << 31)),
+        ("whole", Value::Double(1.5)),
+        ("whole", text("1.5")),
+        ("flag", Value::Int(2)),
+        ("guid", text("no guid")),
+        ("guid", Value::Int(1)),
+        ("digits", text("1e3")),
+        ("number", Value::Double(f64::INFINITY)),
+        ("number", Value::Int((1 << 53) + 1)),
+        ("at", text("yesterday")),
+        ("at", Value::Int(1)),
+        ("bytes", text("00")),
+    ];
+    all_refused(&bench, &[("tiny", Value::Int(1))], &bad).await;
+}
+
+#[tokio::test]
+#[ignore = "ranges of decimals, days and moments are left to the server, whose refusal names no column, or is a bug (types.rs, store)"]
+async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_column() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, digits decimal(5, 2), day date, clock time(3),
+        at datetime)";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let bad = [
+        ("digits", Value::Decimal("1000.00".to_owned())),
+        ("day", text("2026-02-30")),
+        ("clock", text("25:00")),
+        (
+            "at",
+            Value::Timestamp {
+                seconds: -6_847_804_801,
+                nanos: 0,
+            },
+        ),
+    ];
+    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+}
+
+#[tokio::test]
+#[ignore = "OPENJSON cuts a text to the column's length without a word (table.rs, named_json and named_declarations)"]
+async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, code nvarchar(3), plain char(3))";
+    program.run(table).await;
+    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let bad = [("code", text("four")), ("plain", text("four"))];
+    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+}
+
+#[tokio::test]
+#[ignore = "digits that the column has no room for are rounded away (types.rs, store), which knows no scale"]
+async fn a_value_with_more_digits_than_its_column_keeps_is_refused() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, digits decimal(5, 2), price money, short real,
+        at datetime2(3), small smalldatetime)";
+    program.run(table).await;
+    let mut spec = queue("item");
+    spec.columns = Some(vec!["id".to_owned()]);
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    let bad = [
+        ("digits", Value::Decimal("1.005".to_owned())),
+        ("price", Value::Decimal("1.00005".to_owned())),
+        ("short", Value::Double(0.1)),
+        (
+            "at",
+            Value::Timestamp {
+                seconds: 0,
+                nanos: 1,
+            },
+        ),
+        (
+            "small",
+            Value::Timestamp {
+                seconds: 1,
+                nanos: 0,
+            },
+        ),
+    ];
+    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+}
+
+#[tokio::test]
+async fn columns_of_types_that_no_value_stands_for_can_not_be_set_and_need_not_be_handed_out() {
+    let lacks = "rowversion, geography and hierarchyid columns";
+    let Some((harness, program)) = start_on_sql_server(lacks).await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, stamp rowversion, place geography, node hierarchyid, shape geometry)";
+    program.run(table).await;
+    let mut spec = queue("item");
+    spec.columns = Some(vec!["id".to_owned(), "stamp".to_owned()]);
+    let bench = Bench::adopt(harness, vec![spec]).await;
+    let bad = [
+        ("stamp", Value::Bytes(vec![0; 8])),
+        ("place", text("POINT (1 1)")),
+        ("node", text("/1/")),
+        ("shape", text("POINT (1 1)")),
+    ];
+    let mut wrong = Vec::new();
+    for (column, value) in bad {
+        let item = new_item(&[("id", Value::Int(1)), (column, value)]);
+        let added = bench.try_enqueue(vec![item]).await;
+        let named = matches!(&added, Err(StoreError::Rejected(rejection)) if rejection.column.as_deref() == Some(column));
+        if !named {
+            wrong.push(format!("{column}: {added:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    bench.enqueue(new_item(&[("id", Value::Int(1))])).await;
+    let item = bench.one().await;
+    let Value::Bytes(stamp) = &item.columns[1] else {
+        panic!("{item:?}");
+    };
+    assert_eq!(stamp.len(), 8);
+}
+
+#[tokio::test]
+async fn a_table_with_a_column_of_a_type_that_no_value_stands_for_can_be_worked_off() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, any_type sql_variant); INSERT item (id, any_type) VALUES (1, 7), (2, NULL)";
+    program.run(table).await;
+    // Refused with a reason when the queue is opened, or handed out without loss: anything but a claim that fails.
+    let spec = queue("item");
+    harness.apply(&spec).await.expect("apply");
+    let problems = harness.check(&spec).await.expect("check");
+    if problems.is_empty() {
+        let broker = Broker::new(harness.open(&[spec]).await.expect("open"));
+        let items = broker.claim(9).await;
+        assert_ne!(items[0].columns[1], Value::Null, "its value is lost");
+    } else {
+        assert!(problems[0].contains("any_type"), "{problems:?}");
+    }
+}

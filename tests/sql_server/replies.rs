@@ -1,0 +1,212 @@
+//! Replies that a broken connection swallowed after the server had committed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_broker::lease::State;
+use lease_broker::queue::QueueSpec;
+use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker::store::{FollowUp, QueueIndex, StoreError};
+use uuid::Uuid;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::{Broker, call, complete_with, keys, new_item, queue, text};
+use crate::harness::mssql::MssqlHarness;
+use crate::program::{Program, start};
+use crate::proxy::{Proxy, Way};
+use crate::support::patience::{soon, until};
+
+const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, payload nvarchar(50));
+    CREATE TABLE next (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50));
+    INSERT item (id) VALUES (1), (2), (3)";
+
+/// A broker behind a proxy, and another program that sees the tables as they are.
+struct Site {
+    broker: Broker,
+    proxy: Proxy,
+    program: Program,
+    _harness: MssqlHarness,
+}
+
+impl Site {
+    async fn start() -> Option<Self> {
+        let (harness, program) = start().await?;
+        program.run(TABLES).await;
+        let queues: Vec<QueueSpec> = ["item", "next"].map(queue).into();
+        for queue in &queues {
+            harness.apply(queue).await.expect("apply");
+        }
+        let proxy = Proxy::before(&program.connection_string).await;
+        let settings = Settings {
+            command_timeout: Duration::from_secs(10),
+            ..Settings::new(proxy.connection_string())
+        };
+        let store = MssqlStore::open(&settings, &queues).await.expect("open");
+        Some(Self {
+            broker: Broker::new(Arc::new(store)),
+            proxy,
+            program,
+            _harness: harness,
+        })
+    }
+
+    /// Starts an operation whose reply is held back, waits until the server has committed it, and loses the reply.
+    async fn lose_reply<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = T> + Send + 'static,
+        committed: &str,
+    ) -> tokio::task::JoinHandle<T> {
+        self.proxy.stall(Way::ToClient, true);
+        let operation = tokio::spawn(operation);
+        until("the server has committed", async || {
+            self.program.number(committed).await == 1
+        })
+        .await;
+        assert!(!operation.is_finished());
+        operation
+    }
+}
+
+const LEASED: &str = "SELECT COUNT(*) FROM item WHERE id = 1 AND lease_state = 1";
+
+#[tokio::test]
+async fn a_completion_whose_reply_is_lost_is_sent_again_and_adds_its_follow_up_once() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let item = site.broker.one().await;
+    let follow_up = FollowUp {
+        queue: QueueIndex(1),
+        item: new_item(&[("payload", text("after 1"))]),
+    };
+    let broker = site.broker.clone();
+    let lease = item.lease.clone();
+    let completion = async move { broker.settle(&lease, complete_with(vec![follow_up])).await };
+    let committed = "SELECT COUNT(*) FROM item WHERE lease_state = 3";
+    let completion = site.lose_reply(completion, committed).await;
+    let connections = site.proxy.accepted();
+    site.proxy.clear_up_after_cut();
+    let state = soon(completion).await.expect("no panic");
+    assert_eq!(state, Some(State::Completed));
+    assert_eq!(site.proxy.accepted(), connections + 1, "it connected again");
+    let followed = site.program.texts("SELECT payload FROM next").await;
+    assert_eq!(followed, ["after 1"]);
+}
+
+#[tokio::test]
+async fn a_claim_with_a_request_id_whose_reply_is_lost_finds_its_leases_by_itself() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let (broker, token) = (site.broker.clone(), Uuid::new_v4());
+    let claim = async move { broker.request(token, 2).await };
+    let claim = site.lose_reply(claim, LEASED).await;
+    site.proxy.clear_up_after_cut();
+    let items = soon(claim).await.expect("no panic");
+    assert_eq!(keys(&items), ["1", "2"]);
+    assert_eq!(site.broker.request(token, 2).await.len(), 2);
+    let claims = "SELECT SUM(lease_fence) FROM item";
+    assert_eq!(site.program.number(claims).await, 2);
+}
+
+#[tokio::test]
+async fn a_claim_with_a_request_id_that_failed_gets_the_same_leases_when_it_is_asked_for_again() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let (broker, token) = (site.broker.clone(), Uuid::new_v4());
+    let mut request = call("worker", 2);
+    request.token = token;
+    request.repeat = true;
+    let claim = async move { broker.store.claim(broker.queue, [request].into()).await };
+    let claim = site.lose_reply(claim, LEASED).await;
+    site.proxy.refuse(true);
+    site.proxy.cut();
+    let claimed = soon(claim).await.expect("no panic");
+    assert!(
+        matches!(claimed, Err(StoreError::Unavailable(_))),
+        "{claimed:?}"
+    );
+    site.proxy.clear_up();
+    let items = site.broker.request(token, 2).await;
+    assert_eq!(keys(&items), ["1", "2"]);
+    for item in &items {
+        assert_eq!((item.lease.token, item.lease.fence), (token, 1));
+        let completed = site.broker.complete(&item.lease).await;
+        assert_eq!(completed, Some(State::Completed));
+    }
+}
+
+#[tokio::test]
+async fn a_claim_without_a_request_id_whose_reply_is_lost_is_not_made_twice() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let broker = site.broker.clone();
+    let calls = [call("worker", 1)];
+    let claim = async move { broker.store.claim(broker.queue, calls.into()).await };
+    let claim = site.lose_reply(claim, LEASED).await;
+    site.proxy.clear_up_after_cut();
+    let claimed = soon(claim).await.expect("no panic");
+    assert!(
+        matches!(claimed, Err(StoreError::Unavailable(_))),
+        "{claimed:?}"
+    );
+    let leased = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
+    assert_eq!(site.program.number(leased).await, 1);
+    assert_eq!(keys(&site.broker.claim(9).await), ["2", "3"]);
+}
+
+#[tokio::test]
+async fn an_item_whose_enqueue_lost_its_reply_is_there_once_and_the_caller_is_told_that_it_may_be()
+{
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let broker = site.broker.at(1);
+    let items = vec![new_item(&[("payload", text("a"))])];
+    let adding = async move { broker.try_enqueue(items).await };
+    let adding = site.lose_reply(adding, "SELECT COUNT(*) FROM next").await;
+    site.proxy.clear_up_after_cut();
+    let added = soon(adding).await.expect("no panic");
+    assert!(
+        matches!(added, Err(StoreError::Unavailable(_))),
+        "{added:?}"
+    );
+    assert_eq!(site.program.number("SELECT COUNT(*) FROM next").await, 1);
+}
+
+#[tokio::test]
+async fn a_heartbeat_whose_reply_is_lost_is_sent_again() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let item = site.broker.one().await;
+    let lease = item.lease.clone();
+    let broker = site.broker.clone();
+    let day = Duration::from_secs(86_400);
+    let beat = async move { broker.heartbeat(&lease, day).await };
+    let extended =
+        "SELECT COUNT(*) FROM item WHERE lease_due_time > DATEADD(hour, 20, SYSUTCDATETIME())";
+    let beat = site.lose_reply(beat, extended).await;
+    site.proxy.clear_up_after_cut();
+    let held = soon(beat).await.expect("no panic");
+    assert!(held.expect("held").time_left <= day);
+}
+
+/// A request that the server never saw changes nothing, and what may be repeated is.
+#[tokio::test]
+async fn a_request_that_is_lost_on_its_way_to_the_server_is_sent_again() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let item = site.broker.one().await;
+    site.proxy.stall(Way::ToServer, true);
+    let broker = site.broker.clone();
+    let lease = item.lease.clone();
+    let completion = tokio::spawn(async move { broker.complete(&lease).await });
+    until("the request is on its way", async || site.proxy.held() > 0).await;
+    site.proxy.clear_up_after_cut();
+    let state = soon(completion).await.expect("no panic");
+    assert_eq!(state, Some(State::Completed));
+}

@@ -1,0 +1,99 @@
+//! A broker over gRPC, in the test's process, on a T-SQL store.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lease_broker::broker::{self, Broker};
+use lease_broker::config::{Config, Sources};
+use lease_broker::grpc::{self, Serving};
+use lease_broker::store::mssql::{MssqlStore, Settings};
+use tokio::net::TcpListener;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use crate::support::client::Client;
+use crate::support::patience::LONG;
+
+/// How many connections the broker may have, besides the one that asks whether the store answers.
+pub(crate) const CONNECTIONS: usize = 4;
+
+const QUEUES: &str = "
+[queues.work]
+managed = { payload = 'nvarchar(50)' }
+backoff = { initial = '0s', factor = 1.0, max = '0s', jitter = 0.0 }
+max_attempts = 0
+";
+
+pub(crate) struct Service {
+    pub(crate) address: std::net::SocketAddr,
+    serving: Serving,
+    broker: Arc<Broker>,
+}
+
+impl Service {
+    /// Starts with one managed queue, `work`.
+    pub(crate) async fn start(connection_string: &str) -> Self {
+        let config = configuration();
+        let settings = Settings {
+            max_connections: CONNECTIONS,
+            ..Settings::new(connection_string)
+        };
+        let store = MssqlStore::open(&settings, &config.queues).await;
+        let store = Arc::new(store.expect("a store"));
+        let settings = broker::Settings::from(&config);
+        let broker = Arc::new(Broker::start(store, &config.queues, settings));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let serving = grpc::serve(listener, broker.clone(), &config.server);
+        let serving = serving.expect("a server");
+        Self {
+            address: serving.address(),
+            serving,
+            broker,
+        }
+    }
+
+    pub(crate) async fn channel(&self) -> Channel {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
+        let connected = endpoint.expect("an address").connect().await;
+        connected.expect("a connection")
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::new(self.channel().await, "work")
+    }
+
+    pub(crate) async fn stop(self) {
+        self.serving.drain().await;
+        let stopped = tokio::time::timeout(Duration::from_secs(20), self.broker.stop()).await;
+        stopped.expect("the broker stops");
+    }
+}
+
+/// Sends a call again while it is told to: a server under load may take longer than a broker waits.
+pub(crate) async fn patiently<T, Answer>(call: impl Fn() -> Answer) -> T
+where
+    Answer: Future<Output = Result<T, Status>>,
+{
+    let start = Instant::now();
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) if status.code() == Code::Unavailable && start.elapsed() < LONG => {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            Err(status) => panic!("{status:?}"),
+        }
+    }
+}
+
+fn configuration() -> Config {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, QUEUES).expect("a file");
+    let sources = Sources {
+        file: Some(file),
+        ..Sources::default()
+    };
+    let loaded = sources.load();
+    loaded.unwrap_or_else(|error| panic!("the test's configuration: {error}"))
+}
