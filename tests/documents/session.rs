@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::pattern::{matches, steady};
 use super::store::Store;
 
-/// How long a service may take to say what it is shown to say.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a service may take to say what it is shown to say, and a command that is told to come back may do so.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Session {
     folder: tempfile::TempDir,
@@ -95,8 +95,14 @@ impl Session {
                 std::thread::yield_now();
             }
         } else {
-            let _ = self.shell(&command, &output).status().expect("a shell");
-            let printed = self.printed(&output);
+            let deadline = Instant::now() + PATIENCE;
+            let printed = loop {
+                let _ = self.shell(&command, &output).status().expect("a shell");
+                let printed = self.printed(&output);
+                if !self.store.is_away(&printed) || Instant::now() >= deadline {
+                    break printed;
+                }
+            };
             assert!(
                 matches(&shown, &printed),
                 "{command}\nshown {shown:#?}\nprinted {printed:#?}"

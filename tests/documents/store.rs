@@ -77,6 +77,16 @@ impl Store {
         }
     }
 
+    /// Returns whether a command was told to come back: a server under load may take longer than a broker waits. Every
+    /// command of the recipes may be typed again.
+    pub(crate) fn is_away(&self, printed: &[String]) -> bool {
+        let away = |line: &String| {
+            line.contains("(STORE_UNAVAILABLE)")
+                || line.contains("the service did not answer in time")
+        };
+        matches!(self, Self::SqlServer { .. }) && printed.iter().any(away)
+    }
+
     /// Puts the configuration's file in the place of the server in what `serve` announces.
     pub(crate) fn as_shown(&self, printed: &str, configuration: &str) -> String {
         static SERVER: LazyLock<Regex> = LazyLock::new(|| {
