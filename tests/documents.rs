@@ -1,55 +1,105 @@
-//! Runs what the README and the recipes show, and compares what is printed with what they show.
+//! Runs what the README and the recipes show, and compares what is printed with what they show; the recipes on each store.
+
+#[path = "harness/harness.rs"]
+mod harness;
 
 #[path = "documents/pattern.rs"]
 mod pattern;
 #[path = "documents/session.rs"]
 mod session;
+#[path = "documents/store.rs"]
+mod store;
 
 use std::path::Path;
 
+use harness::mssql::MssqlHarness;
 use session::Session;
+use store::Store;
+
+/// How the recipes show that claims may take turns.
+const ALTERNATIVE: &str = "\n# claim_strategy = \"app_lock\" ";
 
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Runs the blocks under one heading of the recipes.
-fn recipe(heading: &str) {
+/// Returns what stands under one heading of the recipes.
+fn recipe(heading: &str) -> String {
     let text = read("docs/recipes.md");
     let (_, after) = text
         .split_once(&format!("\n## {heading}"))
         .expect("the heading");
     let section = after.split("\n## ").next().expect("a section");
-    Session::start().run(section);
+    section.to_owned()
+}
+
+/// Returns the recipe with the line in force that it shows as a comment.
+fn with_turns(recipe: &str) -> String {
+    let in_force = ALTERNATIVE.replace("# ", "");
+    let changed = recipe.replace(ALTERNATIVE, &in_force);
+    assert_ne!(changed, recipe, "no claim_strategy");
+    changed
+}
+
+fn on_sqlite(recipe: &str) {
+    Session::start(Store::Sqlite).run(recipe);
+}
+
+fn on_sql_server(recipe: &str) {
+    if harness::can_run::<MssqlHarness>() {
+        let store = Store::sql_server(&read("docs/recipes.md"));
+        Session::start(store).run(recipe);
+    }
 }
 
 #[test]
 fn the_readme_shows_what_its_commands_print() {
-    Session::start().run(&read("README.md"));
+    on_sqlite(&read("README.md"));
 }
 
-#[test]
-fn soft_locks_on_an_events_table() {
-    recipe("S1.");
+macro_rules! recipes {
+    ($store:ident, $run:path) => {
+        mod $store {
+            use super::{recipe, with_turns};
+
+            #[test]
+            fn soft_locks_on_an_events_table() {
+                $run(&recipe("S1."));
+            }
+
+            #[test]
+            fn checking_out_records_with_two_active_services() {
+                $run(&recipe("S2."));
+            }
+
+            #[test]
+            fn checking_out_records_by_a_gatekeeper() {
+                $run(&with_turns(&recipe("S2.")));
+            }
+
+            #[test]
+            fn polling_by_multiple_subscribers() {
+                $run(&recipe("S3."));
+            }
+
+            #[test]
+            fn a_table_as_a_data_queue_deleting_what_was_done() {
+                $run(&recipe("S4."));
+            }
+
+            #[test]
+            fn critical_section_and_timestamped_reads() {
+                $run(&recipe("S5."));
+            }
+
+            #[test]
+            fn critical_section_by_a_named_mutex() {
+                $run(&with_turns(&recipe("S5.")));
+            }
+        }
+    };
 }
 
-#[test]
-fn checking_out_records_with_two_active_services() {
-    recipe("S2.");
-}
-
-#[test]
-fn polling_by_multiple_subscribers() {
-    recipe("S3.");
-}
-
-#[test]
-fn a_table_as_a_data_queue_deleting_what_was_done() {
-    recipe("S4.");
-}
-
-#[test]
-fn critical_section_and_timestamped_reads() {
-    recipe("S5.");
-}
+recipes!(sqlite, crate::on_sqlite);
+recipes!(mssql, crate::on_sql_server);

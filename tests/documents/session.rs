@@ -1,5 +1,5 @@
-//! A reader who types what a document shows: `sql` blocks into the database, `toml` blocks into the configuration file,
-//! `console` blocks into a shell.
+//! A reader who types what a document shows: `sql` or `tsql` blocks into the database, `toml` blocks into the configuration
+//! file, `console` blocks into a shell.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,16 +9,20 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::pattern::{matches, steady};
+use super::store::Store;
 
-/// How long a service may take to say what it is shown to say.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a service may take to say what it is shown to say, and a command that is told to come back may do so.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Session {
     folder: tempfile::TempDir,
     /// The ports that the document names, and the free ones that stand for them here.
     ports: HashMap<String, u16>,
     services: Vec<Child>,
+    store: Store,
     sql: String,
+    /// The last `toml` block, with free ports.
+    configuration: String,
 }
 
 /// A command with the lines shown under it.
@@ -28,12 +32,14 @@ struct Step {
 }
 
 impl Session {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(store: Store) -> Self {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
             ports: HashMap::new(),
             services: Vec::new(),
+            store,
             sql: String::new(),
+            configuration: String::new(),
         }
     }
 
@@ -44,7 +50,7 @@ impl Session {
             let (kind, after) = after.split_once('\n').expect("a block begins with a line");
             let (block, after) = after.split_once("```").expect("a block ends");
             match kind {
-                "sql" => self.sql.push_str(block),
+                language if language == self.store.language() => self.sql.push_str(block),
                 "toml" => self.configure(block),
                 "console" => steps(block)
                     .into_iter()
@@ -55,17 +61,14 @@ impl Session {
         }
     }
 
-    /// Saves the configuration, and makes the tables shown before it in the file that it names.
+    /// Saves the configuration, and makes the tables shown before it.
     fn configure(&mut self, toml: &str) {
-        let toml = self.with_free_ports(toml);
-        let path = toml.split_once("path = \"").expect("the store's path").1;
-        let database = path.split('"').next().expect("a path");
-        let connection = rusqlite::Connection::open(self.folder.path().join(database));
-        let made = connection.expect("a database").execute_batch(&self.sql);
-        made.expect("the tables are made");
+        self.configuration = self.with_free_ports(toml);
+        let folder = self.folder.path();
+        self.store.make(&self.sql, folder, &self.configuration);
         // The README calls its own by another name.
         for name in ["queues.toml", "orders.toml"] {
-            std::fs::write(self.folder.path().join(name), &toml)
+            std::fs::write(folder.join(name), &self.configuration)
                 .expect("the configuration is saved");
         }
     }
@@ -92,8 +95,14 @@ impl Session {
                 std::thread::yield_now();
             }
         } else {
-            let _ = self.shell(&command, &output).status().expect("a shell");
-            let printed = self.printed(&output);
+            let deadline = Instant::now() + PATIENCE;
+            let printed = loop {
+                let _ = self.shell(&command, &output).status().expect("a shell");
+                let printed = self.printed(&output);
+                if !self.store.is_away(&printed) || Instant::now() >= deadline {
+                    break printed;
+                }
+            };
             assert!(
                 matches(&shown, &printed),
                 "{command}\nshown {shown:#?}\nprinted {printed:#?}"
@@ -113,6 +122,7 @@ impl Session {
                 "PATH",
                 format!("{}:{path}", binary.parent().expect("a folder").display()),
             )
+            .envs(self.store.environment())
             .env("LEASE_BROKER_LOG__LEVEL", "error")
             .env(
                 "LEASE_BROKER_ADDRESS",
@@ -138,6 +148,7 @@ impl Session {
             text = text.replace(&format!("127.0.0.1:{free}"), &format!("127.0.0.1:{shown}"));
         }
         let text = text.replace(" --address http://127.0.0.1:50051", "");
+        let text = self.store.as_shown(&text, &self.configuration);
         text.lines().map(steady).collect()
     }
 
@@ -164,9 +175,7 @@ impl Session {
 
     /// Returns the port that a service takes which says none: that of its configuration, else the default one.
     fn listen_port(&self) -> u16 {
-        let configured = std::fs::read_to_string(self.folder.path().join("queues.toml"));
-        let configured = configured.unwrap_or_default();
-        let listen = configured.split_once("listen = \"127.0.0.1:");
+        let listen = self.configuration.split_once("listen = \"127.0.0.1:");
         listen
             .and_then(|(_, port)| port.split('"').next()?.parse().ok())
             .unwrap_or_else(|| self.port("50051"))
@@ -190,6 +199,9 @@ fn steps(block: &str) -> Vec<Step> {
                 command: command.to_owned(),
                 shown: Vec::new(),
             }),
+            (None, Some(step)) if step.command.ends_with('\\') => {
+                step.command.extend(["\n", line]);
+            }
             (None, Some(step)) => step.shown.push(line.to_owned()),
             (None, None) => panic!("a line before any command: {line}"),
         }

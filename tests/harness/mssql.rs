@@ -3,6 +3,7 @@
 
 mod database;
 mod janitor;
+pub(crate) mod own;
 mod place;
 mod runtime;
 mod store;
