@@ -21,5 +21,5 @@ OUTPUT {inserted_key} INTO @done ({key_names})
 FROM @due AS d, {table} AS t WITH (ROWLOCK)
 WHERE {t_is_d} AND t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f
 OPTION (FORCE ORDER, LOOP JOIN);
-SELECT COUNT(*) FROM @done;
+SELECT COUNT(*) AS lb_n FROM @done;
 COMMIT TRANSACTION;

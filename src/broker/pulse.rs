@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Store, StoreError};
 
-/// The pause between two probes, and the longest that one may take.
+/// The pause between two probes, and how long one may take before the store counts as gone.
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(4);
 /// How long an operation may take before the store is suspected.
@@ -68,29 +68,44 @@ impl Pulse {
 
     /// Probes a suspected store, until `stop` is cancelled.
     pub(super) async fn watch(self: Arc<Self>, store: Arc<dyn Store>, stop: CancellationToken) {
-        let answers = async || {
-            let probe = tokio::time::timeout(PATIENCE, store.probe()).await;
-            matches!(probe, Ok(Ok(())))
-        };
         let watch = async {
             loop {
                 self.suspected.notified().await;
                 // An error may be told of when the store is back: one answered probe clears the suspicion.
-                if answers().await {
-                    continue;
-                }
-                self.answers.send_replace(false);
-                tracing::error!("the store does not answer");
-                while !answers().await {
+                while !self.answered(&*store).await {
                     tokio::time::sleep(PAUSE).await;
                 }
-                tracing::info!("the store answers");
-                self.answers.send_replace(true);
             }
         };
         tokio::select! {
             () = watch => {}
             () = stop.cancelled() => {}
+        }
+    }
+
+    /// Probes once, and tells everybody what came of it. A probe that takes long goes on: another one would have to begin
+    /// anew, with a connection and a login.
+    async fn answered(&self, store: &dyn Store) -> bool {
+        let mut probe = store.probe();
+        let in_time = tokio::time::timeout(PATIENCE, &mut probe).await;
+        let outcome = if let Ok(outcome) = in_time {
+            outcome
+        } else {
+            self.tell(false);
+            probe.await
+        };
+        self.tell(outcome.is_ok());
+        outcome.is_ok()
+    }
+
+    fn tell(&self, answers: bool) {
+        if self.answers.send_replace(answers) == answers {
+            return;
+        }
+        if answers {
+            tracing::info!("the store answers");
+        } else {
+            tracing::error!("the store does not answer");
         }
     }
 }

@@ -13,6 +13,7 @@ mod editions;
 mod engine;
 mod enqueue;
 mod error;
+mod fits;
 mod index;
 mod inspect;
 mod key_source;

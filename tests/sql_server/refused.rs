@@ -97,7 +97,6 @@ async fn a_value_that_does_not_fit_is_refused_for_its_column() {
 }
 
 #[tokio::test]
-#[ignore = "ranges of decimals, days and moments are left to the server, whose refusal names no column, or is a bug (types.rs, store)"]
 async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_column() {
     let Some((harness, program)) = start().await else {
         return;
@@ -144,7 +143,6 @@ async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
 }
 
 #[tokio::test]
-#[ignore = "digits that the column has no room for are rounded away (types.rs, store), which knows no scale"]
 async fn a_value_with_more_digits_than_its_column_keeps_is_refused() {
     let Some((harness, program)) = start().await else {
         return;

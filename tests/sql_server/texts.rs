@@ -85,7 +85,6 @@ async fn bytes_and_text_with_quotes_pass() {
 }
 
 #[tokio::test]
-#[ignore = "the column's code page turns it into a question mark (types.rs, store, knows varchar for any text)"]
 async fn a_letter_that_a_varchar_column_has_no_room_for_is_refused_or_kept_and_never_replaced() {
     let Some((harness, program)) = start().await else {
         return;

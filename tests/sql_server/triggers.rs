@@ -147,7 +147,6 @@ async fn a_trigger_that_raises_an_error_refuses_the_item_and_nothing_is_added() 
 }
 
 #[tokio::test]
-#[ignore = "rows of a trigger's own SELECT are taken for the broker's (connection.rs, collect)"]
 async fn a_trigger_that_answers_rows_of_its_own_confuses_no_operation() {
     let Some((harness, program)) = start().await else {
         return;

@@ -143,7 +143,6 @@ async fn numbers_pass_to_their_bounds() {
 }
 
 #[tokio::test]
-#[ignore = "the driver reads money as a floating-point number (types.rs, read): it has to be selected as decimal(19, 4)"]
 async fn money_passes_to_its_bounds() {
     let Some((harness, program)) = start().await else {
         return;

@@ -239,6 +239,8 @@ fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
         "nvarchar" | "nchar" if length > 0 => sized(length / 2),
         "nvarchar" | "nchar" | "varchar" | "char" | "varbinary" | "binary" => sized(length),
         "decimal" | "numeric" => format!("{name}({precision},{scale})"),
+        "money" => "decimal(19,4)".to_owned(),
+        "smallmoney" => "decimal(10,4)".to_owned(),
         "datetime2" | "time" | "datetimeoffset" => format!("{name}({scale})"),
         "timestamp" | "rowversion" => "binary(8)".to_owned(),
         _ => name.to_owned(),

@@ -89,15 +89,33 @@ impl Connection {
         }
     }
 
+    /// Runs one of the broker's operations and reads its results.
+    pub(super) async fn operate(
+        &mut self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        self.run(sql, parameters, Results::Own).await
+    }
+
     /// Runs a statement with parameters and reads all that it answers.
     pub(super) async fn query(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
+        self.run(sql, parameters, Results::All).await
+    }
+
+    async fn run(
+        &mut self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+        wanted: Results,
+    ) -> Result<Vec<Vec<Row>>, Error> {
         // Until the stream has been read to the end; a future dropped before leaves it so.
         self.state = State::Broken;
-        let answer = async { collect(self.session.query(sql, parameters).await?).await };
+        let answer = async { collect(self.session.query(sql, parameters).await?, wanted).await };
         // The driver's futures are large: on the heap they don't weigh on every caller's.
         let outcome = Box::pin(answer).await;
         self.note(&outcome);
@@ -107,7 +125,7 @@ impl Connection {
     /// Runs a batch without parameters.
     pub(super) async fn batch(&mut self, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
         self.state = State::Broken;
-        let answer = async { collect(self.session.simple_query(sql).await?).await };
+        let answer = async { collect(self.session.simple_query(sql).await?, Results::All).await };
         let outcome = Box::pin(answer).await;
         self.note(&outcome);
         outcome
@@ -127,15 +145,34 @@ impl Connection {
     }
 }
 
+/// Which of a batch's results are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Results {
+    All,
+    /// Those whose first column has a name of the broker's, `lb_…`: a trigger may answer rows of its own.
+    Own,
+}
+
 /// Reads to the final DONE before anything is believed: rows reach the client even if their statement is rolled back.
-async fn collect(mut stream: tiberius::QueryStream<'_>) -> Result<Vec<Vec<Row>>, Error> {
+async fn collect(
+    mut stream: tiberius::QueryStream<'_>,
+    wanted: Results,
+) -> Result<Vec<Vec<Row>>, Error> {
     let mut results: Vec<Vec<Row>> = Vec::new();
     let mut failed = None;
+    let mut is_wanted = false;
     while let Some(item) = stream.next().await {
         match item {
-            Ok(QueryItem::Metadata(_)) => results.push(Vec::new()),
+            Ok(QueryItem::Metadata(metadata)) => {
+                let first = metadata.columns().first();
+                let own = first.is_some_and(|column| column.name().starts_with("lb_"));
+                is_wanted = own || wanted == Results::All;
+                if is_wanted {
+                    results.push(Vec::new());
+                }
+            }
             Ok(QueryItem::Row(row)) => {
-                if let Some(rows) = results.last_mut() {
+                if let Some(rows) = results.last_mut().filter(|_| is_wanted) {
                     rows.push(row);
                 }
             }

@@ -64,8 +64,8 @@ const TABLE: &[(Remedy, &[u32])] = &[
     (
         Remedy::Refuse,
         &[
-            2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 544, 271,
-            3609, 8169, 9420, 13536,
+            2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 517, 544,
+            271, 3609, 8169, 9420, 13536,
         ],
     ),
     // Login, firewall, database, permission; object or column gone; READPAST under SNAPSHOT; a table or an index that takes
@@ -116,9 +116,15 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
             } else if ["does not exist", "syntax error"].iter().any(says) {
                 // A syntax error is one of a type that the configuration names.
                 Remedy::Misconfigured
-            } else if ["violates", "invalid input", "too long", "out of range"]
-                .iter()
-                .any(says)
+            } else if [
+                "violates",
+                "invalid input",
+                "too long",
+                "out of range",
+                "overflow",
+            ]
+            .iter()
+            .any(says)
             {
                 Remedy::Refuse
             } else {

@@ -6,8 +6,8 @@ use super::catalogue::Column;
 use super::quote::quote;
 use super::shape::declaration;
 use super::table::QueueTable;
-use super::types;
 use super::wire::{self, Entry, FIRST_LIST, Field};
+use super::{fits, types};
 use crate::lease::State;
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError};
@@ -34,8 +34,8 @@ impl QueueTable {
                 let problem = format!("{name:?} is of the key and can't be NULL");
                 return Err((name.clone(), problem));
             }
-            let value =
-                types::store(value, column.kind).map_err(|problem| (name.clone(), problem))?;
+            let value = fits::check(value, column).and_then(|()| types::store(value, column.kind));
+            let value = value.map_err(|problem| (name.clone(), problem))?;
             let value = match value {
                 Field::Json(Json::String(text)) if text.encode_utf16().count() > wire::SHORT => {
                     if !column.has_long_texts() {

@@ -160,7 +160,7 @@ impl Connected {
     ) -> Result<Vec<Vec<Row>>, Failure> {
         let taken = self.take().await;
         let mut connection = taken.map_err(|error| Failure::new(error, tries))?;
-        let outcome = connection.query(sql, parameters).await;
+        let outcome = connection.operate(sql, parameters).await;
         outcome.map_err(|error| {
             let failure = Failure::new(error, tries);
             if failure.breaks_connection() {

@@ -162,6 +162,15 @@ pub(super) fn declaration(name: &str, column: &Column, null: &str) -> String {
     format!("{name} {}{collation} {null}", column.declared)
 }
 
+/// Writes a column as it is read.
+fn read_of_t(column: &Column) -> String {
+    let name = format!("t.{}", quote(&column.name));
+    match column.kind {
+        ColumnType::Money => format!("CONVERT({}, {name})", column.declared),
+        _ => name,
+    }
+}
+
 fn holes(
     queue: &QueueSpec,
     table: &Table,
@@ -184,7 +193,7 @@ fn holes(
     holes.insert("key_names", list(&|at, _| format!("lb_k{at}")));
     holes.insert(
         "key_as_names",
-        list(&|at, column| format!("t.{} AS lb_k{at}", quote(&column.name))),
+        list(&|at, column| format!("{} AS lb_k{at}", read_of_t(column))),
     );
     holes.insert(
         "key_of_t",
@@ -232,7 +241,7 @@ fn holes(
     holes.insert("key_present", present.collect::<Vec<_>>().concat());
     // Names of the statement's own: they cost less to send, and Babelfish counts those beyond Unicode's first plane wrong.
     let data = columns.iter().enumerate();
-    let data = data.map(|(at, column)| format!(", t.{} AS lb_c{at}", quote(&column.name)));
+    let data = data.map(|(at, column)| format!(", {} AS lb_c{at}", read_of_t(column)));
     holes.insert("columns_of_t", data.collect::<Vec<_>>().concat());
     let deletes = queue.on_complete == OnComplete::Delete;
     holes.insert(

@@ -19,6 +19,8 @@ pub(super) enum ColumnType {
     Binary,
     Float,
     Decimal,
+    /// A decimal that the driver would read as a floating-point number: it is converted where it is read.
+    Money,
     DateTime,
     DateTimeOffset,
     Date,
@@ -42,7 +44,8 @@ impl ColumnType {
             "char" | "varchar" | "nchar" | "nvarchar" | "text" | "ntext" | "sysname" => Self::Text,
             "binary" | "varbinary" | "image" => Self::Binary,
             "float" | "real" => Self::Float,
-            "decimal" | "numeric" | "money" | "smallmoney" => Self::Decimal,
+            "decimal" | "numeric" => Self::Decimal,
+            "money" | "smallmoney" => Self::Money,
             "datetime" | "datetime2" | "smalldatetime" => Self::DateTime,
             "datetimeoffset" => Self::DateTimeOffset,
             "date" => Self::Date,
@@ -63,7 +66,7 @@ impl ColumnType {
             Self::Bool => matches!(value, Value::Bool(_)),
             Self::Binary | Self::RowVersion => matches!(value, Value::Bytes(_)),
             Self::Float => matches!(value, Value::Double(_)),
-            Self::Decimal => matches!(value, Value::Decimal(_)),
+            Self::Decimal | Self::Money => matches!(value, Value::Decimal(_)),
             Self::DateTime | Self::DateTimeOffset => matches!(value, Value::Timestamp { .. }),
             Self::Text | Self::Date | Self::Time | Self::Guid | Self::Xml => {
                 matches!(value, Value::Text(_))
@@ -214,17 +217,23 @@ fn store_json(value: &Value, column: ColumnType) -> Result<Json, String> {
             Ok(json!(int))
         }
         (Value::Int(_), Column::Int(..)) => refuse("is out of the column's range"),
-        (Value::Int(int), Column::Decimal | Column::Text) => Ok(json!(int.to_string())),
+        (Value::Int(int), Column::Decimal | Column::Money | Column::Text) => {
+            Ok(json!(int.to_string()))
+        }
         (Value::Int(int), Column::Float) if int.unsigned_abs() <= 1 << 53 => Ok(json!(int)),
         (Value::Double(double), Column::Float) if double.is_finite() => Ok(json!(double)),
         (Value::Text(text), Column::Text | Column::Xml | Column::Date | Column::Time) => {
             Ok(json!(text))
         }
         (Value::Text(text), _) => of_text(text, column),
-        (Value::Decimal(digits), Column::Decimal | Column::Text) if is_decimal(digits) => {
+        (Value::Decimal(digits), Column::Decimal | Column::Money | Column::Text)
+            if is_decimal(digits) =>
+        {
             Ok(json!(digits))
         }
-        (Value::Decimal(_), Column::Decimal) => refuse("must be decimal digits such as -12.50"),
+        (Value::Decimal(_), Column::Decimal | Column::Money) => {
+            refuse("must be decimal digits such as -12.50")
+        }
         (Value::Timestamp { seconds, nanos }, Column::DateTimeOffset | Column::Text) => {
             Ok(json!(rfc3339(*seconds, *nanos)))
         }
@@ -257,7 +266,7 @@ fn of_text(text: &str, column: ColumnType) -> Result<Json, String> {
             let double = text.parse::<f64>().ok().filter(|double| double.is_finite());
             wanted(double.map(Json::from), "a number")
         }
-        ColumnType::Decimal => {
+        ColumnType::Decimal | ColumnType::Money => {
             let digits = is_decimal(text).then(|| text.into());
             wanted(digits, "decimal digits such as -12.50")
         }

@@ -145,7 +145,8 @@ impl Tokens {
             // No user type; may be NULL.
             self.bytes.extend([0, 0, 0, 0, 1, 0]);
             cell.put_type(&mut self.bytes);
-            put_short_text(&mut self.bytes, "");
+            // Named as the broker names what it asks for.
+            put_short_text(&mut self.bytes, "lb_");
         }
         self
     }

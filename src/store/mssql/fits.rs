@@ -1,0 +1,251 @@
+//! Whether a column would hold exactly the value that it is given. The server rounds what has more digits than a column keeps,
+//! and refuses the rest without saying which column it is: so it is looked at before.
+
+use time::format_description::well_known::Iso8601;
+use time::macros::{date, datetime};
+use time::{Date, OffsetDateTime, PrimitiveDateTime, Time};
+
+use super::catalogue::Column;
+use super::types::ColumnType;
+use crate::value::Value;
+
+/// Checks a value against its column's size, digits and range.
+///
+/// # Errors
+/// What the column can't hold of it.
+pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
+    let (name, sizes) = sizes(&column.declared);
+    match (value, column.kind) {
+        (Value::Text(text), ColumnType::Text) => length(text.encode_utf16().count(), sizes[0]),
+        (Value::Bytes(bytes), ColumnType::Binary) => length(bytes.len(), sizes[0]),
+        (Value::Text(digits) | Value::Decimal(digits), ColumnType::Decimal | ColumnType::Money) => {
+            decimal(digits.trim(), sizes)
+        }
+        (Value::Int(int), ColumnType::Decimal | ColumnType::Money) => {
+            decimal(&int.to_string(), sizes)
+        }
+        (Value::Double(double), ColumnType::Float) if name == "real" => real(*double),
+        (
+            Value::Timestamp { seconds, nanos },
+            ColumnType::DateTime | ColumnType::DateTimeOffset,
+        ) => {
+            let nanos = i128::from(*seconds) * 1_000_000_000 + i128::from(*nanos);
+            let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos);
+            let moment = moment.map_err(|_| "the moment is not in the years 1 to 9999")?;
+            instant(
+                PrimitiveDateTime::new(moment.date(), moment.time()),
+                name,
+                sizes,
+            )
+        }
+        (Value::Text(text), ColumnType::DateTime) => {
+            let iso = text.trim().trim_end_matches('Z').replacen(' ', "T", 1);
+            match PrimitiveDateTime::parse(&iso, &Iso8601::PARSING) {
+                Ok(moment) => instant(moment, name, sizes),
+                // What is no moment is refused as such.
+                Err(_) => Ok(()),
+            }
+        }
+        (Value::Text(text), ColumnType::Date) => {
+            match Date::parse(text.trim(), &Iso8601::PARSING) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(format!("{text:?} is not a day such as 2026-11-20")),
+            }
+        }
+        (Value::Text(text), ColumnType::Time) => {
+            match Time::parse(text.trim(), &Iso8601::PARSING) {
+                Ok(time) => fraction(time.nanosecond(), scale_of(sizes)),
+                Err(_) => Err(format!("{text:?} is not a time of day such as 22:15:20.5")),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Splits `name(size, size)`; `max` is no size.
+fn sizes(declared: &str) -> (&str, [Option<u32>; 2]) {
+    let Some((name, sizes)) = declared.split_once('(') else {
+        return (declared, [None, None]);
+    };
+    let mut sizes = sizes.trim_end_matches(')').split(',');
+    let mut next = || sizes.next()?.trim().parse().ok();
+    (name, [next(), next()])
+}
+
+fn length(length: usize, most: Option<u32>) -> Result<(), String> {
+    match most {
+        Some(most) if length > most as usize => Err(format!(
+            "it is {length} long, and the column has room for {most}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn decimal(digits: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
+    let [Some(precision), Some(scale)] = sizes else {
+        return Ok(());
+    };
+    let unsigned = digits.trim_start_matches(['-', '+']);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let whole = whole.trim_start_matches('0').len();
+    let fraction = fraction.trim_end_matches('0').len();
+    if fraction > scale as usize {
+        return Err(format!(
+            "{digits} has {fraction} digits after its point, and the column keeps {scale}"
+        ));
+    }
+    if whole > (precision - scale.min(precision)) as usize {
+        return Err(format!(
+            "{digits} is too large for a column of {precision} digits, {scale} of them after the point"
+        ));
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whether it is cut is the question"
+)]
+fn real(double: f64) -> Result<(), String> {
+    if f64::from(double as f32).to_bits() == double.to_bits() {
+        Ok(())
+    } else {
+        Err(format!("{double} has more digits than a real column keeps"))
+    }
+}
+
+fn instant(moment: PrimitiveDateTime, name: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
+    let nanos = moment.nanosecond();
+    let (first, last) = match name {
+        "datetime" => (
+            datetime!(1753-01-01 0:00),
+            datetime!(9999-12-31 23:59:59.997),
+        ),
+        "smalldatetime" => (datetime!(1900-01-01 0:00), datetime!(2079-06-06 23:59)),
+        _ => (
+            date!(0001 - 01 - 01).midnight(),
+            datetime!(9999-12-31 23:59:59.9999999),
+        ),
+    };
+    if !(first..=last).contains(&moment) {
+        return Err(format!(
+            "{moment} is not between {first} and {last}, as a {name} has to be"
+        ));
+    }
+    match name {
+        "datetime"
+            if !nanos.is_multiple_of(1_000_000)
+                || ![0, 3, 7].contains(&(nanos / 1_000_000 % 10)) =>
+        {
+            Err(format!(
+                "{moment} has more digits than the column keeps: the thousandths of a datetime end in 0, 3 or 7"
+            ))
+        }
+        "smalldatetime" if nanos != 0 || moment.second() != 0 => Err(format!(
+            "{moment} has seconds, and a smalldatetime keeps whole minutes"
+        )),
+        "datetime" | "smalldatetime" => Ok(()),
+        _ => fraction(nanos, scale_of(sizes)),
+    }
+}
+
+/// The digits of a second that a type keeps: 7 where it does not say.
+fn scale_of(sizes: [Option<u32>; 2]) -> u32 {
+    sizes[0].unwrap_or(7)
+}
+
+fn fraction(nanos: u32, scale: u32) -> Result<(), String> {
+    if nanos.is_multiple_of(10_u32.pow(9_u32.saturating_sub(scale))) {
+        Ok(())
+    } else {
+        Err(format!(
+            "it has more digits of a second than the column keeps, which are {scale}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(declared: &str, value: &Value) -> Option<String> {
+        let kind = ColumnType::named(declared.split('(').next().expect("a name"));
+        let column = Column {
+            name: "c".to_owned(),
+            kind,
+            declared: match declared {
+                "money" => "decimal(19,4)".to_owned(),
+                other => other.to_owned(),
+            },
+            collation: None,
+            nullable: true,
+            generated: false,
+        };
+        check(value, &column).err()
+    }
+
+    fn moment(nanos: i32) -> Value {
+        Value::Timestamp { seconds: 60, nanos }
+    }
+
+    fn digits(text: &str) -> Value {
+        Value::Decimal(text.to_owned())
+    }
+
+    #[test]
+    fn what_a_column_keeps_whole_is_taken() {
+        for (declared, value) in [
+            ("decimal(5,2)", digits("-999.99")),
+            ("decimal(5,2)", digits("0001.5000")),
+            ("decimal(38,0)", digits(&"9".repeat(38))),
+            ("money", digits("-1.2345")),
+            ("real", Value::Double(0.5)),
+            ("datetime", moment(7_000_000)),
+            ("datetime2(3)", moment(1_000_000)),
+            ("datetime2(7)", moment(100)),
+            ("smalldatetime", moment(0)),
+            ("nvarchar(3)", Value::Text("☂☂☂".to_owned())),
+            ("nvarchar(max)", Value::Text("long".repeat(9_999))),
+            ("varbinary(2)", Value::Bytes(vec![1, 2])),
+            ("date", Value::Text("2024-02-29".to_owned())),
+            ("time(3)", Value::Text("23:59:59.999".to_owned())),
+        ] {
+            assert_eq!(problem(declared, &value), None, "{declared} {value:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_column_would_round_cut_or_not_reach_is_refused() {
+        for (declared, value) in [
+            ("decimal(5,2)", digits("1000.00")),
+            ("decimal(5,2)", digits("1.005")),
+            ("money", digits("1.00005")),
+            ("real", Value::Double(0.1)),
+            ("datetime", moment(1_000_000)),
+            ("datetime2(3)", moment(1)),
+            ("datetime2(7)", moment(10)),
+            (
+                "smalldatetime",
+                Value::Timestamp {
+                    seconds: 1,
+                    nanos: 0,
+                },
+            ),
+            (
+                "datetime",
+                Value::Timestamp {
+                    seconds: -6_847_804_801,
+                    nanos: 0,
+                },
+            ),
+            ("nvarchar(3)", Value::Text("four".to_owned())),
+            ("nvarchar(1)", Value::Text("🦀".to_owned())),
+            ("varbinary(2)", Value::Bytes(vec![1, 2, 3])),
+            ("date", Value::Text("2026-02-30".to_owned())),
+            ("time(3)", Value::Text("25:00".to_owned())),
+            ("time(3)", Value::Text("12:00:00.0001".to_owned())),
+        ] {
+            assert!(problem(declared, &value).is_some(), "{declared} {value:?}");
+        }
+    }
+}
