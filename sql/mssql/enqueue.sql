@@ -10,6 +10,8 @@
 --   `counted`: the key is one identity column, whose values an INSERT … SELECT … ORDER BY gives out in that order.
 --   `one_by_one`: anything else that makes a key (NEWID(), a sequence, a mixture).
 -- OUTPUT goes INTO a table variable, as a table with triggers demands.
+-- `letters` stands before items with texts for char and varchar columns: the server would store a question mark for a letter
+--   that the column's character set lacks. (Babelfish stores the letter, and sends the question mark to who reads it.)
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -20,7 +22,7 @@ BEGIN TRANSACTION;
 {long_texts}
 DECLARE @new{group} TABLE (lb_i int NOT NULL PRIMARY KEY, lb_n tinyint NOT NULL, lb_due datetime2(3) NULL,
     lb_p varchar(55) NULL{named_declarations});
-INSERT @new{group} (lb_i, lb_n, lb_due, lb_p{named_places})
+{letters}INSERT @new{group} (lb_i, lb_n, lb_due, lb_p{named_places})
 SELECT j.i, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{named_of_j}
 FROM OPENJSON({parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{named_json}) AS j;
 
@@ -29,6 +31,13 @@ DECLARE @long{group} TABLE (lb_l int NOT NULL PRIMARY KEY, lb_x nvarchar(max) NO
 INSERT @long{group} (lb_l, lb_x)
 SELECT CAST(x.[key] AS int), x.value
 FROM OPENJSON(@P4) AS x;
+
+-- :: letters
+DECLARE @letters{group} nvarchar(200) = (SELECT TOP (1) N'column ''lb_c' + CONVERT(nvarchar(10), {lacking_of_j})
+        + N''' has no such letter in its character set'
+    FROM OPENJSON({parameter}) WITH (i int '$.i'{named_json}) AS j
+    WHERE {lacking_of_j} IS NOT NULL);
+IF @letters{group} IS NOT NULL THROW 51223, @letters{group}, 1;
 
 -- :: given
 INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
@@ -62,7 +71,7 @@ SELECT {key_of_k} FROM @keys{group} AS k ORDER BY k.lb_i;
 
 -- :: follow_up
 {long_texts}
-INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
+{letters}INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
 SELECT j.n, @now, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{named_of_j}{mirror_values}
 FROM OPENJSON({parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{named_json}) AS j
 WHERE j.i IN (SELECT l.lb_i FROM @list AS l INNER JOIN @ended AS e ON {ended_e_is_l});

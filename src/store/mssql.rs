@@ -51,6 +51,10 @@ use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
+/// Finds out whether the database can be written to.
+const PROBE: &str =
+    "UPDATE lease_broker_meta SET value = CONVERT(varbinary(64), NEWID()) WHERE name = 'probe'";
+
 /// A store on a SQL Server database.
 pub struct MssqlStore {
     place: String,
@@ -119,6 +123,8 @@ impl MssqlStore {
         for queue in queues {
             tables.push(QueueTable::read(&mut connection, queue).await?);
         }
+        // Its connection is kept, so that later ones need no login.
+        connected.probe(PROBE).await?;
         let place = format!("{} at {}", connection.engine, connected.address());
         drop(connection);
         Ok(Self {
@@ -219,8 +225,6 @@ impl Store for MssqlStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        const WRITE: &str = "UPDATE lease_broker_meta SET value = CONVERT(varbinary(64), NEWID()) WHERE name = 'probe'";
-
-        self.mssql.connected.probe(WRITE).await
+        self.mssql.connected.probe(PROBE).await
     }
 }

@@ -55,8 +55,7 @@ async fn xml_is_handed_out_as_the_server_writes_it() {
 
 #[tokio::test]
 async fn bytes_and_text_with_quotes_pass() {
-    let lacks = "OPENJSON and CONVERT that read these values";
-    let Some((harness, program)) = start_on_sql_server(lacks).await else {
+    let Some((harness, program)) = start().await else {
         return;
     };
     let samples = [
@@ -85,8 +84,9 @@ async fn bytes_and_text_with_quotes_pass() {
 }
 
 #[tokio::test]
-async fn a_letter_that_a_varchar_column_has_no_room_for_is_refused_or_kept_and_never_replaced() {
-    let Some((harness, program)) = start().await else {
+async fn a_letter_that_a_varchar_columns_character_set_lacks_is_refused() {
+    let lacks = "character sets: it keeps the letter, and sends a question mark to who reads it";
+    let Some((harness, program)) = start_on_sql_server(lacks).await else {
         return;
     };
     program
@@ -96,19 +96,17 @@ async fn a_letter_that_a_varchar_column_has_no_room_for_is_refused_or_kept_and_n
     let added = bench
         .try_enqueue(vec![new_item(&[("name", text("Ωmega"))])])
         .await;
-    match added {
-        Ok(_) => assert_eq!(bench.one().await.columns[1], text("Ωmega")),
-        Err(StoreError::Rejected(rejection)) => {
-            assert_eq!(rejection.column.as_deref(), Some("name"));
-        }
-        Err(error) => panic!("{error:?}"),
-    }
+    let Err(StoreError::Rejected(rejection)) = added else {
+        panic!("{added:?}");
+    };
+    assert_eq!(rejection.column.as_deref(), Some("name"));
+    bench.enqueue(new_item(&[("name", text("naïve"))])).await;
+    assert_eq!(bench.one().await.columns[1], text("naïve"));
 }
 
 #[tokio::test]
 async fn a_megabyte_of_text_passes() {
-    let lacks = "OPENJSON that reads more than 4,000 characters";
-    let Some((harness, program)) = start_on_sql_server(lacks).await else {
+    let Some((harness, program)) = start().await else {
         return;
     };
     program
@@ -119,8 +117,11 @@ async fn a_megabyte_of_text_passes() {
     bench.enqueue(new_item(&[("body", body.clone())])).await;
     let item = bench.one().await;
     assert!(item.columns[1] == body, "the text has changed");
-    let bytes = program.number("SELECT DATALENGTH(body) FROM item").await;
-    assert_eq!(bytes, 1_000_000 / 7 * 8);
+    // Babelfish counts other bytes than those of UTF-16.
+    if !program.babelfish {
+        let bytes = program.number("SELECT DATALENGTH(body) FROM item").await;
+        assert_eq!(bytes, 1_000_000 / 7 * 8);
+    }
 }
 
 #[tokio::test]
@@ -160,8 +161,7 @@ async fn a_megabyte_of_another_programs_bytes_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_a_producers_bytes_passes() {
-    let lacks = "CONVERT that reads hexadecimal digits";
-    let Some((harness, program)) = start_on_sql_server(lacks).await else {
+    let Some((harness, program)) = start().await else {
         return;
     };
     program

@@ -82,9 +82,11 @@ pub(super) async fn plan(
     holes.insert("wants_backfill", any_of(wants, ""));
     position(&mut holes, &shape.key);
     Ok(Some(Step {
-        purpose: match &*marks {
-            [] => "give the rows of the table the values of the new columns".to_owned(),
-            _ => "mark the rows that are completed or dead already".to_owned(),
+        purpose: if marks.is_empty() {
+            "give the rows of the table the values of the new columns".to_owned()
+        } else {
+            let states: Vec<&str> = marks.iter().map(|(state, _)| state.name()).collect();
+            format!("mark the rows that are {} already", states.join(" or "))
         },
         sql: render(ADOPT, "backfill", &holes),
         repeat: true,

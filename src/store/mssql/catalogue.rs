@@ -39,6 +39,7 @@ pub(super) struct Column {
 pub(super) struct Index {
     pub(super) name: String,
     pub(super) columns: Vec<(String, bool)>,
+    pub(super) unique: bool,
     /// The condition of its rows, as the server writes it.
     pub(super) filter: Option<String>,
 }
@@ -156,6 +157,7 @@ impl Table {
                 table.indexes.push(Index {
                     name: index,
                     columns: vec![part],
+                    unique: flag(row, 1)?,
                     filter: filter.map(str::to_owned),
                 });
             }

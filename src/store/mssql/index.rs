@@ -101,7 +101,8 @@ impl Role {
                 all => (false, all),
             };
             let of_states = match (&index.filter, queue.filtered_indexes) {
-                _ if !table.keeps_indexes => true,
+                // Not the key's own, which may be on the same columns.
+                _ if !table.keeps_indexes => !index.unique,
                 (Some(filter), true) => means(filter, state, states),
                 (None, false) => led,
                 _ => false,

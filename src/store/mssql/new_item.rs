@@ -95,19 +95,7 @@ impl QueueTable {
         );
         holes.insert("named_places", each(&|at, _| format!("lb_c{at}")));
         holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
-        holes.insert(
-            "named_of_j",
-            each(&|at, column| {
-                let name = format!("j.c{at}");
-                if column.has_long_texts() {
-                    let long =
-                        format!("(SELECT x.lb_x FROM @long{list} AS x WHERE x.lb_l = {name}l)");
-                    column.kind.of_json(&format!("COALESCE({name}, {long})"))
-                } else {
-                    column.kind.of_json(&name)
-                }
-            }),
-        );
+        holes.insert("named_of_j", each(&|at, column| of_j(at, column, list)));
         holes.insert(
             "named_json",
             each(&|at, column| {
@@ -131,6 +119,21 @@ impl QueueTable {
         holes.insert("parameter", format!("@P{}", list + FIRST_LIST));
         holes.insert("group", list.to_string());
         holes.insert("ended_e_is_l", ended.to_owned());
+        let lacking = each(&|at, column| match column.character_set() {
+            Some(collation) => format!(
+                "CASE WHEN {} THEN {at} END",
+                lacks(at, column, list, collation)
+            ),
+            None => "NULL".to_owned(),
+        });
+        let letters = if lacking.contains("CASE") {
+            // COALESCE takes two at least.
+            holes.insert("lacking_of_j", format!("COALESCE(NULL{lacking})"));
+            render(ENQUEUE, "letters", &holes) + "\n"
+        } else {
+            String::new()
+        };
+        holes.insert("letters", letters);
         let named = item.columns.iter();
         let mut named = named.filter_map(|(name, _)| self.writable.get(name));
         let long_texts = if named.any(Column::has_long_texts) {
@@ -181,4 +184,24 @@ pub(super) fn put_delay(entry: &mut Entry, delay: Option<std::time::Duration>) {
     entry.insert("s", json!(delay.map(|delay| delay.as_secs())));
     let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
     entry.insert("d", json!(millis));
+}
+
+/// Writes what turns the JSON's value into the column's.
+fn of_j(at: usize, column: &Column, list: usize) -> String {
+    let name = format!("j.c{at}");
+    if column.has_long_texts() {
+        let long = format!("(SELECT x.lb_x FROM @long{list} AS x WHERE x.lb_l = {name}l)");
+        column.kind.of_json(&format!("COALESCE({name}, {long})"))
+    } else {
+        column.kind.of_json(&name)
+    }
+}
+
+/// Writes the condition that a column's character set lacks a letter of the text that it is given.
+fn lacks(at: usize, column: &Column, list: usize, collation: &str) -> String {
+    let text = of_j(at, column, list);
+    format!(
+        "CONVERT(nvarchar(max), CONVERT(varchar(max), {text} COLLATE {collation})) COLLATE Latin1_General_100_BIN2 \
+         <> {text} COLLATE Latin1_General_100_BIN2"
+    )
 }

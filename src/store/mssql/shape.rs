@@ -139,6 +139,14 @@ pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
 }
 
 impl Column {
+    /// Returns the collation that tells this column's character set, if that is smaller than Unicode.
+    pub(super) fn character_set(&self) -> Option<&str> {
+        let name = self.declared.split('(').next().unwrap_or_default();
+        let collation = self.collation.as_deref()?;
+        let utf8 = collation.to_ascii_uppercase().ends_with("_UTF8");
+        (["char", "varchar", "text"].contains(&name) && !utf8).then_some(collation)
+    }
+
     /// Returns whether a text in this column may have more than 4,000 characters.
     pub(super) fn has_long_texts(&self) -> bool {
         match self.kind {

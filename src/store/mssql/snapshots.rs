@@ -96,6 +96,7 @@ fn table(columns: &[&str], key: usize) -> Table {
         indexes: vec![Index {
             name: "PK".to_owned(),
             columns: key.iter().map(|name| (name.clone(), false)).collect(),
+            unique: true,
             filter: None,
         }],
         unique: vec![key],
