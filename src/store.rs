@@ -5,6 +5,8 @@
 //! its own on the same database, may call any method at the same time. An operation, once started, runs to its end even
 //! if the future that started it is dropped.
 
+mod follow_ups;
+mod mirror;
 pub mod mssql;
 pub mod schema;
 pub mod sqlite;

@@ -99,7 +99,8 @@ impl Pulse {
     }
 
     fn tell(&self, answers: bool) {
-        if self.answers.send_replace(answers) == answers {
+        let is_news = |known: &mut bool| std::mem::replace(known, answers) != answers;
+        if !self.answers.send_if_modified(is_news) {
             return;
         }
         if answers {

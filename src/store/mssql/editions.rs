@@ -6,43 +6,10 @@ use uuid::Uuid;
 use super::Settings;
 use super::connection::Connection;
 use super::plan::{apply, check, plan};
-use crate::lease::{Backoff, RetryPolicy, State};
-use crate::queue::{LeaseBounds, Mirror, MirrorValue, OnComplete, Order, QueueSpec, SoftLock};
+use super::snapshots::spec;
+use crate::lease::State;
+use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
-
-fn spec(table: &str) -> QueueSpec {
-    QueueSpec {
-        name: "items".to_owned(),
-        table: table.to_owned(),
-        key: Vec::new(),
-        columns: None,
-        order: Order::By(Vec::new()),
-        lease: LeaseBounds {
-            default: std::time::Duration::from_secs(60),
-            min: std::time::Duration::from_secs(1),
-            max: std::time::Duration::from_secs(3_600),
-        },
-        retry: RetryPolicy {
-            max_attempts: None,
-            backoff: Backoff {
-                initial: std::time::Duration::from_secs(1),
-                factor: 1.0,
-                max: std::time::Duration::from_secs(1),
-                jitter: 0.0,
-            },
-        },
-        on_complete: OnComplete::Keep,
-        soft_lock: SoftLock::default(),
-        mirror: vec![Mirror {
-            state: State::Completed,
-            column: "done".to_owned(),
-            value: MirrorValue::Literal(Value::Int(1)),
-        }],
-        managed: None,
-        filtered_indexes: true,
-        claim_strategy: crate::queue::ClaimStrategy::default(),
-    }
-}
 
 #[tokio::test]
 async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_chunks() {
@@ -66,7 +33,12 @@ async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_c
         INSERT {table} (a, b, done) SELECT x.i, y.i, CASE WHEN y.i < 10 THEN 1 ELSE 0 END FROM n AS x CROSS JOIN n AS y"
     );
     connection.batch(&create).await.expect("a table");
-    let spec = spec(&table);
+    let mut spec = spec(&table);
+    spec.mirror = vec![Mirror {
+        state: State::Completed,
+        column: "done".to_owned(),
+        value: MirrorValue::Literal(Value::Int(1)),
+    }];
     let steps = plan(&mut connection, &spec).await.expect("plan");
     assert!(
         steps.iter().any(|step| step.sql.contains("smallint NULL")),

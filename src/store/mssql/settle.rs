@@ -11,6 +11,7 @@ use super::table::QueueTable;
 use super::wire::{Entry, Wire};
 use crate::lease::State;
 use crate::queue::OnComplete;
+use crate::store::follow_ups;
 use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
 use crate::value::Key;
 
@@ -30,7 +31,9 @@ impl Mssql {
         settlements: &[Settlement],
     ) -> Result<Vec<Option<State>>, StoreError> {
         let table = self.queue(queue)?;
-        self.check_follow_ups(settlements)?;
+        follow_ups::check(settlements, |queue, item| {
+            Ok(self.queue(queue)?.accept(item).map(drop))
+        })?;
         let mut states = vec![None; settlements.len()];
         let mut waiting: Vec<usize> = (0..settlements.len())
             .filter(|at| table.has_key_like(&settlements[*at].lease.key))
@@ -50,29 +53,6 @@ impl Mssql {
             waiting = later;
         }
         Ok(states)
-    }
-
-    /// Refuses what can't be added before anything is changed, whether its lease is held or not.
-    fn check_follow_ups(&self, settlements: &[Settlement]) -> Result<(), StoreError> {
-        for (item, settlement) in settlements.iter().enumerate() {
-            let Ending::Complete { follow_ups } = &settlement.ending else {
-                continue;
-            };
-            for (at, follow_up) in follow_ups.iter().enumerate() {
-                let target = self.queue(follow_up.queue)?;
-                target
-                    .accept(&follow_up.item)
-                    .map_err(|(column, problem)| {
-                        StoreError::Rejected(Rejection {
-                            item,
-                            follow_up: Some(at),
-                            column: Some(column),
-                            problem,
-                        })
-                    })?;
-            }
-        }
-        Ok(())
     }
 
     /// Settles in one statement the settlements at these places, of which no two have the same key.

@@ -25,7 +25,7 @@ use crate::value::{Key, Value};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn spec(table: &str) -> QueueSpec {
+pub(super) fn spec(table: &str) -> QueueSpec {
     QueueSpec {
         name: "items".to_owned(),
         table: table.to_owned(),

@@ -10,7 +10,8 @@ use super::writer::Session;
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
-use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
+use crate::store::follow_ups;
+use crate::store::{Ending, QueueIndex, Settlement, StoreError};
 
 pub(super) fn settle(
     session: &Session,
@@ -18,7 +19,9 @@ pub(super) fn settle(
     settlements: &[Settlement],
 ) -> Result<Vec<Option<State>>, StoreError> {
     let table = session.queue(queue)?;
-    check_follow_ups(session, settlements)?;
+    follow_ups::check(settlements, |queue, item| {
+        Ok(session.queue(queue)?.accept(item).map(drop))
+    })?;
     let now = session.now();
     settlements
         .iter()
@@ -46,29 +49,6 @@ pub(super) fn settle(
                 })
         })
         .collect()
-}
-
-/// Refuses what can't be added before anything is changed, whether its lease is held or not.
-fn check_follow_ups(session: &Session, settlements: &[Settlement]) -> Result<(), StoreError> {
-    for (item, settlement) in settlements.iter().enumerate() {
-        let Ending::Complete { follow_ups } = &settlement.ending else {
-            continue;
-        };
-        for (at, follow_up) in follow_ups.iter().enumerate() {
-            let target = session.queue(follow_up.queue)?;
-            target
-                .accept(&follow_up.item)
-                .map_err(|(column, problem)| {
-                    StoreError::Rejected(Rejection {
-                        item,
-                        follow_up: Some(at),
-                        column: Some(column),
-                        problem,
-                    })
-                })?;
-        }
-    }
-    Ok(())
 }
 
 fn add_follow_ups(
