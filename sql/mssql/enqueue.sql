@@ -74,4 +74,4 @@ SELECT {key_of_k} FROM @keys{group} AS k ORDER BY k.lb_i;
 {letters}INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
 SELECT j.n, @now, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{named_of_j}{mirror_values}
 FROM OPENJSON({parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{named_json}) AS j
-WHERE j.i IN (SELECT l.lb_i FROM @list AS l INNER JOIN @ended AS e ON {ended_e_is_l});
+WHERE j.i IN (SELECT e.lb_i FROM @ended AS e);

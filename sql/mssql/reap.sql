@@ -13,7 +13,6 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations}, lb_due datetime2(7) NOT NULL,
     lb_state tinyint NOT NULL, lb_next tinyint NOT NULL,
     lb_attempt int NOT NULL, lb_f bigint NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL);
-DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 
 -- :: pick
@@ -36,13 +35,14 @@ SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NUL
     {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
         WHEN d.lb_owner IS NULL THEN N'the lease expired'
         ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
-OUTPUT {inserted_key} INTO @done ({key_names})
-FROM @due AS d, {table} AS t WITH (ROWLOCK)
-WHERE {t_is_d} AND t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
+FROM @due AS d INNER JOIN {table} AS t ON {t_is_d}
+WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT {key_of_d}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
-FROM @due AS d INNER JOIN @done AS e ON {e_is_d}
-ORDER BY d.lb_due;
+FROM @due AS d INNER JOIN {table} AS t ON {t_is_d}
+WHERE t.{lease_state} = d.lb_next AND t.{lease_fence} = d.lb_f AND t.{lease_state_time} = @now
+ORDER BY d.lb_due
+OPTION (FORCE ORDER, LOOP JOIN);
 
 -- :: next
 SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due

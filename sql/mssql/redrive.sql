@@ -7,7 +7,6 @@
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL);
-DECLARE @done TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 BEGIN TRANSACTION;
 INSERT @due (lb_p, {key_names}, lb_f)
 SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {key_of_t}), {key_of_t}, t.{lease_fence}
@@ -17,9 +16,8 @@ ORDER BY t.{lease_state_time}, {key_of_t};
 UPDATE t
 SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
     {lease_attempt} = 0{mirror_redriven}
-OUTPUT {inserted_key} INTO @done ({key_names})
-FROM @due AS d, {table} AS t WITH (ROWLOCK)
-WHERE {t_is_d} AND t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f
+FROM @due AS d INNER JOIN {table} AS t ON {t_is_d}
+WHERE t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f
 OPTION (FORCE ORDER, LOOP JOIN);
-SELECT COUNT(*) AS lb_n FROM @done;
+SELECT @@ROWCOUNT AS lb_n;
 COMMIT TRANSACTION;

@@ -71,7 +71,7 @@ impl QueueTable {
 
     /// Renders a section of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`,
     /// from 0.
-    pub(super) fn insert(&self, section: &str, item: &NewItem, list: usize, ended: &str) -> String {
+    pub(super) fn insert(&self, section: &str, item: &NewItem, list: usize) -> String {
         let mut holes = self.holes.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
@@ -118,7 +118,6 @@ impl QueueTable {
         holes.insert("counting", self.key_source.direction().to_owned());
         holes.insert("parameter", format!("@P{}", list + FIRST_LIST));
         holes.insert("group", list.to_string());
-        holes.insert("ended_e_is_l", ended.to_owned());
         let lacking = each(&|at, column| match column.character_set() {
             Some(collation) => format!(
                 "CASE WHEN {} THEN {at} END",

@@ -166,7 +166,7 @@ impl Mssql {
         });
         let mut sql = table.sql.settle.clone();
         let mut lists = vec![list.collect()];
-        for insert in self.inserts(table, settlements, places)? {
+        for insert in self.inserts(settlements, places)? {
             sql.extend(["\n", &insert.sql]);
             lists.push(insert.list);
         }
@@ -176,7 +176,6 @@ impl Mssql {
 
     fn inserts(
         &self,
-        table: &QueueTable,
         settlements: &[Settlement],
         places: &[usize],
     ) -> Result<Vec<Insert>, StoreError> {
@@ -205,7 +204,7 @@ impl Mssql {
                         queue: follow_up.queue.0,
                         ready: item.delay.is_zero(),
                         columns,
-                        sql: target.insert("follow_up", item, inserts.len() + 1, &table.ended),
+                        sql: target.insert("follow_up", item, inserts.len() + 1),
                         list: Vec::new(),
                     });
                     inserts.len() - 1

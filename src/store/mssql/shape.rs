@@ -224,16 +224,10 @@ fn holes(
         "inserted_key",
         list(&|_, column| format!("inserted.{}", quote(&column.name))),
     );
-    holes.insert(
-        "deleted_key",
-        list(&|_, column| format!("deleted.{}", quote(&column.name))),
-    );
     for (hole, left, right) in [
         ("t_is_p", "t", "p"),
         ("t_is_l", "t", "l"),
         ("t_is_d", "t", "d"),
-        ("e_is_l", "e", "l"),
-        ("e_is_d", "e", "d"),
     ] {
         let side = |alias: &str, at: usize, column: &Column| match alias {
             "t" => format!("t.{}", quote(&column.name)),

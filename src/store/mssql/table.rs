@@ -34,8 +34,6 @@ pub(super) struct QueueTable {
     pub(super) key_source: KeySource,
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
-    /// How a follow-up knows the leases that its settlement has ended.
-    pub(super) ended: String,
     /// Every column's.
     pub(super) names: Vec<String>,
     pub(super) writable: HashMap<String, Column>,
@@ -97,6 +95,7 @@ impl QueueTable {
         if spec.on_complete == OnComplete::Delete {
             parts.push(render(settle, "delete", &holes));
         }
+        parts.push(render(settle, "sure", &holes));
         if let Some(archive) = archive {
             let kept = archive_columns(spec, &shape.own, archive);
             let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
@@ -138,7 +137,6 @@ impl QueueTable {
             key: shape.key,
             key_source,
             sql,
-            ended: holes["e_is_l"].clone(),
             unique: table
                 .indexes
                 .iter()
