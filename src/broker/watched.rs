@@ -60,12 +60,16 @@ impl Store for Watched {
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-        let (store, claimed) = (self.store.clone(), calls.clone());
-        let mut claim = tokio::spawn(async move { store.claim(queue, claimed).await });
-        let ended = |error| Err(StoreError::Bug(format!("a claim ended early: {error}")));
-        let claimed = async { (&mut claim).await.unwrap_or_else(ended) };
+        // None while the store is away: nothing is asked of it.
+        let mut claim = None;
+        let claimed = async {
+            let (store, calls) = (self.store.clone(), calls.clone());
+            let claim = claim.insert(tokio::spawn(async move { store.claim(queue, calls).await }));
+            let ended = |error| Err(StoreError::Bug(format!("a claim ended early: {error}")));
+            claim.await.unwrap_or_else(ended)
+        };
         let outcome = self.pulse.guard(claimed).await;
-        if outcome.is_err() && !claim.is_finished() {
+        if let Some(claim) = claim.filter(|claim| outcome.is_err() && !claim.is_finished()) {
             tokio::spawn(give_back(self.store.clone(), queue, calls, claim));
         }
         outcome
