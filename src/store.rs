@@ -324,6 +324,20 @@ pub enum StoreError {
     Bug(String),
 }
 
+/// Says that a new item names a column which it may not set, and which ones it may.
+fn why_not_writable<'a>(
+    queue: &str,
+    name: &str,
+    writable: impl Iterator<Item = &'a String>,
+) -> String {
+    let mut names: Vec<&str> = writable.map(String::as_str).collect();
+    names.sort_unstable();
+    format!(
+        "queue {queue:?} has no column {name:?} that a new item may set; it has {}",
+        names.join(", ")
+    )
+}
+
 impl StoreError {
     /// Says that the store can't be reached, where nothing more is known than why.
     pub(crate) fn unavailable(reason: impl Into<String>) -> Self {

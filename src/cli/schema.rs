@@ -59,8 +59,7 @@ pub(super) struct Drop {
 
 impl Drop {
     fn run(self) -> Result<(), Failure> {
-        let run_it = self.run;
-        let purpose = if run_it {
+        let purpose = if self.run {
             Purpose::Change
         } else {
             Purpose::Read
@@ -80,7 +79,7 @@ impl Drop {
                 );
             }
             for step in steps {
-                if run_it {
+                if self.run {
                     run(schema.as_mut(), &queue, &step)?;
                 } else {
                     say!("{}\n", schema.script(&step));

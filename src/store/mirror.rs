@@ -2,7 +2,8 @@
 //! each store's own.
 
 use crate::lease::State;
-use crate::queue::Mirror;
+use crate::queue::{Mirror, MirrorValue};
+use crate::value::Value;
 
 /// The mirror columns of a queue, in one store's SQL.
 pub(super) struct Mirrors<'a> {
@@ -58,6 +59,23 @@ impl Mirrors<'_> {
             }
         }
         (names, values)
+    }
+
+    /// Renders the condition that a row looks as if it were in this state, by its columns with fixed values; none if no column
+    /// tells.
+    pub(super) fn looks(&self, state: State, literal: fn(&Value) -> String) -> Option<String> {
+        let of_state = self.all.iter().filter(|mirror| mirror.state == state);
+        let conditions: Vec<String> = of_state
+            .filter_map(|mirror| {
+                let column = format!("{}{}", self.own, (self.quote)(&mirror.column));
+                match &mirror.value {
+                    MirrorValue::Literal(Value::Null) => Some(format!("{column} IS NULL")),
+                    MirrorValue::Literal(value) => Some(format!("{column} = {}", literal(value))),
+                    MirrorValue::Now | MirrorValue::Worker => None,
+                }
+            })
+            .collect();
+        (!conditions.is_empty()).then(|| conditions.join(" AND "))
     }
 
     fn columns(&self) -> Vec<&str> {

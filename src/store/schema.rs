@@ -29,6 +29,14 @@ pub trait Schema: Send {
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 }
 
+/// Says that a queue's table does not exist, nor does anything say how to make it.
+pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
+    StoreError::Misconfigured(format!(
+        "the table {:?} of queue {:?} does not exist; give the queue its columns (managed = {{ … }}) to have it made",
+        queue.table, queue.name
+    ))
+}
+
 /// Refuses to drop what a managed queue is made of.
 pub(super) fn refuse_managed(queue: &QueueSpec) -> Result<(), StoreError> {
     match &queue.managed {

@@ -4,7 +4,8 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::bench::{Bench, new_item, queue, text};
-use crate::program::{start, start_on_sql_server};
+use crate::harness::mssql::MssqlHarness;
+use crate::program::{Program, start, start_on_sql_server};
 use crate::types::pass;
 
 #[tokio::test]
@@ -104,15 +105,19 @@ async fn a_letter_that_a_varchar_columns_character_set_lacks_is_refused() {
     assert_eq!(bench.one().await.columns[1], text("naïve"));
 }
 
+/// A queue whose items have a body of this type; none where there is no server.
+async fn with_body(declared: &str) -> Option<(Bench<MssqlHarness>, Program)> {
+    let (harness, program) = start().await?;
+    let table = format!("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body {declared})");
+    program.run(&table).await;
+    Some((Bench::adopt(harness, vec![queue("item")]).await, program))
+}
+
 #[tokio::test]
 async fn a_megabyte_of_text_passes() {
-    let Some((harness, program)) = start().await else {
+    let Some((bench, program)) = with_body("nvarchar(max)").await else {
         return;
     };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body nvarchar(max))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
     let body = text(&"aż🦀".repeat(1_000_000 / 7));
     bench.enqueue(new_item(&[("body", body.clone())])).await;
     let item = bench.one().await;
@@ -126,12 +131,9 @@ async fn a_megabyte_of_text_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_another_programs_text_passes() {
-    let Some((harness, program)) = start().await else {
+    let Some((bench, program)) = with_body("nvarchar(max)").await else {
         return;
     };
-    let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body nvarchar(max))";
-    program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
     let fill = "INSERT item (body) VALUES (REPLICATE(CONVERT(nvarchar(max), N'aż世'), 333333))";
     program.run(fill).await;
     let item = bench.one().await;
@@ -143,13 +145,9 @@ async fn a_megabyte_of_another_programs_text_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_another_programs_bytes_passes() {
-    let Some((harness, program)) = start().await else {
+    let Some((bench, program)) = with_body("varbinary(max)").await else {
         return;
     };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body varbinary(max))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
     let fill = "INSERT item (body) VALUES (CONVERT(varbinary(max), REPLICATE(CONVERT(varchar(max), 'abcd'), 250000)))";
     program.run(fill).await;
     let item = bench.one().await;
@@ -161,13 +159,9 @@ async fn a_megabyte_of_another_programs_bytes_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_a_producers_bytes_passes() {
-    let Some((harness, program)) = start().await else {
+    let Some((bench, _)) = with_body("varbinary(max)").await else {
         return;
     };
-    program
-        .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body varbinary(max))")
-        .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
     let body = Value::Bytes((0..=255).cycle().take(1_000_000).collect());
     bench.enqueue(new_item(&[("body", body.clone())])).await;
     assert!(

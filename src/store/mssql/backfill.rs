@@ -4,15 +4,15 @@
 use super::answer::integer;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::mirror::mirrors;
 use super::plan::ADOPT;
 use super::quote::{literal, quote};
 use super::shape::Shape;
 use crate::lease::State;
-use crate::queue::{MirrorValue, QueueSpec, SoftLockColumn};
+use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::Step;
 use crate::store::template::{Holes, render};
-use crate::value::Value;
 
 /// The soft-lock columns that are never NULL.
 pub(super) const FILLED: [SoftLockColumn; 4] = [
@@ -38,7 +38,7 @@ pub(super) async fn plan(
     let nulls: Vec<String> = FILLED.into_iter().filter(nullable).map(null).collect();
     let marks: Vec<(State, String)> = [State::Completed, State::Dead]
         .into_iter()
-        .filter_map(|state| Some((state, looks(queue, state)?)))
+        .filter_map(|state| Some((state, mirrors(queue).looks(state, literal)?)))
         .collect();
 
     // What is asked before the columns are there: they will all be NULL, or hold their defaults.
@@ -99,22 +99,6 @@ fn any_of(conditions: Vec<String>, and: &str) -> String {
         .map(|one| format!("({one})"))
         .collect();
     format!("({}){and}", each.join(" OR "))
-}
-
-/// Returns what a row in this state looks like, by its mirror columns.
-fn looks(queue: &QueueSpec, state: State) -> Option<String> {
-    let mirrors = queue.mirror.iter().filter(|mirror| mirror.state == state);
-    let conditions: Vec<String> = mirrors
-        .filter_map(|mirror| {
-            let column = quote(&mirror.column);
-            match &mirror.value {
-                MirrorValue::Literal(Value::Null) => Some(format!("t.{column} IS NULL")),
-                MirrorValue::Literal(value) => Some(format!("t.{column} = {}", literal(value))),
-                MirrorValue::Now | MirrorValue::Worker => None,
-            }
-        })
-        .collect();
-    (!conditions.is_empty()).then(|| conditions.join(" AND "))
 }
 
 /// Fills the holes of the position: the key of the row that was visited last.

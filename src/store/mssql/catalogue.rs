@@ -39,6 +39,7 @@ pub(super) struct Column {
 pub(super) struct Index {
     pub(super) name: String,
     pub(super) columns: Vec<(String, bool)>,
+    /// Whether its columns identify a row: it is unique, and not filtered.
     pub(super) unique: bool,
     /// The condition of its rows, as the server writes it.
     pub(super) filter: Option<String>,
@@ -137,7 +138,6 @@ impl Table {
         for column in &mut table.columns {
             as_written(&mut column.name, &written);
         }
-        let mut unique = Vec::new();
         for row in connection
             .query(INDEXES, &[&object])
             .await?
@@ -145,30 +145,23 @@ impl Table {
             .flatten()
         {
             let index = text(row, 0)?;
-            let filtered = flag(row, 2)?;
             let filter: Option<&str> = row.try_get(5)?;
-            let identifies = flag(row, 1)? && !filtered;
             let mut part = (text(row, 3)?, flag(row, 4)?);
             as_written(&mut part.0, &written);
             if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
                 known.columns.push(part);
             } else {
-                unique.push(identifies);
                 table.indexes.push(Index {
                     name: index,
                     columns: vec![part],
-                    unique: flag(row, 1)?,
+                    unique: flag(row, 1)? && !flag(row, 2)?,
                     filter: filter.map(str::to_owned),
                 });
             }
         }
-        let unique = table
-            .indexes
-            .iter()
-            .zip(unique)
-            .filter(|(_, unique)| *unique);
         let names = |index: &Index| index.columns.iter().map(|(name, _)| name.clone()).collect();
-        table.unique = unique.map(|(index, _)| names(index)).collect();
+        let unique = table.indexes.iter().filter(|index| index.unique);
+        table.unique = unique.map(names).collect();
         Ok(Some(table))
     }
 

@@ -109,9 +109,7 @@ pub(super) fn batch(table: &QueueTable, items: &[NewItem], groups: &[Group], end
     for (at, group) in groups.iter().enumerate() {
         let one = &items[group.places[0]];
         let way = table.key_source.section(&table.key, one);
-        for section in ["list", way] {
-            sql.extend(["\n", &table.insert(section, one, at)]);
-        }
+        sql.extend(["\n", &table.insert(&["list", way], one, at)]);
     }
     sql.push_str(match end {
         End::Commit => "\nCOMMIT TRANSACTION;",

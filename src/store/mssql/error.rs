@@ -29,8 +29,8 @@ enum Remedy {
 
 const TABLE: &[(Remedy, &[u32])] = &[
     // Deadlock victim, lock time-out, snapshot conflict, out of locks; a turn that did not come (claim.sql), a settlement that
-    // came at the same moment (settle.sql); no memory to
-    // run the statement; a row of a temporal table that a later transaction has changed already.
+    // came at the same moment (settle.sql); no memory to run the statement; a row of a temporal table that a later
+    // transaction has changed already.
     (
         Remedy::Retry,
         &[

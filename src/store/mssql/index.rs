@@ -175,7 +175,9 @@ pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, order: &[(String, bool)
         let known = found.map(|index| index.name.clone());
         let known = known.unwrap_or_else(|| role.index_name(queue));
         holes.insert(name, literal(&Value::Text(known.clone())));
-        holes.insert(hint, hint_of(&known));
+        let is_there = Role::of(queue).any(|of_queue| of_queue == role);
+        let known = is_there.then(|| hint_of(&known));
+        holes.insert(hint, known.unwrap_or_default());
     }
 }
 

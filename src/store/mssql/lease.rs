@@ -74,15 +74,15 @@ impl Mssql {
     ) -> Result<Vec<Option<Held>>, StoreError> {
         let table = self.queue(queue)?;
         // Of several extensions of one lease the last decides, and each is answered as if it stood alone.
-        let name = |lease: &LeaseRef| (lease.token, lease.fence, lease.key.to_string());
-        let places = extensions.iter().enumerate();
-        let last_of: HashMap<_, usize> = places
-            .map(|(at, extension)| (name(&extension.lease), at))
+        let leases = extensions.iter().map(|extension| &extension.lease);
+        let names: Vec<_> = leases
+            .map(|lease| (lease.token, lease.fence, lease.key.to_string()))
             .collect();
+        let last_of: HashMap<_, usize> = names.iter().zip(0..).collect();
         let mut list = Vec::new();
         for (at, extension) in extensions.iter().enumerate() {
             let lease = &extension.lease;
-            if last_of[&name(lease)] == at && table.has_key_like(&lease.key) {
+            if last_of[&names[at]] == at && table.has_key_like(&lease.key) {
                 let mut entry = QueueTable::list_entry(at, lease);
                 entry.insert("d", json!(millis(extension.duration)));
                 list.push(entry);
@@ -99,7 +99,7 @@ impl Mssql {
             held[answer::place(row, 0, extensions.len())?] = Some(answer::held(row, 1, 2)?);
         }
         for (at, extension) in extensions.iter().enumerate() {
-            let decisive = last_of[&name(&extension.lease)];
+            let decisive = last_of[&names[at]];
             if decisive != at {
                 let longer = millis(extension.duration) - millis(extensions[decisive].duration);
                 held[at] = held[decisive].map(|held| Held {

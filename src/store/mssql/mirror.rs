@@ -12,11 +12,7 @@ use crate::store::template::Holes;
 pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
     use State::{Delayed, Leased, Ready};
 
-    let mirrors = Mirrors {
-        all: &queue.mirror,
-        quote,
-        own: "t.",
-    };
+    let mirrors = mirrors(queue);
     let owner = format!("t.{}", quote(queue.soft_lock.name(SoftLockColumn::Owner)));
     for (hole, states, switch, worker) in [
         ("mirror_leased", &[Leased][..], "", "c.lb_w"),
@@ -35,6 +31,15 @@ pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
     let (names, values) = mirrors.inserts(&[Delayed, Ready], &value);
     holes.insert("mirror_columns_delayed", names);
     holes.insert("mirror_values_delayed", values);
+}
+
+/// Returns the queue's mirror columns.
+pub(super) fn mirrors(queue: &QueueSpec) -> Mirrors<'_> {
+    Mirrors {
+        all: &queue.mirror,
+        quote,
+        own: "t.",
+    }
 }
 
 fn value(table: &Table, mirror: &Mirror, worker: &str) -> String {

@@ -10,7 +10,7 @@ use super::wire::{self, Entry, FIRST_LIST, Field};
 use super::{fits, types};
 use crate::lease::State;
 use crate::store::template::render;
-use crate::store::{NewItem, StoreError};
+use crate::store::{NewItem, StoreError, why_not_writable};
 use crate::value::Value;
 
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
@@ -28,7 +28,10 @@ impl QueueTable {
                 return Err((name.clone(), format!("the column {name:?} is named twice")));
             }
             let Some(column) = self.writable.get(name) else {
-                return Err((name.clone(), self.why_not_writable(name)));
+                return Err((
+                    name.clone(),
+                    why_not_writable(&self.spec.name, name, self.writable.keys()),
+                ));
             };
             if *value == Value::Null && self.key.iter().any(|part| part.name == column.name) {
                 let problem = format!("{name:?} is of the key and can't be NULL");
@@ -59,19 +62,8 @@ impl QueueTable {
         Ok(values)
     }
 
-    fn why_not_writable(&self, name: &str) -> String {
-        let mut names: Vec<&str> = self.writable.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        format!(
-            "queue {:?} has no column {name:?} that a new item may set; it has {}",
-            self.spec.name,
-            names.join(", ")
-        )
-    }
-
-    /// Renders a section of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`,
-    /// from 0.
-    pub(super) fn insert(&self, section: &str, item: &NewItem, list: usize) -> String {
+    /// Renders sections of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`, from 0.
+    pub(super) fn insert(&self, sections: &[&str], item: &NewItem, list: usize) -> String {
         let mut holes = self.holes.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
@@ -141,7 +133,11 @@ impl QueueTable {
             String::new()
         };
         holes.insert("long_texts", long_texts);
-        render(ENQUEUE, section, &holes)
+        let sections = sections.iter();
+        let rendered: Vec<String> = sections
+            .map(|section| render(ENQUEUE, section, &holes))
+            .collect();
+        rendered.join("\n")
     }
 
     /// Adds to a refusal the column that its message names, by itself or by its constraint; `named` are the columns that

@@ -14,7 +14,7 @@ use super::types::ColumnType;
 use super::{Settings, advice, backfill, drop};
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::schema::{Schema, Step};
+use crate::store::schema::{Schema, Step, no_table};
 use crate::store::template::{Holes, render};
 use crate::value::Value;
 
@@ -22,6 +22,7 @@ pub(super) const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
 
 /// How long a statement may take.
 const LONG: Duration = Duration::from_secs(86_400);
+
 /// Plans and makes schema changes over a connection of its own. It blocks: not to be used within a runtime.
 pub struct MssqlSchema {
     runtime: Runtime,
@@ -189,13 +190,6 @@ pub(super) async fn check(
         }
     }
     Ok(missing)
-}
-
-fn no_table(queue: &QueueSpec) -> StoreError {
-    StoreError::Misconfigured(format!(
-        "the table {:?} of queue {:?} does not exist; give the queue its columns (managed = {{ … }}) to have it made",
-        queue.table, queue.name
-    ))
 }
 
 pub(super) fn step(purpose: String, section: &str, holes: &Holes) -> Step {

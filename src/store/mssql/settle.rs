@@ -1,5 +1,7 @@
 //! Settlements, and the items that completions add.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
 use super::Mssql;
@@ -13,7 +15,6 @@ use crate::lease::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
 use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
-use crate::value::Key;
 
 /// The follow-ups of one insert: those to the same queue that name the same columns.
 struct Insert {
@@ -40,13 +41,10 @@ impl Mssql {
             .collect();
         // A statement settles a key once: what comes again for it goes into a later one.
         while !waiting.is_empty() {
-            let mut keys: Vec<&Key> = Vec::new();
-            let (now, later): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(|at| {
-                let key = &settlements[*at].lease.key;
-                let fresh = !keys.contains(&key);
-                keys.push(key);
-                fresh
-            });
+            let mut keys = HashSet::new();
+            let (now, later): (Vec<usize>, Vec<usize>) = waiting
+                .into_iter()
+                .partition(|at| keys.insert(settlements[*at].lease.key.to_string()));
             for (at, state) in self.settle_once(table, settlements, &now).await? {
                 states[at] = Some(state);
             }
@@ -204,7 +202,7 @@ impl Mssql {
                         queue: follow_up.queue.0,
                         ready: item.delay.is_zero(),
                         columns,
-                        sql: target.insert("follow_up", item, inserts.len() + 1),
+                        sql: target.insert(&["follow_up"], item, inserts.len() + 1),
                         list: Vec::new(),
                     });
                     inserts.len() - 1

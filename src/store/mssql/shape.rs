@@ -265,9 +265,6 @@ fn holes(
         "1 = 0"
     };
     holes.insert("counts_are_kept", kept.to_owned());
-    if !queue.filtered_indexes {
-        holes.insert("dead_hint", String::new());
-    }
     mirror::fill(&mut holes, queue, table);
     holes
 }

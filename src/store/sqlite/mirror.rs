@@ -13,11 +13,7 @@ use crate::value::Value;
 pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
     use State::{Completed, Dead, Delayed, Leased, Ready};
 
-    let mirrors = Mirrors {
-        all: &queue.mirror,
-        quote,
-        own: "",
-    };
+    let mirrors = mirrors(queue);
     let owner = quote(queue.soft_lock.name(SoftLockColumn::Owner));
     for (hole, states, switch, worker) in [
         ("mirror_leased", &[Leased][..], "", "?7"),
@@ -39,6 +35,15 @@ pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
     let (names, values) = mirrors.inserts(&[Delayed, Ready], &value);
     holes.insert("mirror_columns_delayed", names);
     holes.insert("mirror_values_delayed", values);
+}
+
+/// Returns the queue's mirror columns.
+pub(super) fn mirrors(queue: &QueueSpec) -> Mirrors<'_> {
+    Mirrors {
+        all: &queue.mirror,
+        quote,
+        own: "",
+    }
 }
 
 fn value(table: &Table, mirror: &Mirror, now: &str, worker: &str) -> String {

@@ -6,15 +6,14 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::connection;
-use super::mirror::literal;
+use super::mirror::{literal, mirrors};
 use super::quote::{quote, quote_all};
 use super::shape::{INDEXES, Shape, index_name, queue_holes};
 use crate::lease::State;
-use crate::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::schema::{Schema, Step, own_columns, refuse_managed};
+use crate::store::schema::{Schema, Step, no_table, own_columns, refuse_managed};
 use crate::store::template::{Holes, render};
-use crate::value::Value;
 
 const ADOPT: &str = include_str!("../../../sql/sqlite/adopt.sql");
 
@@ -208,13 +207,6 @@ impl Schema for SqliteSchema {
     }
 }
 
-fn no_table(queue: &QueueSpec) -> StoreError {
-    StoreError::Misconfigured(format!(
-        "the table {:?} of queue {:?} does not exist; give the queue its columns (managed = {{ … }}) to have it made",
-        queue.table, queue.name
-    ))
-}
-
 fn step(purpose: String, section: &str, holes: &Holes) -> Step {
     Step {
         purpose,
@@ -351,22 +343,6 @@ fn backfills(
 fn states_told(queue: &QueueSpec) -> Vec<(State, String)> {
     [State::Completed, State::Dead]
         .into_iter()
-        .filter_map(|state| {
-            let conditions: Vec<String> = queue
-                .mirror
-                .iter()
-                .filter(|mirror| mirror.state == state)
-                .filter_map(|mirror| match &mirror.value {
-                    MirrorValue::Literal(Value::Null) => {
-                        Some(format!("{} IS NULL", quote(&mirror.column)))
-                    }
-                    MirrorValue::Literal(value) => {
-                        Some(format!("{} = {}", quote(&mirror.column), literal(value)))
-                    }
-                    MirrorValue::Now | MirrorValue::Worker => None,
-                })
-                .collect();
-            (!conditions.is_empty()).then(|| (state, conditions.join(" AND ")))
-        })
+        .filter_map(|state| Some((state, mirrors(queue).looks(state, literal)?)))
         .collect()
 }

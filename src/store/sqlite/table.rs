@@ -14,7 +14,7 @@ use super::shape::Shape;
 use super::types::{self, ColumnType};
 use crate::queue::QueueSpec;
 use crate::store::template::{Holes, render};
-use crate::store::{NewItem, StoreError};
+use crate::store::{NewItem, StoreError, why_not_writable};
 use crate::value::{Key, Value};
 
 macro_rules! file {
@@ -131,23 +131,13 @@ impl QueueTable {
                 {
                     return Err((name.clone(), format!("the column {name:?} is named twice")));
                 }
-                let kind = self
-                    .writable
-                    .get(name)
-                    .ok_or_else(|| (name.clone(), self.why_not_writable(name)))?;
+                let kind = self.writable.get(name).ok_or_else(|| {
+                    let names = self.writable.keys();
+                    (name.clone(), why_not_writable(&self.spec.name, name, names))
+                })?;
                 types::store(value, *kind).map_err(|problem| (name.clone(), problem))
             })
             .collect()
-    }
-
-    fn why_not_writable(&self, name: &str) -> String {
-        let mut names: Vec<&str> = self.writable.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        format!(
-            "queue {:?} has no column {name:?} that a new item may set; it has {}",
-            self.spec.name,
-            names.join(", ")
-        )
     }
 
     /// Returns the column that the message of a broken constraint blames: "NOT NULL constraint failed: table.column", or
