@@ -104,8 +104,13 @@ impl MssqlStore {
         migrations::in_turn(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
             for queue in queues.iter().filter(|queue| queue.managed.is_some()) {
-                for step in plan::plan(connection, queue).await? {
-                    plan::apply(connection, &step, &mut |_| ()).await?;
+                let steps = plan::plan(connection, queue).await?;
+                for step in &steps {
+                    plan::apply(connection, step, &mut |_| ()).await?;
+                }
+                if !steps.is_empty() {
+                    // Steps wait for locks as long as it takes; operations, which use this connection next, don't.
+                    connection.restore_options().await?;
                 }
             }
             Ok(())

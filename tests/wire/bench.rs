@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lease_broker::lease::State;
 use lease_broker::lease_id::LeaseRef;
+use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
     ClaimedItem, Extension, FollowUp, Held, NewItem, QueueIndex, Settlement, Store as _, StoreError,
@@ -60,13 +61,21 @@ pub(crate) async fn open_with(
     limits: Limits,
     more: &str,
 ) -> Result<MssqlStore, StoreError> {
+    open_queues(address, limits, more, &[queue("items")]).await
+}
+
+pub(crate) async fn open_queues(
+    address: std::net::SocketAddr,
+    limits: Limits,
+    more: &str,
+    queues: &[QueueSpec],
+) -> Result<MssqlStore, StoreError> {
     let (host, port) = (address.ip(), address.port());
     let connection_string = format!(
         "server=tcp:{host},{port};user=broker;password=\"{PASSWORD}\";database=work;{more}"
     );
     let settings = settings(&connection_string, limits);
-    let queues = [queue("items")];
-    let open = Box::pin(MssqlStore::open(&settings, &queues));
+    let open = Box::pin(MssqlStore::open(&settings, queues));
     soon(open).await
 }
 

@@ -1,7 +1,8 @@
 //! What a connection brings to its next statement: the options that it needs, and nothing that an error left.
 
 use crate::answers::{OPERATION, held};
-use crate::bench::{Bench, Limits, PATIENT};
+use crate::bench::{Bench, Limits, PATIENT, PLAIN, open_queues, responder};
+use crate::harness::bench::{by, queue};
 use crate::responder::log::Event;
 use crate::responder::request::Request;
 use crate::responder::script::Reply;
@@ -70,4 +71,25 @@ async fn a_connection_that_can_not_be_reset_is_replaced() {
     bench.heartbeat(1).await.expect("extended");
     let asked = bench.server.asked(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_made_a_managed_queues_index_waits_for_locks_no_longer_than_others() {
+    let server = responder().await;
+    let mut spec = queue("items");
+    // Whose index has another order than the one that is there, and has that still when it was made: the responder's tables
+    // never change.
+    spec.order = by(&["payload"]);
+    spec.managed = Some(Vec::new());
+    let opened = open_queues(server.address, PATIENT, PLAIN, &[spec]).await;
+    opened.map(drop).expect_err("the index is not there");
+    let asked = server.asked(&["lock_timeout"]);
+    let made = asked
+        .iter()
+        .rposition(|asked| asked.request.has(&["create index", "lock_timeout -1"]));
+    let made = made.expect("the index is made");
+    let after = asked[made + 1..].iter().find(|later| {
+        later.connection == asked[made].connection && !later.request.has(&["lock_timeout -1"])
+    });
+    assert!(after.is_some(), "it would wait for ever: {asked:?}");
 }

@@ -25,6 +25,8 @@ const RESET_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Connection {
     session: Session,
     socket: Socket,
+    /// Sets the session's options.
+    options: String,
     pub(super) engine: Engine,
     born: Instant,
     answered: Instant,
@@ -45,17 +47,19 @@ impl Connection {
     /// Dials, logs in, sets the session's options and asks the server what it is.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
         let (session, socket) = dial(server, settings).await?;
+        // A wait for another's lock ends before the driver would give up the whole connection.
+        let patience = settings.try_timeout().mul_f64(0.8).as_millis();
+        let options = format!("{SESSION} SET LOCK_TIMEOUT {patience};");
+        let set_up = format!("{options} {};", engine::ASK);
         let mut connection = Self {
             session,
             socket,
+            options,
             engine: Engine::default(),
             born: Instant::now(),
             answered: Instant::now(),
             state: State::Clean,
         };
-        // A wait for another's lock ends before the driver would give up the whole connection.
-        let patience = settings.try_timeout().mul_f64(0.8).as_millis();
-        let set_up = format!("{SESSION} SET LOCK_TIMEOUT {patience}; {};", engine::ASK);
         let results = timeout(settings.handshake_timeout, connection.batch(&set_up)).await;
         let silent = || Error::Io {
             kind: std::io::ErrorKind::TimedOut,
@@ -64,6 +68,13 @@ impl Connection {
         let results = results.unwrap_or_else(|_| Err(silent()))?;
         connection.engine = Engine::read(results.iter().flatten().next())?;
         Ok(connection)
+    }
+
+    /// Sets the session's options again, after batches that have options of their own.
+    pub(super) async fn restore_options(&mut self) -> Result<(), Error> {
+        let options = self.options.clone();
+        self.batch(&options).await?;
+        Ok(())
     }
 
     /// Returns how long ago it was opened.
