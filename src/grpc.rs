@@ -3,6 +3,7 @@
 mod answer;
 mod convert;
 mod deadline;
+mod gather;
 mod health;
 mod server;
 mod service;

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use lease_broker::cli::{Cli, USAGE};
 
+/// Calls and rows are many short-lived allocations on a few threads, SQLite's among them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -101,14 +101,15 @@ pub fn rfc3339(seconds: i64, nanos: i32) -> String {
 
 /// Writes bytes as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-    bytes
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    let pairs = bytes
         .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        .flat_map(|byte| [digit(byte >> 4), digit(*byte)]);
+    let mut text = String::with_capacity(bytes.len() * 2);
+    text.extend(pairs);
+    text
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ fn any_duration() -> impl Strategy<Value = Option<prost_types::Duration>> {
 }
 
 fn new_item() -> impl Strategy<Value = NewItem> {
-    let columns = prop::collection::hash_map(column(), value(), 0..4);
+    let columns = prop::collection::btree_map(column(), value(), 0..4);
     (columns, any_duration()).prop_map(|(columns, delay)| NewItem { columns, delay })
 }
 

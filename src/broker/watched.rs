@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::task::JoinHandle;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 
 use super::grant::releases_of;
 use super::pulse::Pulse;
@@ -16,15 +17,18 @@ use crate::store::{
 };
 use crate::value::Key;
 
+/// A claim under way.
+type Claiming = BoxFuture<'static, Result<Vec<Vec<ClaimedItem>>, StoreError>>;
+
 /// Waits for a claim that nobody waits for any more, and releases what it gets: the worker was told that there is nothing.
 /// The leases of a request id stay: it is sent again.
 async fn give_back(
     store: Arc<dyn Store>,
     queue: QueueIndex,
     calls: Arc<[ClaimCall]>,
-    claim: JoinHandle<Result<Vec<Vec<ClaimedItem>>, StoreError>>,
+    claim: Claiming,
 ) {
-    let Ok(Ok(lists)) = claim.await else {
+    let Ok(lists) = claim.await else {
         return;
     };
     let nobodys = calls.iter().zip(lists).filter(|(call, _)| !call.repeat);
@@ -61,15 +65,16 @@ impl Store for Watched {
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
         // None while the store is away: nothing is asked of it.
-        let mut claim = None;
+        let mut under_way: Option<Claiming> = None;
         let claimed = async {
             let (store, calls) = (self.store.clone(), calls.clone());
-            let claim = claim.insert(tokio::spawn(async move { store.claim(queue, calls).await }));
-            let ended = |error| Err(StoreError::Bug(format!("a claim ended early: {error}")));
-            claim.await.unwrap_or_else(ended)
+            let claim = async move { store.claim(queue, calls).await }.boxed();
+            let outcome = under_way.insert(claim).await;
+            under_way = None;
+            outcome
         };
         let outcome = self.pulse.guard(claimed).await;
-        if let Some(claim) = claim.filter(|claim| outcome.is_err() && !claim.is_finished()) {
+        if let Some(claim) = under_way {
             tokio::spawn(give_back(self.store.clone(), queue, calls, claim));
         }
         outcome

@@ -1,7 +1,7 @@
 //! Turns messages into the broker's requests and its answers into messages. What a message can't say rightly is refused
 //! with the field's path.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::proto;
@@ -94,7 +94,7 @@ pub(super) fn lease(
     item: ClaimedItem,
 ) -> proto::Lease {
     let trace_parent = item.lease.trace_parent(queue, item.trace_parent.as_deref());
-    let columns: HashMap<String, proto::Value> = names
+    let columns: BTreeMap<String, proto::Value> = names
         .iter()
         .cloned()
         .zip(item.columns.into_iter().map(message_of))

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,6 +15,7 @@ use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::{BoxError, ServiceBuilder};
 
 use super::answer::AnswerLayer;
+use super::gather::Gather;
 use super::health;
 use super::proto::{DESCRIPTORS, lease_broker_service_server::LeaseBrokerServiceServer};
 use super::service::Service;
@@ -87,7 +89,9 @@ pub fn serve(
         .add_service(reflection().build_v1alpha()?);
     let stop = CancellationToken::new();
     let stopped = stop.clone().cancelled_owned();
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = TcpIncoming::from(listener)
+        .with_nodelay(Some(true))
+        .map_ok(Gather::new);
     Ok(Serving {
         address,
         task: tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),

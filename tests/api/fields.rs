@@ -1,6 +1,6 @@
 //! Every field that can be wrong is refused by its path, and nothing is changed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker::grpc::proto::value::Kind;
@@ -223,7 +223,7 @@ async fn of_a_row_that_breaks_a_rule_of_the_table() {
     let field = "items[1].columns[\"unique_name\"]";
     scene.refuses(scene.client.try_enqueue(twice), field).await;
     let missing = vec![NewItem {
-        columns: HashMap::new(),
+        columns: BTreeMap::new(),
         delay: None,
     }];
     let other = scene.client.of("other");

@@ -1,6 +1,6 @@
 //! Each of the six calls when all is well.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker::grpc::proto::value::Kind;
@@ -156,7 +156,7 @@ async fn every_kind_of_value_comes_back_as_it_was_given() {
         ("at", Some(Kind::TimestampValue(moment))),
         ("price", Some(Kind::DecimalValue("-12.50".to_owned()))),
     ];
-    let all: HashMap<_, _> = kinds
+    let all: BTreeMap<_, _> = kinds
         .iter()
         .map(|(name, kind)| ((*name).to_owned(), Value { kind: kind.clone() }))
         .collect();
@@ -192,7 +192,7 @@ async fn a_composite_key_is_a_json_array_and_its_leases_are_settled_like_any() {
     .await;
     let client = server.client().await;
     let region = |region: &str, number| NewItem {
-        columns: HashMap::from([
+        columns: BTreeMap::from([
             ("region".to_owned(), crate::support::client::text(region)),
             (
                 "number".to_owned(),

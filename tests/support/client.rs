@@ -1,6 +1,6 @@
 //! A worker, and the requests that one sends.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
@@ -193,7 +193,7 @@ pub(crate) fn item(payload: &str) -> NewItem {
 
 pub(crate) fn item_with(column: &str, value: Value) -> NewItem {
     NewItem {
-        columns: HashMap::from([(column.to_owned(), value)]),
+        columns: BTreeMap::from([(column.to_owned(), value)]),
         delay: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::Row;
+use rusqlite::{CachedStatement, Row};
 
 use super::statement::{Token, bind, bind_key};
 use super::table::QueueTable;
@@ -17,15 +17,14 @@ pub(super) fn claim(
     queue: QueueIndex,
     calls: &[ClaimCall],
 ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-    let table = session.queue(queue)?;
-    let now = session.now();
+    let mut claim = Claim::new(session, session.queue(queue)?)?;
     // Once a pick came back short nothing more is ready, and the calls behind it need not look.
     let mut drained = false;
     calls
         .iter()
         .map(|call| {
             if call.repeat {
-                let held = held(session, table, call, now)?;
+                let held = claim.held(call)?;
                 if !held.is_empty() {
                     return Ok(held);
                 }
@@ -33,74 +32,88 @@ pub(super) fn claim(
             if drained {
                 return Ok(Vec::new());
             }
-            let keys = pick(session, table, call.max_items)?;
+            let keys = claim.pick(call.max_items)?;
             drained = keys.len() < call.max_items;
-            take(session, table, call, now, &keys)
+            claim.take(call, &keys)
         })
         .collect()
 }
 
-fn held(
-    session: &Session,
-    table: &QueueTable,
-    call: &ClaimCall,
+/// The statements of a claim.
+struct Claim<'a> {
+    table: &'a QueueTable,
     now: i64,
-) -> Result<Vec<ClaimedItem>, StoreError> {
-    let mut statement = session.connection.prepare_cached(&table.sql.held)?;
-    bind(&mut statement, 4, &[&Token(&call.token), &now])?;
-    let mut rows = statement.raw_query();
-    let mut items = Vec::new();
-    while let Some(row) = rows.next()? {
-        items.push(read(table, call, row, now)?);
-    }
-    Ok(items)
+    held: CachedStatement<'a>,
+    pick: CachedStatement<'a>,
+    take: CachedStatement<'a>,
+    leased: CachedStatement<'a>,
 }
 
-fn pick(session: &Session, table: &QueueTable, limit: usize) -> Result<Vec<Key>, StoreError> {
-    let mut statement = session.connection.prepare_cached(&table.sql.pick)?;
-    bind(
-        &mut statement,
-        8,
-        &[&i64::try_from(limit).unwrap_or(i64::MAX)],
-    )?;
-    let mut rows = statement.raw_query();
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        keys.push(table.read_key(row)?);
+impl<'a> Claim<'a> {
+    fn new(session: &'a Session, table: &'a QueueTable) -> Result<Self, StoreError> {
+        let statement = |sql: &str| session.connection.prepare_cached(sql);
+        Ok(Self {
+            table,
+            now: session.now(),
+            held: statement(&table.sql.held)?,
+            pick: statement(&table.sql.pick)?,
+            take: statement(&table.sql.take)?,
+            leased: statement(&table.sql.leased)?,
+        })
     }
-    Ok(keys)
-}
 
-fn take(
-    session: &Session,
-    table: &QueueTable,
-    call: &ClaimCall,
-    now: i64,
-    keys: &[Key],
-) -> Result<Vec<ClaimedItem>, StoreError> {
-    let mut statement = session.connection.prepare_cached(&table.sql.take)?;
-    let expiry = now.saturating_add(millis(call.duration));
-    bind(
-        &mut statement,
-        4,
-        &[&Token(&call.token), &now, &expiry, &call.worker],
-    )?;
-    let mut items = Vec::with_capacity(keys.len());
-    for key in keys {
-        bind_key(&mut statement, key)?;
-        let mut rows = statement.raw_query();
-        let Some(row) = rows.next()? else {
-            return Err(StoreError::Misconfigured(format!(
-                "the item {key} of queue {:?} is ready, yet its row can't be updated: a trigger ignores the update, or \
-                 the key is text that is not valid UTF-8",
-                table.spec.name
-            )));
+    /// Returns the leases that the call's token holds.
+    fn held(&mut self, call: &ClaimCall) -> Result<Vec<ClaimedItem>, StoreError> {
+        bind(&mut self.held, 4, &[&Token(&call.token), &self.now])?;
+        let mut rows = self.held.raw_query();
+        let mut items = Vec::new();
+        while let Some(row) = rows.next()? {
+            items.push(read(self.table, call, row, self.now)?);
+        }
+        Ok(items)
+    }
+
+    fn pick(&mut self, limit: usize) -> Result<Vec<Key>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        bind(&mut self.pick, 8, &[&limit])?;
+        let mut rows = self.pick.raw_query();
+        let mut keys = Vec::new();
+        while let Some(row) = rows.next()? {
+            keys.push(self.table.read_key(row)?);
+        }
+        Ok(keys)
+    }
+
+    fn take(&mut self, call: &ClaimCall, keys: &[Key]) -> Result<Vec<ClaimedItem>, StoreError> {
+        let expiry = self.now.saturating_add(millis(call.duration));
+        bind(
+            &mut self.take,
+            4,
+            &[&Token(&call.token), &self.now, &expiry, &call.worker],
+        )?;
+        let take = |key| {
+            self.take_one(call, key)?.ok_or_else(|| {
+                StoreError::Misconfigured(format!(
+                    "the item {key} of queue {:?} is ready, yet its row can't be updated: a trigger ignores the \
+                     update, or the key is text that is not valid UTF-8",
+                    self.table.spec.name
+                ))
+            })
         };
-        items.push(read(table, call, row, now)?);
-        // To the end, where the row has been changed.
-        while rows.next()?.is_some() {}
+        keys.iter().map(take).collect()
     }
-    Ok(items)
+
+    fn take_one(&mut self, call: &ClaimCall, key: &Key) -> Result<Option<ClaimedItem>, StoreError> {
+        bind_key(&mut self.take, key)?;
+        if self.take.raw_execute()? == 0 {
+            return Ok(None);
+        }
+        bind_key(&mut self.leased, key)?;
+        let mut rows = self.leased.raw_query();
+        let row = rows.next()?;
+        row.map(|row| read(self.table, call, row, self.now))
+            .transpose()
+    }
 }
 
 /// Reads key, fence, attempt, due time, trace context and the queue's columns.

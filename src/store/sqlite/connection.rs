@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::store::StoreError;
@@ -69,6 +70,9 @@ fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
         )));
     }
     connection.pragma_update(None, "synchronous", "full")?;
+    // Or a claim's LIMIT, when it is bound anew, has the statement prepared anew: its value might change the plan, which
+    // the statements name themselves.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // What a savepoint may have to undo is kept in memory: a file of it costs as much as the transaction itself.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(())

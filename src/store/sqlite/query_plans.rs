@@ -168,6 +168,7 @@ fn what_touches_one_row_seeks_its_key() {
         let sql = &table.sql;
         for sql in [
             &sql.take,
+            &sql.leased,
             &sql.extend,
             &sql.complete,
             &sql.delete,

@@ -1,10 +1,12 @@
 //! Settlements, and the items that completions add.
 
+use std::time::Duration;
+
 use rusqlite::{OptionalExtension as _, ToSql};
 
 use super::claim::millis;
 use super::enqueue::{self, Refusal};
-use super::statement::{Token, bind, bind_key};
+use super::statement::{Latest, Token, bind, bind_key};
 use super::table::QueueTable;
 use super::writer::Session;
 use crate::lease::State;
@@ -22,31 +24,27 @@ pub(super) fn settle(
     follow_ups::check(settlements, |queue, item| {
         Ok(session.queue(queue)?.accept(item).map(drop))
     })?;
-    let now = session.now();
+    let mut settle = Settle {
+        table,
+        now: session.now(),
+        latest: Latest::new(&session.connection),
+    };
     settlements
         .iter()
         .enumerate()
-        .map(|(item, settlement)| {
-            if settlement.lease.key.0.len() != table.key_len {
+        .map(|(item, Settlement { lease, ending })| {
+            if lease.key.0.len() != table.key_len {
                 return Ok(None);
             }
-            let settle = Settle {
-                session,
-                table,
-                lease: &settlement.lease,
-                now,
-            };
-            settle
-                .run(&settlement.ending)
-                .map_err(|refusal| refusal.at(item, None))
-                .and_then(|ended| match (ended, &settlement.ending) {
-                    (Some(state), Ending::Complete { follow_ups }) => {
-                        add_follow_ups(session, item, follow_ups, now)?;
-                        Ok(Some(state))
-                    }
-                    (Some(state), _) => Ok(Some(state)),
-                    (None, ending) => settle.repeated(ending),
-                })
+            let ended = settle.run(lease, ending);
+            match (ended.map_err(|refusal| refusal.at(item, None))?, ending) {
+                (Some(state), Ending::Complete { follow_ups }) => {
+                    add_follow_ups(session, item, follow_ups, settle.now)?;
+                    Ok(Some(state))
+                }
+                (Some(state), _) => Ok(Some(state)),
+                (None, ending) => settle.repeated(lease, ending),
+            }
         })
         .collect()
 }
@@ -65,45 +63,40 @@ fn add_follow_ups(
 }
 
 struct Settle<'a> {
-    session: &'a Session,
     table: &'a QueueTable,
-    lease: &'a LeaseRef,
     now: i64,
+    latest: Latest<'a>,
 }
 
-impl Settle<'_> {
+impl<'a> Settle<'a> {
     /// Ends the lease if it is held; none if it is not.
-    fn run(&self, ending: &Ending) -> Result<Option<State>, Refusal> {
+    fn run(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, Refusal> {
         let sql = &self.table.sql;
         match ending {
-            Ending::Complete { .. } => self.complete(),
+            Ending::Complete { .. } => self.complete(lease),
             Ending::Fail { error, retry } => match retry {
-                Some(delay) => self.end(&sql.fail, State::Delayed, Some(self.after(*delay)), error),
-                None => self.end(&sql.fail, State::Dead, None, error),
+                Some(delay) => self.delay(&sql.fail, lease, *delay, error),
+                None => self.end(&sql.fail, lease, State::Dead, None, error),
             },
             Ending::Release { delay } if delay.is_zero() => {
-                self.end(&sql.release, State::Ready, None, "")
+                self.end(&sql.release, lease, State::Ready, None, "")
             }
-            Ending::Release { delay } => {
-                self.end(&sql.release, State::Delayed, Some(self.after(*delay)), "")
-            }
+            Ending::Release { delay } => self.delay(&sql.release, lease, *delay, ""),
         }
     }
 
-    fn complete(&self) -> Result<Option<State>, Refusal> {
+    fn complete(&mut self, lease: &LeaseRef) -> Result<Option<State>, Refusal> {
         let sql = &self.table.sql;
         match &self.table.spec.on_complete {
-            OnComplete::Keep => self.end(&sql.complete, State::Completed, None, ""),
-            OnComplete::Delete => self.end(&sql.delete, State::Completed, None, ""),
-            OnComplete::Recur(every) => {
-                self.end(&sql.complete, State::Delayed, Some(self.after(*every)), "")
-            }
+            OnComplete::Keep => self.end(&sql.complete, lease, State::Completed, None, ""),
+            OnComplete::Delete => self.end(&sql.delete, lease, State::Completed, None, ""),
+            OnComplete::Recur(every) => self.delay(&sql.complete, lease, *every, ""),
             OnComplete::Archive(_) => {
-                let ended = self.end(&sql.complete, State::Completed, None, "")?;
+                let ended = self.end(&sql.complete, lease, State::Completed, None, "")?;
                 if let (Some(_), Some(archive)) = (ended, &sql.archive) {
                     for move_on in [archive, &sql.archived] {
-                        let mut statement = self.session.connection.prepare_cached(move_on)?;
-                        bind_key(&mut statement, &self.lease.key)?;
+                        let statement = self.latest.get(move_on)?;
+                        bind_key(statement, &lease.key)?;
                         statement.raw_execute()?;
                     }
                 }
@@ -112,48 +105,48 @@ impl Settle<'_> {
         }
     }
 
-    fn after(&self, delay: std::time::Duration) -> i64 {
-        self.now.saturating_add(millis(delay))
+    fn delay(
+        &mut self,
+        sql: &'a str,
+        lease: &LeaseRef,
+        delay: Duration,
+        error: &str,
+    ) -> Result<Option<State>, Refusal> {
+        let due = self.now.saturating_add(millis(delay));
+        self.end(sql, lease, State::Delayed, Some(due), error)
     }
 
     fn end(
-        &self,
-        sql: &str,
+        &mut self,
+        sql: &'a str,
+        lease: &LeaseRef,
         state: State,
         due: Option<i64>,
         error: &str,
     ) -> Result<Option<State>, Refusal> {
-        let mut statement = self.session.connection.prepare_cached(sql)?;
-        bind_key(&mut statement, &self.lease.key)?;
+        let statement = self.latest.get(sql)?;
+        bind_key(statement, &lease.key)?;
         let values: [&dyn ToSql; 6] = [
-            &Token(&self.lease.token),
+            &Token(&lease.token),
             &self.now,
             &due,
-            &self.lease.fence,
+            &lease.fence,
             &state.code(),
             &error,
         ];
-        bind(&mut statement, 4, &values)?;
+        bind(statement, 4, &values)?;
         Ok((statement.raw_execute()? > 0).then_some(state))
     }
 
     /// Returns where the item is, if an earlier settlement of the same kind ended this lease.
-    fn repeated(&self, ending: &Ending) -> Result<Option<State>, StoreError> {
-        let mut statement = self
-            .session
-            .connection
-            .prepare_cached(&self.table.sql.settled)?;
-        bind_key(&mut statement, &self.lease.key)?;
+    fn repeated(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, StoreError> {
+        let statement = self.latest.get(&self.table.sql.settled)?;
+        bind_key(statement, &lease.key)?;
         let unused = rusqlite::types::Null;
         bind(
-            &mut statement,
+            statement,
             4,
-            &[
-                &Token(&self.lease.token),
-                &unused,
-                &unused,
-                &self.lease.fence,
-            ],
+            &[&Token(&lease.token), &unused, &unused, &lease.fence],
         )?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().optional()?.flatten() else {

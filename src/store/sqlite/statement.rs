@@ -1,10 +1,35 @@
 //! Runs prepared statements with parameters by number.
 
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
-use rusqlite::{CachedStatement, ToSql};
+use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::types;
 use crate::value::Key;
+
+/// Keeps the statement at hand that ran last: a group mostly repeats one, and to look it up by its text costs as much as to
+/// run it.
+pub(super) struct Latest<'a> {
+    connection: &'a Connection,
+    statement: Option<(&'a str, CachedStatement<'a>)>,
+}
+
+impl<'a> Latest<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self {
+            connection,
+            statement: None,
+        }
+    }
+
+    pub(super) fn get(&mut self, sql: &'a str) -> rusqlite::Result<&mut CachedStatement<'a>> {
+        let is_it = |(latest, _): &(&str, _)| std::ptr::eq(*latest, sql);
+        let statement = match self.statement.take().filter(is_it) {
+            Some((_, statement)) => statement,
+            None => self.connection.prepare_cached(sql)?,
+        };
+        Ok(&mut self.statement.insert((sql, statement)).1)
+    }
+}
 
 /// Binds the key's values to the parameters from 1 on.
 pub(super) fn bind_key(statement: &mut CachedStatement<'_>, key: &Key) -> rusqlite::Result<()> {
