@@ -35,6 +35,11 @@ pub trait Store: Send + Sync + 'static {
     /// Says where the leases are, for people.
     fn place(&self) -> String;
 
+    /// Returns how many operations of one kind on one queue are worth running at the same time.
+    fn width(&self) -> usize {
+        1
+    }
+
     /// Returns the names of the columns in [`ClaimedItem::columns`].
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
 

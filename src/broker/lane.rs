@@ -1,9 +1,12 @@
-//! Group commit: while one statement is under way, calls of the same kind on the same queue collect, and the next
-//! statement takes them all. No call waits for company.
+//! Group commit: while a statement is under way, calls of the same kind on the same queue collect, and the next statement
+//! takes them all. No call waits for company; where the store runs several statements at once, a full group does not wait
+//! for the statement before it.
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,6 +15,9 @@ use crate::store::{Rejection, StoreError};
 
 /// Calls stop joining a statement once it has this many items.
 const GROUP: usize = 1_000;
+/// What makes a statement worth running beside another one: with less, the database would run many small ones.
+const FULL_CALLS: usize = 16;
+const FULL_ITEMS: usize = 250;
 
 /// The statement that a lane runs: it answers each item, in order.
 type Statement<I, R> =
@@ -40,17 +46,23 @@ where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
-    /// Starts the lane's task, which ends once `close` is cancelled, or every handle dropped, and every call answered.
+    /// Starts the lane's task, which runs up to `width` statements at once, and ends once `close` is cancelled, or every
+    /// handle dropped, and every call answered.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         close: &CancellationToken,
+        width: usize,
         statement: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
         + Send
         + Sync
         + 'static,
     ) -> Self {
         let (calls, inbox) = mpsc::unbounded_channel();
-        tasks.spawn(serve(inbox, Box::new(statement), close.clone()));
+        let served = async move |close| {
+            let statement: Statement<I, R> = Box::new(statement);
+            serve(inbox, &statement, width, close).await;
+        };
+        tasks.spawn(served(close.clone()));
         Self { calls }
     }
 
@@ -84,28 +96,60 @@ pub(super) fn ended() -> StoreError {
 
 async fn serve<I: Clone + Send + Sync, R: Send>(
     mut inbox: mpsc::UnboundedReceiver<Call<I, R>>,
-    statement: Statement<I, R>,
+    statement: &Statement<I, R>,
+    width: usize,
     close: CancellationToken,
 ) {
+    let mut running = FuturesUnordered::new();
+    let mut waiting = Waiting::default();
     loop {
-        let first = tokio::select! {
-            biased;
-            call = inbox.recv() => call,
-            () = close.cancelled(), if !inbox.is_closed() => {
-                inbox.close();
-                continue;
-            }
-        };
-        let Some(first) = first else { return };
-        let mut size = first.items.len();
-        let mut group = vec![first];
-        while size < GROUP
+        while waiting.items < GROUP
             && let Ok(call) = inbox.try_recv()
         {
-            size += call.items.len();
-            group.push(call);
+            waiting.push(call);
         }
-        run_group(group, &statement).await;
+        let free = running.len() < width;
+        if running.is_empty() && !waiting.calls.is_empty() || free && waiting.is_full() {
+            running.push(run_group(std::mem::take(&mut waiting).calls, statement));
+            continue;
+        }
+        tokio::select! {
+            biased;
+            Some(()) = running.next() => {}
+            // With no statement to give it to, a call is not worth waking for.
+            call = inbox.recv(), if free => match call {
+                Some(call) => waiting.push(call),
+                None if running.is_empty() => return,
+                None => while running.next().await.is_some() {},
+            },
+            () = close.cancelled(), if !inbox.is_closed() => inbox.close(),
+        }
+    }
+}
+
+/// Calls that the next statement takes.
+struct Waiting<I, R> {
+    calls: Vec<Call<I, R>>,
+    items: usize,
+}
+
+impl<I, R> Default for Waiting<I, R> {
+    fn default() -> Self {
+        Self {
+            calls: Vec::new(),
+            items: 0,
+        }
+    }
+}
+
+impl<I, R> Waiting<I, R> {
+    fn push(&mut self, call: Call<I, R>) {
+        self.items += call.items.len();
+        self.calls.push(call);
+    }
+
+    fn is_full(&self) -> bool {
+        self.calls.len() >= FULL_CALLS || self.items >= FULL_ITEMS
     }
 }
 
@@ -172,17 +216,22 @@ mod tests {
 
     /// A statement that doubles, rejects 13, waits for a permit, and remembers its groups.
     fn doubling(tasks: &TaskTracker) -> (Lane<u32, u32>, Arc<Semaphore>, Groups) {
+        doubling_by(1, tasks)
+    }
+
+    fn doubling_by(width: usize, tasks: &TaskTracker) -> (Lane<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
         let (gate, seen) = (permits.clone(), groups.clone());
         let lane = Lane::spawn(
             tasks,
             &CancellationToken::new(),
+            width,
             move |items: Arc<[u32]>| {
                 let (gate, seen) = (gate.clone(), seen.clone());
                 async move {
-                    gate.acquire().await.expect("open").forget();
                     seen.lock().expect("sound").push(items.to_vec());
+                    gate.acquire().await.expect("open").forget();
                     match items.iter().position(|item| *item == 13) {
                         None => Ok(items.iter().map(|item| item * 2).collect()),
                         Some(item) => Err(StoreError::Rejected(Rejection {
@@ -211,6 +260,32 @@ mod tests {
         assert_eq!(second.await.expect("answered"), Ok(vec![4, 6]));
         assert_eq!(third.await.expect("answered"), Ok(vec![8]));
         assert_eq!(*groups.lock().expect("sound"), [vec![1], vec![2, 3, 4]]);
+    }
+
+    #[tokio::test]
+    async fn a_full_group_does_not_wait_for_the_statement_before_it_and_one_that_is_not_does() {
+        let (lane, permits, groups) = doubling_by(2, &TaskTracker::new());
+        let seen = || groups.lock().expect("sound").clone();
+        let first = lane.send(vec![1]);
+        tokio::task::yield_now().await;
+        let lonely = lane.send(vec![2]);
+        tokio::task::yield_now().await;
+        assert_eq!(seen(), [vec![1]]);
+        let many: Vec<_> = (20..=34).map(|item| lane.send(vec![item])).collect();
+        tokio::task::yield_now().await;
+        let full: Vec<u32> = std::iter::once(2).chain(20..=34).collect();
+        assert_eq!(seen(), [vec![1], full.clone()]);
+        // No third one, however much waits.
+        let rest = lane.send(vec![5; GROUP]);
+        tokio::task::yield_now().await;
+        assert_eq!(seen().len(), 2);
+        permits.add_permits(3);
+        assert_eq!(first.await.expect("answered"), Ok(vec![2]));
+        assert_eq!(lonely.await.expect("answered"), Ok(vec![4]));
+        for (call, item) in many.into_iter().zip(20..) {
+            assert_eq!(call.await.expect("answered"), Ok(vec![item * 2]));
+        }
+        assert_eq!(rest.await.expect("answered").expect("done").len(), GROUP);
     }
 
     #[tokio::test]

@@ -36,10 +36,15 @@ pub(super) fn heartbeat(
     store: Arc<dyn Store>,
     queue: QueueIndex,
 ) -> Lane<Extension, Option<Held>> {
-    Lane::spawn(&lanes.tasks, &lanes.close, move |extensions| {
-        let store = store.clone();
-        async move { store.heartbeat(queue, extensions).await }.boxed()
-    })
+    Lane::spawn(
+        &lanes.tasks,
+        &lanes.close,
+        store.width(),
+        move |extensions| {
+            let store = store.clone();
+            async move { store.heartbeat(queue, extensions).await }.boxed()
+        },
+    )
 }
 
 /// Starts the lane of new items.
@@ -49,17 +54,22 @@ pub(super) fn enqueue(
     queue: QueueIndex,
     signals: Arc<Signals>,
 ) -> Lane<NewItem, Key> {
-    Lane::spawn(&lanes.tasks, &lanes.close, move |items: Arc<[NewItem]>| {
-        let (store, signals) = (store.clone(), signals.clone());
-        async move {
-            let keys = store.enqueue(queue, items.clone()).await?;
-            for item in &*items {
-                signals.item_ready_in(item.delay);
+    Lane::spawn(
+        &lanes.tasks,
+        &lanes.close,
+        store.width(),
+        move |items: Arc<[NewItem]>| {
+            let (store, signals) = (store.clone(), signals.clone());
+            async move {
+                let keys = store.enqueue(queue, items.clone()).await?;
+                for item in &*items {
+                    signals.item_ready_in(item.delay);
+                }
+                Ok(keys)
             }
-            Ok(keys)
-        }
-        .boxed()
-    })
+            .boxed()
+        },
+    )
 }
 
 /// Starts the lane of settlements; `signals` are those of every queue, as completions add items to others.
@@ -74,6 +84,7 @@ pub(super) fn settle(
     Lane::spawn(
         &lanes.tasks,
         &lanes.close,
+        store.width(),
         move |settlements: Arc<[Settlement]>| {
             let (store, signals, on_complete) =
                 (store.clone(), signals.clone(), on_complete.clone());

@@ -55,6 +55,10 @@ impl Store for Watched {
         self.store.place()
     }
 
+    fn width(&self) -> usize {
+        self.store.width()
+    }
+
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
         self.store.columns(queue)
     }

@@ -164,6 +164,10 @@ impl Store for MssqlStore {
         self.place.clone()
     }
 
+    fn width(&self) -> usize {
+        self.mssql.connected.width()
+    }
+
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
         self.mssql.queues[queue.0].columns.clone()
     }

@@ -113,6 +113,12 @@ impl Connected {
         })
     }
 
+    /// Returns how many statements of one kind on one queue may run at once: a quarter of the connections, so that no kind
+    /// takes them all, and few, as each has its cost on the server.
+    pub(super) fn width(&self) -> usize {
+        (self.pool.status().max_size / 4).clamp(1, 4)
+    }
+
     /// Returns the server's name and port.
     pub(super) fn address(&self) -> String {
         self.pool.manager().server.get_addr()
