@@ -187,22 +187,11 @@ fn run_all(
             return Ok(false);
         }
         at += 1;
-        match (group.len() < GROUP).then(|| another(inbox)) {
+        match (group.len() < GROUP).then(|| inbox.try_recv()) {
             Some(Ok(next)) => group.push(next),
             _ => return Ok(true),
         }
     }
-}
-
-/// Returns the next operation, if one is there. Who is about to send one may be waiting for nothing but a core: it goes
-/// first, and the flush is shared.
-fn another(
-    inbox: &mpsc::Receiver<Box<dyn Operation>>,
-) -> Result<Box<dyn Operation>, mpsc::TryRecvError> {
-    inbox.try_recv().or_else(|_| {
-        thread::yield_now();
-        inbox.try_recv()
-    })
 }
 
 /// Runs each operation of the group in a savepoint.
