@@ -19,6 +19,7 @@ mod take;
 pub use self::failure::{Failure, USAGE};
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Builder;
 
 /// Leases rows of ordinary SQL tables to workers in any language, over gRPC.
 #[derive(Debug, Parser)]
@@ -87,9 +88,15 @@ impl Cli {
 }
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
+    run(&mut Builder::new_multi_thread(), work)
+}
+
+fn run(
+    runtime: &mut Builder,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let runtime = runtime.enable_all().build();
+    runtime
         .map_err(|error| Failure::io(format!("no runtime: {error}")))?
         .block_on(work)
 }

@@ -43,6 +43,8 @@ pub struct Config {
 pub struct Server {
     /// The address and port.
     pub listen: SocketAddr,
+    /// Threads that serve calls; 0: see [`Config::threads`].
+    pub threads: usize,
     /// Calls under way at once.
     pub max_concurrent_calls: usize,
     /// The largest message, in bytes.
@@ -151,6 +153,21 @@ impl Problem {
     }
 }
 
+impl Config {
+    /// Returns how many threads serve calls: those configured, or one a core. `SQLite`'s writer is a thread of its own,
+    /// which keeps a core busy when there is much to do: the calls have the others.
+    pub fn threads(&self) -> usize {
+        if self.server.threads > 0 {
+            return self.server.threads;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        match self.store.kind {
+            StoreKind::Sqlite => cores.saturating_sub(1).max(1),
+            StoreKind::Mssql => cores,
+        }
+    }
+}
+
 fn at_most(key: &str, value: usize, most: usize) -> Result<(), Problem> {
     if (1..=most).contains(&value) {
         return Ok(());
@@ -173,6 +190,7 @@ impl Document {
         at_most("limits.max_items", self.limits.max_items, 1_000)?;
         at_most("limits.max_worker_id", self.limits.max_worker_id, 128)?;
         at_most("reaper.batch", self.reaper.batch, 1_000)?;
+        at_most("server.threads", self.server.threads.max(1), 1_024)?;
         at_most(
             "server.max_concurrent_calls",
             self.server.max_concurrent_calls,

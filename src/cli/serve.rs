@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::say;
 use super::settings::{Settings, open_store};
-use super::{Failure, block_on};
+use super::{Failure, run};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag};
 use crate::grpc;
@@ -41,7 +42,8 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = self.settings.load(self.flags())?;
         telemetry::start(&config.log).map_err(|why| Failure::usage(format!("log.level: {why}")))?;
-        block_on(serve(config))
+        let mut runtime = Builder::new_multi_thread();
+        run(runtime.worker_threads(config.threads()), serve(config))
     }
 
     fn flags(&self) -> Vec<Flag> {

@@ -71,6 +71,7 @@ fn a_value_that_does_not_do_is_refused_with_what_would() {
         2,
         address,
     );
+    refused("[server]\nthreads = 5000", "server.threads", 2, span);
     refused(
         "[server]\nmax_concurrent_calls = 0",
         "server.max_concurrent_calls",
