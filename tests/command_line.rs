@@ -3,6 +3,8 @@
 #[path = "support/parts.rs"]
 mod support;
 
+#[path = "command_line/bench.rs"]
+mod bench;
 #[path = "command_line/desk.rs"]
 mod desk;
 #[path = "command_line/enqueue.rs"]

@@ -42,7 +42,7 @@ use self::flags::{LoadFlags, TargetFlags};
 use self::interrupt::Interrupt;
 use self::layer::grpc::OverGrpc;
 use self::layer::{Place, Terms};
-use self::load::Load;
+use self::load::{Load, Work};
 use self::measured::Measured;
 use self::noop::Noop;
 use self::results::Results;
@@ -178,6 +178,11 @@ impl Bench {
             if !self.target.is_temporary() {
                 return Err(Failure::usage(format!(
                     "{name} is measured on a temporary SQLite file: not with --address or --config"
+                )));
+            }
+            if matches!(load.work, Work::Hold { .. }) {
+                return Err(Failure::usage(format!(
+                    "{name} with --hold: what is compared is items a second, and none are settled"
                 )));
             }
             if baseline == Baseline::Direct && load.terms.wait.is_some() {

@@ -87,16 +87,18 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let drained = async {
         let all = serving.drain().await;
         broker.stop().await;
-        tell_counts(&broker);
         all
     };
     tokio::select! {
-        all = drained => if all {
-            tracing::info!("every call has finished");
-            Ok(())
-        } else {
-            Err(Failure::refused("calls were still under way after server.drain_grace"))
-        },
+        all = drained => {
+            if all {
+                tracing::info!("every call has finished");
+            }
+            tell_counts(&broker);
+            all.then_some(()).ok_or_else(|| {
+                Failure::refused("calls were still under way after server.drain_grace")
+            })
+        }
         _ = terminate.recv() => Err(Failure::refused("ended by a second signal")),
         _ = interrupt.recv() => Err(Failure::refused("ended by a second signal")),
     }

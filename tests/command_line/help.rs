@@ -5,9 +5,10 @@ use std::process::Command;
 use crate::desk::Desk;
 use crate::skipped::skipped;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "serve",
     "demo",
+    "bench",
     "schema plan",
     "schema apply",
     "schema check",

@@ -48,6 +48,26 @@ fn sigint_drains_and_exits_0() {
     stops_by("INT");
 }
 
+#[test]
+fn the_log_ends_with_what_was_served() {
+    let mut desk = Desk::serving();
+    let id = desk.lease();
+    desk.call(&format!("complete work {id}"));
+    let process = desk.process.as_mut().expect("a service");
+    process.signal("TERM");
+    process.wait();
+    let log = process.log();
+    let served = log.lines().find(|line| line.contains("served"));
+    let served = served.unwrap_or_else(|| panic!("no such line in {log}"));
+    for counts in ["claim", "settle", "enqueue"] {
+        for count in ["calls=1", "statements=1", "items=1"] {
+            let count = format!("{counts}_{count}");
+            assert!(served.contains(&count), "{count}: {served}");
+        }
+    }
+    assert!(served.contains("heartbeat_calls=0"), "{served}");
+}
+
 #[tokio::test]
 async fn sigterm_answers_those_who_wait_and_ends_though_connections_stay_open() {
     let mut desk = Desk::serving();

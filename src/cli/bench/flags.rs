@@ -135,7 +135,8 @@ pub(super) struct LoadFlags {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
     /// Hold so many leases, and only extend them, a batch at a time, at a third of their duration
-    #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "warm_up"],
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     hold: Option<u64>,
     /// Claim so many items a second whatever the broker does; latency counts from when a claim was due
     #[arg(long, value_name = "N", value_parser = rate)]

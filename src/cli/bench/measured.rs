@@ -57,6 +57,7 @@ impl Mark {
 }
 
 /// The results of a run.
+#[derive(Default)]
 pub(super) struct Measured {
     /// How long it was measured.
     pub(super) time: Duration,
@@ -67,6 +68,8 @@ pub(super) struct Measured {
     pub(super) rpcs: Vec<(Rpc, Summary)>,
     /// For an open loop.
     pub(super) timetable: Option<Timetable>,
+    /// The broker's process.
+    pub(super) pid: Option<Pid>,
     pub(super) broker_cpu: Option<Duration>,
     pub(super) own_cpu: Option<Duration>,
     pub(super) memory: Option<Memory>,
@@ -107,6 +110,7 @@ impl Measured {
             extended: end.tally.extended - start.tally.extended,
             rpcs: course.latencies.summaries(),
             timetable,
+            pid: course.watch.broker,
             broker_cpu: spent(start.broker_cpu, end.broker_cpu),
             own_cpu: spent(start.own_cpu, end.own_cpu),
             memory: course.watch.memory(),

@@ -94,6 +94,7 @@ fn measured(run: &Measured) -> Json {
         })
     };
     let mut broker = cpu(run.broker_cpu);
+    broker["pid"] = json!(run.pid.map(|pid| pid.0));
     broker["resident_bytes_end"] = json!(run.memory.map(|memory| memory.resident));
     broker["resident_bytes_peak"] = json!(run.memory.map(|memory| memory.peak));
     let rpcs = run

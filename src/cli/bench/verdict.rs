@@ -52,3 +52,108 @@ pub(super) fn wrongs(
     }
     wrongs
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cli::bench::layer::Terms;
+    use crate::cli::bench::ledger::{Balance, Tally};
+    use crate::cli::bench::load::Mix;
+
+    fn load(work: Work) -> Load {
+        Load {
+            workers: 1,
+            connections: 1,
+            batch: 1,
+            queues: 1,
+            work,
+            warm_up: Duration::ZERO,
+            mix: Mix {
+                heartbeats: 0,
+                fail: 0.0,
+                release: 0.0,
+            },
+            rate: None,
+            terms: Terms {
+                lease: None,
+                wait: None,
+                column: String::new(),
+                payload: String::new(),
+            },
+        }
+    }
+
+    /// Ten items were added and eight completed.
+    fn measured(balance: Balance) -> Measured {
+        Measured {
+            total: Tally {
+                added: 10,
+                completed: 8,
+                ..Tally::default()
+            },
+            balance,
+            ..Measured::default()
+        }
+    }
+
+    fn stock(unfinished: u64, dead: u64) -> Stock {
+        Stock { unfinished, dead }
+    }
+
+    const TIMED: Work = Work::For {
+        time: Duration::from_secs(1),
+        backlog: 2,
+    };
+
+    #[test]
+    fn a_run_in_which_every_item_is_accounted_for_has_no_wrongs() {
+        let left = Balance {
+            left: 2,
+            ..Balance::default()
+        };
+        let stock = Some([stock(5, 1), stock(7, 1)]);
+        let wrongs = wrongs(&load(TIMED), &measured(left), stock, true);
+        assert_eq!(wrongs, [] as [&str; 0]);
+    }
+
+    #[test]
+    fn items_that_the_store_lacks_or_has_too_many_of_are_told() {
+        for after in [stock(1, 0), stock(3, 0), stock(2, 1)] {
+            let stock = Some([Stock::default(), after]);
+            let wrongs = wrongs(&load(TIMED), &measured(Balance::default()), stock, true);
+            assert_eq!(wrongs.len(), 1, "{after:?}: {wrongs:?}");
+        }
+    }
+
+    #[test]
+    fn items_ended_again_found_or_left_are_told() {
+        let items = load(Work::Items(10));
+        let bad = Balance {
+            left: 2,
+            found: 1,
+            again: 1,
+        };
+        assert_eq!(wrongs(&items, &measured(bad), None, true).len(), 3);
+        // Others may have added the one that was found.
+        assert_eq!(wrongs(&items, &measured(bad), None, false).len(), 2);
+    }
+
+    #[test]
+    fn lost_leases_are_told() {
+        let mut lost = measured(Balance::default());
+        lost.total.lost = 1;
+        assert_eq!(
+            wrongs(&load(TIMED), &lost, None, true),
+            ["1 leases were lost"]
+        );
+    }
+
+    #[test]
+    fn an_item_to_claim_after_all_have_ended_is_told() {
+        let mut more = measured(Balance::default());
+        more.claimed_after = 1;
+        assert_eq!(wrongs(&load(Work::Items(10)), &more, None, true).len(), 1);
+    }
+}

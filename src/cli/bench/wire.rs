@@ -110,3 +110,113 @@ pub(super) struct EnqueueResponse {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub(super) keys: Vec<Bytes>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::proto;
+
+    fn half_a_minute() -> prost_types::Duration {
+        prost_types::Duration {
+            seconds: 30,
+            nanos: 0,
+        }
+    }
+
+    #[test]
+    fn requests_read_as_the_apis_own() {
+        let claim = ClaimBatchRequest {
+            queue: "q".into(),
+            worker_id: "w".into(),
+            max_items: 7,
+            lease_duration: Some(half_a_minute()),
+            wait_timeout: Some(half_a_minute()),
+        };
+        let claim = proto::ClaimBatchRequest::decode(&*claim.encode_to_vec()).expect("a claim");
+        assert_eq!(
+            (&*claim.queue, &*claim.worker_id, claim.max_items),
+            ("q", "w", 7)
+        );
+        assert_eq!(claim.lease_duration, Some(half_a_minute()));
+        assert_eq!(claim.wait_timeout, Some(half_a_minute()));
+
+        let endings = Endings {
+            queue: "q".into(),
+            endings: vec![Ending {
+                lease_id: "l".into(),
+                retry_delay: Some(half_a_minute()),
+            }],
+        };
+        let fail = proto::FailRequest::decode(&*endings.encode_to_vec()).expect("a failure");
+        assert_eq!(fail.failures[0].lease_id, "l");
+        assert_eq!(fail.failures[0].retry_delay, Some(half_a_minute()));
+
+        let ids = LeaseIds {
+            queue: "q".into(),
+            ids: vec!["l".into()],
+            duration: Some(half_a_minute()),
+        };
+        let encoded = ids.encode_to_vec();
+        let heartbeat = proto::HeartbeatRequest::decode(&*encoded).expect("a heartbeat");
+        assert_eq!(heartbeat.lease_duration, Some(half_a_minute()));
+        let release = proto::ReleaseRequest::decode(&*encoded).expect("a release");
+        assert_eq!(release.lease_ids, ["l"]);
+
+        let item = proto::NewItem {
+            delay: Some(half_a_minute()),
+            ..proto::NewItem::default()
+        };
+        let enqueue = EnqueueRequest {
+            queue: "q".into(),
+            items: vec![item.encode_to_vec().into()],
+        };
+        let enqueue = proto::EnqueueRequest::decode(&*enqueue.encode_to_vec()).expect("items");
+        assert_eq!(enqueue.items, [item]);
+    }
+
+    #[test]
+    fn the_apis_own_answers_can_be_read() {
+        let lease = proto::Lease {
+            lease_id: "l".to_owned(),
+            item: Some(proto::Item {
+                key: "17".to_owned(),
+                columns: [("payload".to_owned(), proto::Value::default())].into(),
+            }),
+            attempt: 1,
+            time_left: Some(half_a_minute()),
+            ..proto::Lease::default()
+        };
+        let answer = proto::ClaimBatchResponse {
+            leases: vec![lease],
+        };
+        let answer = ClaimBatchResponse::decode(&*answer.encode_to_vec()).expect("leases");
+        assert_eq!(answer.leases[0].lease_id, "l");
+        let item = answer.leases[0].item.as_ref().expect("an item");
+        assert_eq!(item.key, "17");
+
+        let results = vec![proto::SettleResult {
+            lease_id: "l".to_owned(),
+            outcome: proto::Outcome::Applied.into(),
+            state: proto::ItemState::Dead.into(),
+        }];
+        let settled = proto::FailResponse { results }.encode_to_vec();
+        let settled = SettleResults::decode(&*settled).expect("results");
+        let dead = SettleResult {
+            outcome: proto::Outcome::Applied.into(),
+            state: proto::ItemState::Dead.into(),
+        };
+        assert_eq!(settled.results, [dead]);
+
+        let results = vec![proto::HeartbeatResult {
+            outcome: proto::Outcome::LeaseLost.into(),
+            time_left: Some(half_a_minute()),
+            ..proto::HeartbeatResult::default()
+        }];
+        let extended = proto::HeartbeatResponse { results }.encode_to_vec();
+        let extended = Outcomes::decode(&*extended).expect("results");
+        assert_eq!(
+            extended.results[0].outcome,
+            proto::Outcome::LeaseLost as i32
+        );
+    }
+}

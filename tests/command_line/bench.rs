@@ -1,0 +1,337 @@
+//! `bench`: that its counts are true, and that it leaves nothing behind. How fast anything is, is not tested.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::desk::{Desk, QUEUES};
+use crate::support::patience::until_blocking;
+use crate::support::process::{Printed, program};
+
+/// Runs it with its temporary files in the desk's folder.
+fn bench(desk: &Desk, arguments: &str) -> Printed {
+    let output = start(desk, arguments).wait_with_output().expect("it ends");
+    Printed {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn start(desk: &Desk, arguments: &str) -> Child {
+    program()
+        .arg("bench")
+        .args(arguments.split_whitespace())
+        .current_dir(desk.folder.path())
+        .env("TMPDIR", desk.folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+}
+
+/// Runs it to a good end and returns its results.
+fn results(desk: &Desk, arguments: &str) -> Json {
+    let printed = bench(desk, &format!("{arguments} --json -"));
+    assert_eq!(printed.code, 0, "{printed:?}");
+    serde_json::from_str(&printed.out).expect("JSON")
+}
+
+fn count(results: &Json, path: &str) -> u64 {
+    let found = results.pointer(path);
+    let count = found.unwrap_or_else(|| panic!("no {path} in {results:#}"));
+    count
+        .as_u64()
+        .unwrap_or_else(|| panic!("{path}: {count} is no count"))
+}
+
+fn leftovers(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name.starts_with("lease-broker-bench-"))
+        .collect()
+}
+
+#[test]
+fn every_item_is_settled_once_and_the_counts_add_up() {
+    let desk = Desk::with("");
+    let results = results(&desk, "--items 500 --workers 8 --connections 3 --batch 3");
+    let items = |name: &str| count(&results, &format!("/load/items/{name}"));
+    assert_eq!((items("enqueued"), items("completed")), (500, 500));
+    assert_eq!((items("left"), items("leases_lost")), (0, 0));
+    assert_eq!(count(&results, "/statements/claim/items"), 500);
+    assert_eq!(count(&results, "/statements/settle/items"), 500);
+    assert_eq!(count(&results, "/statements/enqueue/items"), 500);
+    let completions = count(&results, "/load/rpcs/complete/calls");
+    assert_eq!(count(&results, "/statements/settle/calls"), completions);
+    // The claims that end while the last item does are not measured.
+    let claims = count(&results, "/load/rpcs/claim_batch/calls");
+    assert!(claims >= completions, "{results:#}");
+    assert!(
+        count(&results, "/statements/claim/calls") > claims,
+        "{results:#}"
+    );
+    assert_eq!(results["store"], "sqlite");
+    assert_eq!(count(&results, "/parameters/batch"), 3);
+    assert_eq!(results["wrong"], serde_json::json!([]));
+    for number in [
+        "/load/items_per_second",
+        "/load/seconds",
+        "/load/broker/cpu_cores",
+        "/load/broker/resident_bytes_peak",
+        "/load/generator/cpu_us_per_item",
+        "/load/rpcs/complete/p999_us",
+        "/load/store_bytes_end",
+        "/statements/claim/statements_per_call",
+        "/machine/cores",
+    ] {
+        let found = results.pointer(number);
+        assert!(found.is_some_and(Json::is_number), "{number}: {results:#}");
+    }
+}
+
+#[test]
+fn failures_and_releases_come_back_until_all_is_completed() {
+    let desk = Desk::with("");
+    let load = "--items 300 --workers 8 --batch 5 --queues 2 --on-complete delete";
+    let results = results(
+        &desk,
+        &format!("{load} --fail 0.2 --release 0.2 --heartbeats 1"),
+    );
+    let items = |name: &str| count(&results, &format!("/load/items/{name}"));
+    assert_eq!((items("completed"), items("left")), (300, 0));
+    assert!(items("failed") > 0 && items("released") > 0, "{results:#}");
+    let settled = items("completed") + items("failed") + items("released");
+    assert_eq!(count(&results, "/statements/claim/items"), settled);
+    assert_eq!(count(&results, "/statements/settle/items"), settled);
+    assert_eq!(items("leases_extended"), settled);
+}
+
+#[test]
+fn a_timed_run_adds_what_it_consumes() {
+    let desk = Desk::with("");
+    let load = "--duration 1s --warm-up 100ms --backlog 200 --workers 4 --on-complete archive";
+    let results = results(&desk, load);
+    let items = |name: &str| count(&results, &format!("/load/items/{name}"));
+    assert_eq!(
+        items("enqueued"),
+        items("completed") + items("left"),
+        "{results:#}"
+    );
+    assert!(items("completed") > 0);
+}
+
+#[test]
+fn claims_on_an_empty_queue_wait_and_end_with_the_run() {
+    let desk = Desk::with("");
+    let load = "--workers 300 --connections 4 --wait 50s --no-enqueue --warm-up 0s --duration 1s";
+    let results = results(&desk, load);
+    assert_eq!(count(&results, "/load/items/enqueued"), 0);
+    assert_eq!(count(&results, "/statements/claim/items"), 0);
+    assert!(count(&results, "/statements/claim/calls") > 0);
+    assert_eq!(count(&results, "/load/items/empty_claims"), 0);
+}
+
+#[test]
+fn held_leases_are_extended_and_given_back() {
+    let desk = Desk::with("");
+    let load = "--hold 100 --workers 4 --batch 10 --lease 6s --duration 1s";
+    let results = results(&desk, load);
+    let items = |name: &str| count(&results, &format!("/load/items/{name}"));
+    assert_eq!((items("enqueued"), items("released")), (100, 100));
+    assert_eq!(items("leases_lost"), 0);
+    assert!(items("leases_extended") >= 100, "{results:#}");
+}
+
+#[test]
+fn an_open_loop_tells_of_every_claim_that_was_due() {
+    let desk = Desk::with("");
+    let load = "--rate 200 --batch 2 --workers 4 --backlog 1000 --warm-up 0s --duration 1s";
+    let results = results(&desk, load);
+    let claims = |name: &str| count(&results, &format!("/load/timetable/claims_{name}"));
+    assert!(claims("sent") + claims("missed") >= 100, "{results:#}");
+    assert!(claims("late") <= claims("sent"), "{results:#}");
+}
+
+#[test]
+fn a_load_is_compared_with_the_empty_call_and_with_the_layers_below() {
+    let desk = Desk::with("");
+    let load = "--items 200 --workers 4 --batch 5 --fail 0.1";
+    let results = results(
+        &desk,
+        &format!("{load} --baseline noop,broker --baseline direct"),
+    );
+    let noop = &results["baselines"]["noop"];
+    for round in ["before", "after"] {
+        assert!(
+            noop[round]["calls_per_second"].as_f64() > Some(0.0),
+            "{noop:#}"
+        );
+    }
+    assert!(noop["of_ceiling"].as_f64() > Some(0.0), "{noop:#}");
+    for layer in ["broker", "direct"] {
+        let layer = &results["baselines"][layer];
+        assert_eq!(count(layer, "/items/completed"), 200);
+        assert!(layer["load_to_baseline"].as_f64() > Some(0.0), "{layer:#}");
+    }
+}
+
+#[test]
+fn a_broker_that_runs_already_can_be_measured() {
+    let desk = Desk::serving();
+    desk.call("enqueue work --set payload=anothers");
+    let process = desk.process.as_ref().expect("a service");
+    let address = format!("--address {} --queue work", process.url());
+    let measured = results(&desk, &format!("{address} --items 200 --workers 4"));
+    let items = |name: &str| count(&measured, &format!("/load/items/{name}"));
+    assert_eq!(items("enqueued"), 200);
+    assert!(items("left") + items("found") <= 1, "{measured:#}");
+    assert_eq!(measured["statements"], Json::Null);
+    assert_eq!(measured["load"]["broker"]["cpu_cores"], Json::Null);
+    let pid = process.id();
+    let watched = results(
+        &desk,
+        &format!("{address} --items 50 --workers 4 --broker-pid {pid}"),
+    );
+    assert!(count(&watched, "/load/broker/resident_bytes_end") > 0);
+}
+
+#[test]
+fn a_configuration_can_be_measured() {
+    let desk = Desk::with(&format!("[store]\npath = 'q.db'\n{QUEUES}"));
+    let load = "--config queues.toml --queue outbox --items 100 --workers 4";
+    let results = results(&desk, load);
+    assert_eq!(count(&results, "/load/items/completed"), 100);
+    let stats = desk.store("stats --output json").json();
+    let outbox = stats.iter().find(|row| row["queue"] == "outbox");
+    assert_eq!(outbox.expect("a row")["completed"], 100);
+}
+
+#[test]
+fn an_item_that_ends_again_is_told_of_and_fails_the_run() {
+    let desk = Desk::with(
+        "[queues.again]\nmanaged = { payload = 'text' }\non_complete = { recur = '1s' }",
+    );
+    let load = "--config queues.toml --queue again --workers 2 --backlog 2 --warm-up 0s";
+    let printed = bench(&desk, &format!("{load} --duration 3s"));
+    assert_eq!(printed.code, 1, "{printed:?}");
+    assert!(printed.err.contains("ended more than once"), "{printed:?}");
+}
+
+#[test]
+fn tables_are_printed_for_people_and_json_is_written_beside_them() {
+    let desk = Desk::with("");
+    let printed = bench(&desk, "--items 100 --workers 4 --json result.json");
+    assert_eq!(printed.code, 0, "{printed:?}");
+    for word in [
+        "ClaimBatch",
+        "p99.9",
+        "items/s",
+        "statements",
+        "completed 100",
+    ] {
+        assert!(printed.out.contains(word), "{word}: {printed:?}");
+    }
+    let written = std::fs::read_to_string(desk.path("result.json")).expect("a file");
+    let results: Json = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(count(&results, "/load/items/completed"), 100);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let desk = Desk::with("");
+    let results = results(&desk, "--items 20 --workers 2");
+    let broker = count(&results, "/load/broker/pid");
+    assert!(!Path::new(&format!("/proc/{broker}")).exists());
+    assert_eq!(leftovers(desk.folder.path()), [] as [&str; 0]);
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_behind_either() {
+    for signal in ["INT", "TERM"] {
+        let desk = Desk::with("");
+        let child = start(&desk, "--duration 1h --workers 2 --backlog 10");
+        let mut broker = None;
+        until_blocking("its broker works", || {
+            broker = child_of(child.id());
+            let folders = leftovers(desk.folder.path());
+            let logs = folders
+                .iter()
+                .map(|name| desk.path(name).join("bench.db-wal"));
+            broker.is_some() && logs.into_iter().any(|log| log.exists())
+        });
+        let sent = std::process::Command::new("kill")
+            .args([&format!("-{signal}"), &child.id().to_string()])
+            .status();
+        assert!(sent.expect("kill runs").success());
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("interrupted"), "{told}");
+        let broker = broker.expect("a process");
+        until_blocking("its broker has ended", || {
+            !Path::new(&format!("/proc/{broker}")).exists()
+        });
+        assert_eq!(leftovers(desk.folder.path()), [] as [&str; 0]);
+    }
+}
+
+/// Returns a process that this one has started.
+fn child_of(parent: u32) -> Option<u32> {
+    let processes = std::fs::read_dir("/proc").expect("a list of processes");
+    let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.into_iter().find(|id: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        status.contains(&format!("PPid:\t{parent}\n"))
+    })
+}
+
+#[test]
+fn nonsense_is_refused_by_the_flags_name() {
+    let desk = Desk::with("");
+    for (arguments, named) in [
+        ("--batch 1001", "--batch"),
+        ("--workers 0", "--workers"),
+        ("--connections 0", "--connections"),
+        ("--fail 0.6 --release 0.6", "--fail 0.6 and --release 0.6"),
+        ("--items 5 --fail 1", "--fail 1"),
+        ("--fail 1.5", "--fail"),
+        ("--hold 5 --rate 5", "--hold"),
+        ("--hold 5 --items 5", "--hold"),
+        ("--rate 0", "--rate"),
+        ("--duration 0s", "--duration"),
+        ("--items 5 --duration 1s", "--items"),
+        ("--workers 2 --queues 3", "--queues 3"),
+        ("--queue work", "--address"),
+        ("--address localhost:1 --config queues.toml", "--config"),
+        (
+            "--address localhost:1 --on-complete delete",
+            "--on-complete",
+        ),
+        (
+            "--address localhost:1 --baseline direct",
+            "--baseline direct",
+        ),
+        ("--wait 1s --baseline direct", "--wait"),
+        ("--hold 5 --baseline broker", "--baseline broker"),
+    ] {
+        let printed = bench(&desk, arguments);
+        assert_eq!(printed.code, 64, "{arguments}: {printed:?}");
+        assert!(printed.err.contains(named), "{arguments}: {printed:?}");
+    }
+}
+
+#[test]
+fn a_broker_that_does_not_answer_or_start_is_told_of() {
+    let desk = Desk::with("[queues.work]\nmanaged = { payload = 'text' }\nlease = 'never'");
+    let nobody = bench(&desk, "--address 127.0.0.1:1");
+    assert_eq!(nobody.code, 69, "{nobody:?}");
+    assert!(nobody.err.contains("127.0.0.1:1"), "{nobody:?}");
+    let wrong = bench(&desk, "--config queues.toml");
+    assert_eq!(wrong.code, 64, "{wrong:?}");
+    assert!(wrong.err.contains("lease"), "{wrong:?}");
+}
