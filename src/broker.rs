@@ -2,6 +2,7 @@
 //! no gRPC, and keeps nothing that the store does not have.
 
 mod claims;
+mod counts;
 mod error;
 mod grant;
 mod lane;
@@ -23,11 +24,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use self::counts::{Count, Operation};
 pub use self::error::Error;
 pub use self::grant::Grant;
 pub use self::requests::{Claim, Completion, Failure};
 
 use self::claims::Claims;
+use self::counts::Counts;
 use self::lane::Lane;
 use self::pulse::Pulse;
 use self::reaper::Reaper;
@@ -51,6 +54,7 @@ pub struct Broker {
     queues: Vec<Queue>,
     by_name: HashMap<String, QueueIndex>,
     pulse: Arc<Pulse>,
+    counts: Arc<Counts>,
     draining: CancellationToken,
     stop: CancellationToken,
     /// The reapers, the claims, and the watch over the store.
@@ -97,11 +101,12 @@ impl Broker {
         let tasks = TaskTracker::new();
         let lanes = Lanes::default();
         let (draining, stop) = (CancellationToken::new(), CancellationToken::new());
-        let pulse = Arc::new(Pulse::new());
+        let (pulse, counts) = (Arc::new(Pulse::new()), Arc::new(Counts::default()));
         tasks.spawn(pulse.clone().watch(store.clone(), stop.clone()));
         let store: Arc<dyn Store> = Arc::new(Watched {
             store,
             pulse: pulse.clone(),
+            counts: counts.clone(),
         });
         let signals: Arc<[Arc<Signals>]> = queues.iter().map(|_| Arc::default()).collect();
         let start = |(at, spec): (usize, &QueueSpec)| {
@@ -146,6 +151,7 @@ impl Broker {
             limits: settings.limits,
             queues,
             pulse,
+            counts,
             draining,
             stop,
             tasks,
@@ -158,6 +164,7 @@ impl Broker {
     /// # Errors
     /// [`Error::Draining`] once [`Broker::drain`] was called, and those of a bad field, a limit or the store.
     pub async fn claim(&self, claim: Claim) -> Result<Grant, Error> {
+        self.counts.call(Operation::Claim);
         let queue = self.queue(&claim.queue)?;
         self.limits.worker("worker_id", &claim.worker)?;
         self.limits.count("max_items", claim.max_items)?;
@@ -194,6 +201,7 @@ impl Broker {
         lease_ids: &[String],
         lease: Option<Duration>,
     ) -> Result<Vec<Option<Held>>, Error> {
+        self.counts.call(Operation::Heartbeat);
         let queue = self.queue(queue)?;
         self.limits.at_most("lease_ids", lease_ids.len())?;
         let duration = limits::lease(&queue.spec, "lease_duration", lease)?;
@@ -283,6 +291,7 @@ impl Broker {
 
     /// Adds items and returns their keys.
     pub async fn enqueue(&self, queue: &str, items: Vec<NewItem>) -> Result<Vec<Key>, Error> {
+        self.counts.call(Operation::Enqueue);
         let queue = self.queue(queue)?;
         self.limits.at_most("items", items.len())?;
         for (at, item) in items.iter().enumerate() {
@@ -314,6 +323,11 @@ impl Broker {
     /// Follows whether the store answers.
     pub fn store_answers(&self) -> watch::Receiver<bool> {
         self.pulse.answers()
+    }
+
+    /// Returns how often an operation was asked for since the start, and what that took.
+    pub fn count(&self, operation: Operation) -> Count {
+        self.counts.of(operation)
     }
 
     /// Stops giving leases: claims that wait are answered, further ones refused. Everything else goes on.
@@ -366,6 +380,7 @@ impl Broker {
         settlements: Vec<(Option<LeaseRef>, Ending)>,
         field: &str,
     ) -> Result<Vec<Option<State>>, Error> {
+        self.counts.call(Operation::Settle);
         let settlements: Vec<Option<Settlement>> = settlements
             .into_iter()
             .map(|(lease, ending)| match (lease, ending) {

@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and which part does it.
 
+mod bench;
 mod client;
 mod completions;
 mod demo;
@@ -42,6 +43,7 @@ Exit codes: 0 done; 1 refused or lost; 64 wrong usage or configuration; 69 the s
 enum Command {
     Serve(serve::Serve),
     Demo(demo::Demo),
+    Bench(Box<bench::Bench>),
     #[command(name = "demo-worker", hide = true)]
     DemoWorker(demo::worker::DemoWorker),
     #[command(subcommand)]
@@ -69,6 +71,7 @@ impl Cli {
             Command::Schema(command) => command.run(),
             Command::Serve(command) => command.run(),
             Command::Demo(command) => block_on(command.run()),
+            Command::Bench(command) => block_on(command.run()),
             Command::DemoWorker(command) => block_on(command.run()),
             Command::Enqueue(command) => block_on(command.run()),
             Command::Claim(command) => block_on(command.run()),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 
+use super::counts::{Counts, Operation};
 use super::grant::releases_of;
 use super::pulse::Pulse;
 use crate::lease::State;
@@ -39,6 +40,24 @@ async fn give_back(
 pub(super) struct Watched {
     pub(super) store: Arc<dyn Store>,
     pub(super) pulse: Arc<Pulse>,
+    pub(super) counts: Arc<Counts>,
+}
+
+impl Watched {
+    /// Runs an operation while the store answers, and counts it with what it carried.
+    async fn run<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T, StoreError>> + Send,
+        items: impl FnOnce(&T) -> usize + Send,
+    ) -> Result<T, StoreError> {
+        self.counts.statement(operation);
+        let outcome = self.pulse.guard(work).await;
+        if let Ok(outcome) = &outcome {
+            self.counts.items(operation, items(outcome));
+        }
+        outcome
+    }
 }
 
 #[async_trait]
@@ -68,7 +87,8 @@ impl Store for Watched {
             let ended = |error| Err(StoreError::Bug(format!("a claim ended early: {error}")));
             claim.await.unwrap_or_else(ended)
         };
-        let outcome = self.pulse.guard(claimed).await;
+        let leases = |lists: &Vec<Vec<ClaimedItem>>| lists.iter().map(Vec::len).sum();
+        let outcome = self.run(Operation::Claim, claimed, leases).await;
         if let Some(claim) = claim.filter(|claim| outcome.is_err() && !claim.is_finished()) {
             tokio::spawn(give_back(self.store.clone(), queue, calls, claim));
         }
@@ -81,7 +101,7 @@ impl Store for Watched {
         extensions: Arc<[Extension]>,
     ) -> Result<Vec<Option<Held>>, StoreError> {
         let extended = self.store.heartbeat(queue, extensions);
-        self.pulse.guard(extended).await
+        self.run(Operation::Heartbeat, extended, Vec::len).await
     }
 
     async fn settle(
@@ -89,13 +109,14 @@ impl Store for Watched {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Option<State>>, StoreError> {
-        self.pulse
-            .guard(self.store.settle(queue, settlements))
-            .await
+        let settled = self.store.settle(queue, settlements);
+        self.run(Operation::Settle, settled, Vec::len).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        self.pulse.guard(self.store.reap(queue, limit)).await
+        let reaped = self.store.reap(queue, limit);
+        let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
+        self.run(Operation::Reap, reaped, items).await
     }
 
     async fn enqueue(
@@ -103,11 +124,13 @@ impl Store for Watched {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        self.pulse.guard(self.store.enqueue(queue, items)).await
+        let added = self.store.enqueue(queue, items);
+        self.run(Operation::Enqueue, added, Vec::len).await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        self.pulse.guard(self.store.stats(queue)).await
+        let stats = self.store.stats(queue);
+        self.run(Operation::Other, stats, |_| 0).await
     }
 
     async fn list(
@@ -116,11 +139,13 @@ impl Store for Watched {
         state: State,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
-        self.pulse.guard(self.store.list(queue, state, limit)).await
+        let listed = self.store.list(queue, state, limit);
+        self.run(Operation::Other, listed, Vec::len).await
     }
 
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        self.pulse.guard(self.store.redrive(queue, limit)).await
+        let redriven = self.store.redrive(queue, limit);
+        self.run(Operation::Other, redriven, |items| *items).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

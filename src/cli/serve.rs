@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::output::say;
 use super::settings::{Settings, open_store};
 use super::{Failure, block_on};
-use crate::broker::{self, Broker};
+use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag};
 use crate::grpc;
 use crate::queue::QueueSpec;
@@ -85,6 +85,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let drained = async {
         let all = serving.drain().await;
         broker.stop().await;
+        tell_counts(&broker);
         all
     };
     tokio::select! {
@@ -97,6 +98,31 @@ async fn serve(config: Config) -> Result<(), Failure> {
         _ = terminate.recv() => Err(Failure::refused("ended by a second signal")),
         _ = interrupt.recv() => Err(Failure::refused("ended by a second signal")),
     }
+}
+
+/// Logs what was asked of the service since its start: calls, the operations of the store that they shared, and items.
+fn tell_counts(broker: &Broker) {
+    let [claim, heartbeat, settle, enqueue, reap, other] =
+        Operation::ALL.map(|operation| broker.count(operation));
+    tracing::info!(
+        claim_calls = claim.calls,
+        claim_statements = claim.statements,
+        claim_items = claim.items,
+        heartbeat_calls = heartbeat.calls,
+        heartbeat_statements = heartbeat.statements,
+        heartbeat_items = heartbeat.items,
+        settle_calls = settle.calls,
+        settle_statements = settle.statements,
+        settle_items = settle.items,
+        enqueue_calls = enqueue.calls,
+        enqueue_statements = enqueue.statements,
+        enqueue_items = enqueue.items,
+        reap_statements = reap.statements,
+        reap_items = reap.items,
+        other_statements = other.statements,
+        other_items = other.items,
+        "served"
+    );
 }
 
 fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {

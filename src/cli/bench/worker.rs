@@ -1,0 +1,105 @@
+//! A worker of a run: claims, perhaps extends, settles, and claims again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::latency::Rpc;
+use super::layer::{Ending, Layer, Place};
+use super::ledger::Settled;
+use super::pace::Pace;
+use super::run::Course;
+use super::shares::Shares;
+use crate::cli::Failure;
+
+/// How long to leave a store alone that has nothing ready, while other workers' items may come back.
+const LULL: Duration = Duration::from_millis(10);
+
+/// One worker.
+pub(super) struct Worker<L: Layer> {
+    pub(super) layer: L,
+    pub(super) place: Place,
+    pub(super) course: Arc<Course>,
+    pub(super) shares: Shares,
+    pub(super) pace: Option<Pace>,
+}
+
+impl<L: Layer> Worker<L> {
+    /// Works until the run is over.
+    pub(super) async fn work(mut self) -> Result<(), Failure> {
+        let course = self.course.clone();
+        let (stop, done) = (&course.stop, course.ledger.done());
+        while !stop.is_cancelled() && !done.is_cancelled() {
+            let due = match &mut self.pace {
+                None => Instant::now(),
+                Some(pace) => match stop.run_until_cancelled(pace.next(&course.lateness)).await {
+                    Some(due) => due,
+                    None => break,
+                },
+            };
+            let claim = self.layer.claim(course.load.batch);
+            let leases = if course.load.terms.wait.is_some() {
+                // The broker gives back what it would have got.
+                tokio::select! {
+                    leases = claim => leases?,
+                    () = stop.cancelled() => break,
+                    () = done.cancelled() => break,
+                }
+            } else {
+                claim.await?
+            };
+            self.record(Rpc::ClaimBatch, due);
+            if leases.is_empty() {
+                course.ledger.nothing_claimed();
+                if course.load.goal().is_some() {
+                    let _ = tokio::time::timeout(LULL, done.cancelled()).await;
+                }
+                continue;
+            }
+            self.process(&leases).await?;
+        }
+        Ok(())
+    }
+
+    async fn process(&mut self, leases: &[L::Lease]) -> Result<(), Failure> {
+        for _ in 0..self.course.load.mix.heartbeats {
+            let start = Instant::now();
+            let lost = self.layer.heartbeat(leases).await?;
+            self.record(Rpc::Heartbeat, start);
+            let extended = leases.len() as u64 - lost;
+            self.course.ledger.extend(extended, lost);
+        }
+        let [fail, release] = self.shares.of(leases.len());
+        let (failed, rest) = leases.split_at(fail);
+        let (released, completed) = rest.split_at(release);
+        self.settle(Ending::Complete, Rpc::Complete, completed)
+            .await?;
+        self.settle(Ending::Fail, Rpc::Fail, failed).await?;
+        self.settle(Ending::Release, Rpc::Release, released).await
+    }
+
+    async fn settle(
+        &mut self,
+        ending: Ending,
+        rpc: Rpc,
+        leases: &[L::Lease],
+    ) -> Result<(), Failure> {
+        if leases.is_empty() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let settled: Vec<Settled> = self.layer.settle(ending, leases).await?;
+        self.record(rpc, start);
+        let keys = leases.iter().map(L::key);
+        self.course
+            .ledger
+            .settle(self.place.queue, keys.zip(settled));
+        Ok(())
+    }
+
+    fn record(&self, rpc: Rpc, since: Instant) {
+        let latencies = &self.course.latencies;
+        latencies.add(self.place.worker, rpc, since.elapsed());
+    }
+}
