@@ -1,5 +1,6 @@
 # A PostgreSQL cluster of its own in the temporary folder, on a unix socket alone; for every peer that keeps its rows in
 # PostgreSQL. Sourced. `prepare_cluster` makes it once; `start_cluster` and the exit trap hold for one measurement.
+# shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/needs.sh"
 
 cluster=$PEERS_FOLDER/cluster

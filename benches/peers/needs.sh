@@ -1,4 +1,5 @@
 # What a peer needs before it can be measured: a command that Debian has, or the peer is skipped, aloud. Sourced.
+# shellcheck shell=bash
 
 # Says why the peer is not measured. 3 is how `run` knows it from a failure.
 skip() {

@@ -7,7 +7,7 @@ source "$here/cluster.sh"
 
 # measure CASE ITEMS; a case is clients:batch. Prints the items a second.
 measure() {
-  local clients batch script="$here/postgresql/claim-one.sql" seconds wrong
+  local clients batch script="$here/postgresql/claim-one.sql" wrong
   IFS=: read -r clients batch <<<"$1"
   local calls=$(($2 / clients / batch))
   if [ "$batch" -gt 1 ]; then

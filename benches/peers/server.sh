@@ -1,4 +1,5 @@
 # One server for one measurement: started on a free port, waited for, ended by its pid however the script ends. Sourced.
+# shellcheck shell=bash
 
 server_pid=""
 

@@ -40,12 +40,16 @@ def number(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
-def spread(values: list[float], form=number) -> str:
+def times(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def spread(values: list[float], form=number, unit: str = "") -> str:
     if not values:
         return "–"
     if len(values) == 1:
-        return form(values[0])
-    return f"{form(median(values))} ({form(min(values))} – {form(max(values))})"
+        return form(values[0]) + unit
+    return f"{form(median(values))}{unit} ({form(min(values))} – {form(max(values))})"
 
 
 def machine(folder: str) -> str:
@@ -67,22 +71,21 @@ def figures(runs: list[Run]) -> list[str]:
     for run in runs:
         cases.setdefault((run.name, run.case), []).append(run)
     lines = [
-        "| system | clients | a call | items a run | items/s | lease-broker, same rounds | lease-broker is |",
+        "| system | clients | items a call | items a run | items/s | lease-broker, same rounds | lease-broker is |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for (name, _), of_case in cases.items():
         first = of_case[0]
         rates = [float(run.rate) for run in of_case if run.rate]
         beside = [float(run.its_rate) for run in of_case if run.its_rate]
+        # Of pairs, not of medians: what disturbs a machine for a minute disturbs both of a pair.
         ratios = [float(run.its_rate) / float(run.rate) for run in of_case if run.rate and run.its_rate]
         items = number(int(first.items))
         if first.its_items and first.its_items != first.items:
-            items += f", {number(int(first.its_items))}"
-        # Whole rounds only: a run that failed has no pair.
-        ratio = spread(ratios, lambda value: f"{value:.2g} ×") if ratios else "–"
-        lines.append(
-            f"| {name}, {first.words} | {first.clients} | {first.batch} | {items} | {spread(rates)} | {spread(beside)} | {ratio} |"
-        )
+            items += f" / {number(int(first.its_items))}"
+        cells = [f"{name}, {first.words}", first.clients, first.batch, items]
+        cells += [spread(rates), spread(beside), spread(ratios, times, " ×")]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -91,7 +94,7 @@ def main() -> None:
     runs = [Run(*row) for row in rows(folder, "results.tsv")]
     rounds = len({run.round for run in runs})
     out = [machine(folder), ""]
-    out += [f"`{command}`; median (least – most) of {rounds} rounds.", ""]
+    out += [f"`{command}`; median (least – most) of {rounds} round{'s' if rounds != 1 else ''}.", ""]
     out += [*figures(runs), "", "| system | version |", "|---|---|"]
     out += [f"| {name} | {version} |" for name, version in rows(folder, "versions.tsv")]
     skipped = rows(folder, "skipped.tsv")
