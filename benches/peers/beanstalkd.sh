@@ -9,7 +9,7 @@ load=$PEERS_FOLDER/beanstalkd-load
 prepare() {
   need beanstalkd beanstalkd
   need go golang-go
-  (cd "$here/beanstalkd" && go build -o "$load" .) >&2
+  (cd "$here/beanstalkd" && go build -buildvcs=false -o "$load" .) >&2
 }
 
 # measure CASE ITEMS; a case is durable or memory, connections, commands on their way at once.

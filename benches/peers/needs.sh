@@ -26,16 +26,15 @@ apt_install() {
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$1" </dev/null >/dev/null; }
 }
 
-# Debian starts a server as soon as it is installed, unless this file forbids it. One that is there already is left alone.
-without_services() {
-  local policy=/usr/sbin/policy-rc.d status=0
-  if [ -e "$policy" ]; then
-    "$@"
-    return
+# Debian starts a server as soon as it is installed, unless this file forbids it. One that is there already is left alone;
+# one of ours goes however this ends, or nothing would start any more.
+without_services() (
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
   fi
-  printf '#!/bin/sh\nexit 101\n' >"$policy"
-  chmod +x "$policy"
-  "$@" || status=$?
-  rm -f "$policy"
-  return "$status"
-}
+  "$@"
+)
