@@ -1,9 +1,9 @@
 # What a peer needs before it can be measured: a command that Debian has, or the peer is skipped, aloud. Sourced.
 # shellcheck shell=bash
 
-# Says why the peer is not measured. 3 is how `run` knows it from a failure.
+# Says why the peer is not measured, on standard output, which has nothing else; 3 is how `run` knows it from a failure.
 skip() {
-  echo "$*" >&2
+  echo "$*"
   exit 3
 }
 
@@ -21,7 +21,8 @@ install_from_debian() {
 }
 
 apt_install() {
-  export DEBIAN_FRONTEND=noninteractive
+  # Installing restarts nothing that runs on this machine.
+  export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
   apt-get install -y -qq --no-install-recommends "$1" </dev/null >/dev/null ||
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$1" </dev/null >/dev/null; }
 }
