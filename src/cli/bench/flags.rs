@@ -22,16 +22,31 @@ const HELD: Duration = Duration::from_secs(30);
 #[command(next_help_heading = "Broker")]
 pub(super) struct TargetFlags {
     /// Measure the broker that runs there [default: one of its own, on a temporary SQLite file]
-    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "config",
+        group = "elsewhere"
+    )]
     pub(super) address: Option<String>,
     /// Measure a broker of its own with this configuration
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "elsewhere")]
     pub(super) config: Option<PathBuf>,
     /// Queue that takes the load, with --address or --config
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        requires = "elsewhere"
+    )]
     pub(super) queue: String,
     /// Text column of that queue that new items set
-    #[arg(long, value_name = "NAME", default_value = "payload")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "payload",
+        requires = "elsewhere"
+    )]
     pub(super) column: String,
     /// Process of the broker at --address, to watch what it uses
     #[arg(long, value_name = "PID", requires = "address")]
@@ -45,6 +60,14 @@ pub(super) struct TargetFlags {
     pub(super) queues: u32,
 }
 
+impl TargetFlags {
+    /// Returns whether the store is a temporary file of the bench's own.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.address.is_none() && self.config.is_none()
+    }
+}
+
+/// What completion does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnComplete {
     Keep,
@@ -154,6 +177,7 @@ impl LoadFlags {
         };
         Ok(Load {
             workers: self.workers as usize,
+            connections: self.connections.min(self.workers) as usize,
             batch: self.batch as usize,
             queues: queues as usize,
             work,
@@ -171,11 +195,6 @@ impl LoadFlags {
                 payload: "x".repeat(self.payload as usize),
             },
         })
-    }
-
-    /// Returns how many connections there are: no more than workers.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.min(self.workers) as usize
     }
 }
 

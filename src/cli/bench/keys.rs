@@ -71,7 +71,6 @@ impl Keys {
 }
 
 /// Returns the word of its page and the bit that stand for a number.
-#[expect(clippy::cast_possible_truncation, reason = "less than PAGE_WORDS")]
 const fn place(number: u64) -> (usize, u64) {
     ((number % PAGE_KEYS / 64) as usize, 1 << (number % 64))
 }

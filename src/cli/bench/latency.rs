@@ -117,7 +117,7 @@ impl Latencies {
     pub(super) fn summaries(&self) -> Vec<(Rpc, Summary)> {
         let summary = |rpc: Rpc| {
             let times = self.merged(|shard| &mut shard.rpcs[rpc as usize]);
-            (times.len() > 0).then(|| (rpc, Summary::of(&times)))
+            (!times.is_empty()).then(|| (rpc, Summary::of(&times)))
         };
         Rpc::ALL.into_iter().filter_map(summary).collect()
     }
@@ -128,7 +128,7 @@ impl Latencies {
         for shard in &self.shards {
             lock(shard).lately.reset();
         }
-        (times.len() > 0).then(|| Summary::of(&times))
+        (!times.is_empty()).then(|| Summary::of(&times))
     }
 
     fn merged(&self, of: impl Fn(&mut Shard) -> &mut Times) -> Times {

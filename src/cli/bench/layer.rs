@@ -1,7 +1,9 @@
 //! A layer of the service that takes a load: gRPC, the broker below it, or the store below that. What a worker does is
 //! the same on each, so that the difference is what a layer costs.
 
+pub(super) mod broker;
 pub(super) mod grpc;
+pub(super) mod store;
 
 use std::time::Duration;
 

@@ -19,7 +19,8 @@ pub(super) struct Ledger {
     lost: AtomicU64,
     extended: AtomicU64,
     empty_claims: AtomicU64,
-    /// How many items must have ended for the work to be done; none: it never is.
+    held: AtomicU64,
+    /// How many items must have ended, or leases be held, for the goal to be reached; none: there is none.
     goal: Option<u64>,
     done: CancellationToken,
 }
@@ -78,7 +79,7 @@ pub(super) struct Balance {
 }
 
 impl Ledger {
-    /// Opens the books of so many queues; the work is done once `goal` items have ended.
+    /// Opens the books of so many queues.
     pub(super) fn new(queues: usize, goal: Option<u64>) -> Self {
         Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
@@ -90,6 +91,7 @@ impl Ledger {
             lost: AtomicU64::new(0),
             extended: AtomicU64::new(0),
             empty_claims: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             goal,
             done: CancellationToken::new(),
         }
@@ -134,9 +136,7 @@ impl Ledger {
         }
         if completed + dead > 0 {
             add(&self.queues[queue].ended, completed + dead);
-            if self.goal.is_some_and(|goal| self.ended() >= goal) {
-                self.done.cancel();
-            }
+            self.reach(self.ended());
         }
     }
 
@@ -144,6 +144,12 @@ impl Ledger {
     pub(super) fn extend(&self, extended: u64, lost: u64) {
         self.extended.fetch_add(extended, Ordering::Relaxed);
         self.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Books leases that were claimed to be held.
+    pub(super) fn hold(&self, leases: u64) {
+        let held = self.held.fetch_add(leases, Ordering::Relaxed) + leases;
+        self.reach(held);
     }
 
     /// Books a claim that got nothing.
@@ -158,7 +164,7 @@ impl Ledger {
         added.saturating_sub(queue.ended.load(Ordering::Relaxed))
     }
 
-    /// Is cancelled once all that must end has ended.
+    /// Is cancelled once the goal is reached: all that must end has ended, or is held.
     pub(super) fn done(&self) -> &CancellationToken {
         &self.done
     }
@@ -189,6 +195,12 @@ impl Ledger {
             balance.again += book.again;
         }
         balance
+    }
+
+    fn reach(&self, count: u64) {
+        if self.goal.is_some_and(|goal| count >= goal) {
+            self.done.cancel();
+        }
     }
 
     fn ended(&self) -> u64 {

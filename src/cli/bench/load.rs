@@ -8,6 +8,8 @@ use super::layer::Terms;
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) workers: usize,
+    /// Connections that they share; no more than workers.
+    pub(super) connections: usize,
     /// Items a claim.
     pub(super) batch: usize,
     /// Queues that the workers spread over.
@@ -43,11 +45,12 @@ pub(super) struct Mix {
 }
 
 impl Load {
-    /// Returns how many items must have ended for the run to end; none if it ends by time.
+    /// Returns how many items must have ended, or leases been claimed that are held, for the next thing to happen; none
+    /// if only time ends it.
     pub(super) fn goal(&self) -> Option<u64> {
         match self.work {
-            Work::Items(items) => Some(items),
-            Work::For { .. } | Work::Hold { .. } => None,
+            Work::Items(goal) | Work::Hold { leases: goal, .. } => Some(goal),
+            Work::For { .. } => None,
         }
     }
 
@@ -58,5 +61,25 @@ impl Load {
             Work::For { backlog, .. } => backlog,
             Work::Hold { leases, .. } => leases,
         }
+    }
+
+    /// Returns how long it is measured; none if until all is done.
+    pub(super) fn time(&self) -> Option<Duration> {
+        match self.work {
+            Work::Items(_) => None,
+            Work::For { time, .. } | Work::Hold { time, .. } => Some(time),
+        }
+    }
+
+    /// Returns how many claims an open loop has to send in `time`; none for a closed one.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a positive count; a part of a claim is none"
+    )]
+    pub(super) fn claims_due_in(&self, time: Duration) -> Option<u64> {
+        let rate = self.rate?;
+        Some((time.as_secs_f64() * rate / self.batch as f64) as u64)
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::load::Load;
+
 /// A claim sent later than this after it was due was kept from it by the one before.
 const LATE: Duration = Duration::from_millis(2);
 
@@ -24,17 +26,11 @@ pub(super) struct Lateness {
 }
 
 impl Pace {
-    /// Starts the timetable of one of `workers`, which claim `batch` items each and `rate` a second together.
+    /// Starts a worker's timetable, by which all workers together claim `rate` items a second.
     #[expect(clippy::cast_precision_loss, reason = "workers and batches are few")]
-    pub(super) fn new(
-        start: Instant,
-        rate: f64,
-        workers: usize,
-        batch: usize,
-        worker: usize,
-    ) -> Self {
-        let every = Duration::from_secs_f64((workers * batch) as f64 / rate);
-        let offset = every.mul_f64(worker as f64 / workers as f64);
+    pub(super) fn new(start: Instant, rate: f64, load: &Load, worker: usize) -> Self {
+        let every = Duration::from_secs_f64((load.workers * load.batch) as f64 / rate);
+        let offset = every.mul_f64(worker as f64 / load.workers as f64);
         Self {
             due: start + offset,
             every,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::course::Course;
 use super::latency::Rpc;
 use super::layer::{Layer, Place};
-use super::run::Course;
 use crate::cli::Failure;
 
 /// The most items that one call may add.
@@ -57,9 +57,7 @@ impl<L: Layer> Producer<L> {
             .enqueue(usize::try_from(items).unwrap_or(0))
             .await?;
         let course = &self.course;
-        course
-            .latencies
-            .add(self.place.worker, Rpc::Enqueue, start.elapsed());
+        course.record(self.place.worker, Rpc::Enqueue, start);
         course.ledger.add(self.place.queue, keys.into_iter());
         Ok(())
     }

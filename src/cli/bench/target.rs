@@ -1,7 +1,6 @@
 //! The broker under load: one of the bench's own, or one that runs already.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
@@ -10,71 +9,105 @@ use super::child::ChildBroker;
 use super::child_log::Served;
 use super::flags::TargetFlags;
 use super::measured::Watch;
+use super::own;
+use super::stock::Stock;
 use super::usage::Pid;
 use crate::cli::Failure;
+use crate::config::{Config, StoreKind};
 
 /// The broker under load.
 pub(super) struct Target {
     address: String,
     pub(super) queues: Vec<String>,
     pub(super) watch: Watch,
-    child: Option<ChildBroker>,
+    /// None where the broker runs already.
+    own: Option<Own>,
+    /// Whether nobody else can use the queues.
+    pub(super) alone: bool,
+}
+
+/// A broker of the bench's own.
+struct Own {
+    child: ChildBroker,
+    config: Config,
+    before: Stock,
     /// Removed in the end.
-    folder: Option<TempDir>,
+    _folder: Option<TempDir>,
+}
+
+/// What is known once the broker has ended.
+#[derive(Default)]
+pub(super) struct Ended {
+    pub(super) served: Option<Served>,
+    /// What its store had before and after.
+    pub(super) stock: Option<[Stock; 2]>,
 }
 
 impl Target {
     /// Finds the broker, or starts one.
     pub(super) async fn open(flags: &TargetFlags) -> Result<Self, Failure> {
         if let Some(address) = &flags.address {
-            let watch = Watch {
-                broker: flags.broker_pid.map(Pid),
-                file: None,
-            };
             return Ok(Self {
-                address: address.clone(),
+                address: with_scheme(address),
                 queues: vec![flags.queue.clone()],
-                watch,
-                child: None,
-                folder: None,
+                watch: Watch {
+                    broker: flags.broker_pid.map(Pid),
+                    file: None,
+                },
+                own: None,
+                alone: false,
             });
         }
-        if let Some(config) = &flags.config {
-            let child = ChildBroker::start(config, None).await?;
-            return Ok(Self::own(child, vec![flags.queue.clone()], None, None));
+        if let Some(file) = &flags.config {
+            return Self::start(file, None, vec![flags.queue.clone()], None).await;
         }
         let folder = TempDir::with_prefix("lease-broker-bench-")
             .map_err(|error| Failure::io(format!("no temporary folder: {error}")))?;
-        let queues: Vec<String> = (1..=flags.queues).map(|at| format!("bench-{at}")).collect();
-        let config = write_config(folder.path(), &queues, flags)?;
-        let file = folder.path().join("bench.db");
-        let child = ChildBroker::start(&config, Some(&file)).await?;
-        Ok(Self::own(child, queues, Some(file), Some(folder)))
+        let config = own::write_config(folder.path(), flags)?;
+        let store = folder.path().join("bench.db");
+        Self::start(&config, Some(&store), own::queues(flags), Some(folder)).await
     }
 
-    fn own(
-        child: ChildBroker,
+    async fn start(
+        file: &Path,
+        store: Option<&Path>,
         queues: Vec<String>,
-        file: Option<PathBuf>,
         folder: Option<TempDir>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Failure> {
+        let config = own::read_config(file, store)?;
+        let child = ChildBroker::start(file, store).await?;
+        Ok(Self {
             address: child.address.clone(),
-            queues,
             watch: Watch {
                 broker: Some(child.pid),
-                file,
+                file: (config.store.kind == StoreKind::Sqlite).then(|| config.store.path.clone()),
             },
-            child: Some(child),
-            folder,
-        }
+            alone: folder.is_some(),
+            own: Some(Own {
+                child,
+                before: Stock::take(&config, &queues).await?,
+                config,
+                _folder: folder,
+            }),
+            queues,
+        })
+    }
+
+    /// Returns the kind of store, where it is known.
+    pub(super) fn store(&self) -> Option<&'static str> {
+        let own = self.own.as_ref()?;
+        Some(match own.config.store.kind {
+            StoreKind::Sqlite => "sqlite",
+            StoreKind::Mssql => "mssql",
+        })
     }
 
     /// Makes so many connections.
     pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>, Failure> {
         let address = &self.address;
         let endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|error| Failure::usage(format!("--address {address}: {error}")))?;
+            .map_err(|error| Failure::usage(format!("--address {address}: {error}")))?
+            .tcp_nodelay(true);
         let mut channels = Vec::with_capacity(connections);
         for _ in 0..connections {
             let channel = endpoint.connect().await.map_err(|error| {
@@ -87,33 +120,24 @@ impl Target {
         Ok(channels)
     }
 
-    /// Ends the bench's own broker; returns what it has served.
-    pub(super) async fn close(self) -> Result<Option<Served>, Failure> {
-        match self.child {
-            None => Ok(None),
-            Some(child) => child.stop().await,
-        }
+    /// Ends the bench's own broker, and asks its store what it has.
+    pub(super) async fn close(self) -> Result<Ended, Failure> {
+        let Some(own) = self.own else {
+            return Ok(Ended::default());
+        };
+        let served = own.child.stop().await?;
+        let after = Stock::take(&own.config, &self.queues).await?;
+        Ok(Ended {
+            served,
+            stock: Some([own.before, after]),
+        })
     }
 }
 
-/// Writes the configuration of the bench's own broker.
-fn write_config(folder: &Path, queues: &[String], flags: &TargetFlags) -> Result<PathBuf, Failure> {
-    let mut text = String::new();
-    for (at, queue) in queues.iter().enumerate() {
-        let on_complete = match flags.on_complete {
-            super::flags::OnComplete::Archive => format!("{{ archive = \"bench_{at}_archive\" }}"),
-            other => format!("{:?}", other.name()),
-        };
-        // An item that fails is always tried again: that is what the count of them rests on.
-        let _ = writeln!(
-            text,
-            "[queues.{queue}]\ntable = \"bench_{at}\"\nmanaged = {{ {:?} = \"text\" }}\nmax_attempts = 0\n\
-             on_complete = {on_complete}",
-            flags.column
-        );
+fn with_scheme(address: &str) -> String {
+    if address.contains("://") {
+        address.to_owned()
+    } else {
+        format!("http://{address}")
     }
-    let file = folder.join("bench.toml");
-    std::fs::write(&file, text)
-        .map_err(|error| Failure::io(format!("{}: {error}", file.display())))?;
-    Ok(file)
 }

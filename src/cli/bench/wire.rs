@@ -44,7 +44,7 @@ pub(super) struct LeaseIds {
     #[prost(bytes = "bytes", tag = "1")]
     pub(super) queue: Bytes,
     #[prost(bytes = "bytes", repeated, tag = "2")]
-    pub(super) lease_ids: Vec<Bytes>,
+    pub(super) ids: Vec<Bytes>,
     /// Heartbeat's `lease_duration`, Release's `delay`.
     #[prost(message, optional, tag = "3")]
     pub(super) duration: Option<prost_types::Duration>,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::course::Course;
 use super::latency::Rpc;
 use super::layer::{Ending, Layer, Place};
 use super::ledger::Settled;
 use super::pace::Pace;
-use super::run::Course;
 use super::shares::Shares;
 use crate::cli::Failure;
 
@@ -99,7 +99,6 @@ impl<L: Layer> Worker<L> {
     }
 
     fn record(&self, rpc: Rpc, since: Instant) {
-        let latencies = &self.course.latencies;
-        latencies.add(self.place.worker, rpc, since.elapsed());
+        self.course.record(self.place.worker, rpc, since);
     }
 }

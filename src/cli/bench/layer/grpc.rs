@@ -74,7 +74,7 @@ impl OverGrpc {
     fn lease_ids(&self, leases: &[Lease]) -> wire::LeaseIds {
         wire::LeaseIds {
             queue: self.queue.clone(),
-            lease_ids: leases.iter().map(|lease| lease.id.clone()).collect(),
+            ids: leases.iter().map(|lease| lease.id.clone()).collect(),
             duration: None,
         }
     }

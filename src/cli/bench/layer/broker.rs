@@ -1,0 +1,131 @@
+//! The load on the broker in this process: what gRPC costs is missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store::{item_key, new_item};
+use super::{Ending, Layer, Place, Terms};
+use crate::broker::{self, Broker, Claim, Completion};
+use crate::cli::Failure;
+use crate::cli::bench::keys::ItemKey;
+use crate::cli::bench::ledger::Settled;
+use crate::lease::State;
+use crate::store::NewItem;
+
+/// One worker's calls.
+pub(in crate::cli::bench) struct OnBroker {
+    broker: Arc<Broker>,
+    queue: String,
+    claim: Claim,
+    item: NewItem,
+}
+
+impl OnBroker {
+    pub(in crate::cli::bench) fn new(
+        broker: Arc<Broker>,
+        place: Place,
+        queue: &str,
+        terms: &Terms,
+    ) -> Self {
+        Self {
+            broker,
+            queue: queue.to_owned(),
+            claim: Claim {
+                queue: queue.to_owned(),
+                worker: place.worker_id(),
+                max_items: 0,
+                lease: terms.lease,
+                wait: terms.wait,
+                patience: None,
+                request_id: None,
+            },
+            item: new_item(terms),
+        }
+    }
+}
+
+impl Layer for OnBroker {
+    /// A lease's id, and the key of its item.
+    type Lease = (String, ItemKey);
+
+    fn key(lease: &Self::Lease) -> ItemKey {
+        lease.1
+    }
+
+    async fn claim(&mut self, max_items: usize) -> Result<Vec<Self::Lease>, Failure> {
+        let claim = Claim {
+            max_items,
+            ..self.claim.clone()
+        };
+        let grant = self.broker.claim(claim).await.map_err(refused)?;
+        let leases = grant.accept(usize::MAX).into_iter().map(|item| {
+            let id = self.broker.lease_id(&self.queue, &item.lease);
+            (id, item_key(&item.lease.key))
+        });
+        Ok(leases.collect())
+    }
+
+    async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, Failure> {
+        let ids = ids(leases);
+        let held = self.broker.heartbeat(&self.queue, &ids, self.claim.lease);
+        let held = held.await.map_err(refused)?;
+        Ok(held.iter().filter(|held| held.is_none()).count() as u64)
+    }
+
+    async fn settle(
+        &mut self,
+        ending: Ending,
+        leases: &[Self::Lease],
+    ) -> Result<Vec<Settled>, Failure> {
+        let ids = ids(leases);
+        let states = match ending {
+            Ending::Complete => {
+                let completion = |lease_id| Completion {
+                    lease_id,
+                    follow_ups: Vec::new(),
+                };
+                let completions = ids.into_iter().map(completion).collect();
+                self.broker.complete(&self.queue, completions).await
+            }
+            Ending::Fail => {
+                let failure = |lease_id| broker::Failure {
+                    lease_id,
+                    error: String::new(),
+                    retry_delay: Some(Duration::ZERO),
+                    dead_letter: false,
+                };
+                let failures = ids.into_iter().map(failure).collect();
+                self.broker.fail(&self.queue, failures).await
+            }
+            Ending::Release => self.broker.release(&self.queue, &ids, None).await,
+        };
+        let states = states.map_err(refused)?.into_iter();
+        Ok(states.map(|state| settled(ending, state)).collect())
+    }
+
+    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, Failure> {
+        let items = vec![self.item.clone(); items];
+        let keys = self.broker.enqueue(&self.queue, items).await;
+        Ok(keys.map_err(refused)?.iter().map(item_key).collect())
+    }
+}
+
+/// Returns what became of a lease whose item is now in `state`.
+pub(super) fn settled(ending: Ending, state: Option<State>) -> Settled {
+    match (ending, state) {
+        (_, None) => Settled::Lost,
+        (Ending::Complete, _) => Settled::Completed,
+        (Ending::Fail, Some(State::Dead)) => Settled::Dead,
+        (Ending::Fail, _) => Settled::Failed,
+        (Ending::Release, _) => Settled::Released,
+    }
+}
+
+fn ids(leases: &[(String, ItemKey)]) -> Vec<String> {
+    leases.iter().map(|(id, _)| id.clone()).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "maps an error")]
+fn refused(error: broker::Error) -> Failure {
+    Failure::refused(format!("bench: FAILED {error}"))
+}
