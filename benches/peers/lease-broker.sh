@@ -18,7 +18,7 @@ measure() {
   IFS=: read -r on_complete workers batch <<<"$1"
   "$binary" bench --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload 100 \
     --on-complete "$on_complete" --json "$json" >&2
-  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["items_per_second"])' "$json"
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["load"]["items_per_second"])' "$json"
 }
 
 case "$1" in

@@ -7,6 +7,7 @@ tables.py FOLDER COMMAND; the folder has results.tsv, versions.tsv, skipped.tsv 
 import json
 import os
 import sys
+from collections import Counter
 from statistics import median
 from typing import NamedTuple
 
@@ -100,7 +101,10 @@ def main() -> None:
     skipped = rows(folder, "skipped.tsv")
     if skipped:
         out += ["", "Not measured, or not wholly:", ""]
-        out += [f"- {name}: {reason}" for name, reason in skipped]
+        out += [
+            f"- {name}: {reason}{f' {count} times' if count > 1 else ''}"
+            for (name, reason), count in Counter(map(tuple, skipped)).items()
+        ]
     print("\n".join(out))
 
 
