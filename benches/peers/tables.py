@@ -42,7 +42,8 @@ def number(value: float) -> str:
 
 
 def times(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    digits = 0 if value >= 10 else 1 if value >= 1 else 2
+    return f"{value:,.{digits}f}"
 
 
 def spread(values: list[float], form=number, unit: str = "") -> str:

@@ -72,7 +72,7 @@ func run(ctx context.Context, config *river.Config, items, payload, connections 
 	if err := add(ctx, client, items, payload); err != nil {
 		return 0, err
 	}
-	if _, err := pool.Exec(ctx, "VACUUM ANALYZE river_job; "); err != nil {
+	if _, err := pool.Exec(ctx, "VACUUM ANALYZE river_job"); err != nil {
 		return 0, err
 	}
 	if _, err := pool.Exec(ctx, "CHECKPOINT"); err != nil {
