@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# beanstalkd with its log on the device at every command (-b -f 0), and in memory for reference. See `run` for the verbs.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+source "$here/needs.sh"
+source "$here/server.sh"
+load=$PEERS_FOLDER/beanstalkd-load
+
+prepare() {
+  need beanstalkd beanstalkd
+  need go golang-go
+  (cd "$here/beanstalkd" && go build -buildvcs=false -o "$load" .) >&2
+}
+
+# measure CASE ITEMS; a case is durable or memory, connections, commands on their way at once.
+measure() {
+  local durability connections pipeline port log
+  IFS=: read -r durability connections pipeline <<<"$1"
+  port=$(free_port)
+  log=$(mktemp -d "$PEERS_FOLDER/beanstalkd.XXXXXX")
+  local settings=(-l 127.0.0.1 -p "$port")
+  [ "$durability" = memory ] || settings+=(-b "$log" -f 0)
+  start_server "$PEERS_FOLDER/beanstalkd.log" beanstalkd "${settings[@]}"
+  wait_for_port "$port"
+  "$load" -address "127.0.0.1:$port" -connections "$connections" -pipeline "$pipeline" -items "$2" -payload 100
+}
+
+case "$1" in
+  prepare) prepare ;;
+  version) beanstalkd -v ;;
+  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  cases)
+    cat <<'EOF'
+durable:8:1|8|1|8000|delete:8:1|one at a time
+durable:64:1|64|1|8000|delete:64:1|one at a time
+durable:8:10|8|10|8000|delete:8:10|pipelined
+durable:8:100|8|100|8000|delete:8:100|pipelined
+memory:8:1|8|1|40000||in memory, one at a time
+memory:8:100|8|100|50000||in memory, pipelined
+EOF
+    ;;
+  measure) measure "$2" "$3" ;;
+esac

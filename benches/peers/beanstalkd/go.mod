@@ -1,0 +1,3 @@
+module beanstalkd
+
+go 1.19

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# lease-broker itself, over gRPC on a temporary SQLite file, by its own load generator. See `run` for the verbs.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+source "$here/needs.sh"
+root=$here/../..
+binary=${PEERS_BINARY:-${CARGO_TARGET_DIR:-$root/target}/release/lease-broker}
+
+prepare() {
+  [ -z "${PEERS_BINARY:-}" ] || return 0
+  command -v cargo >/dev/null || skip "cargo is not here (--binary names a lease-broker that is built already)"
+  (cd "$root" && cargo build --release --bin lease-broker) >&2
+}
+
+# measure CASE ITEMS; a case is what completion does to the row, workers, items a claim.
+measure() {
+  local on_complete workers batch json=$PEERS_FOLDER/lease-broker.json
+  IFS=: read -r on_complete workers batch <<<"$1"
+  "$binary" bench --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload 100 \
+    --on-complete "$on_complete" --json "$json" >&2
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["load"]["items_per_second"])' "$json"
+}
+
+case "$1" in
+  prepare) prepare ;;
+  version) "$binary" --version ;;
+  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  cases)
+    cat <<'EOF'
+keep:8:1|8|1|5000||one at a time, rows kept
+keep:64:1|64|1|10000||one at a time, rows kept
+keep:8:10|8|10|30000||in batches, rows kept
+keep:8:100|8|100|80000||in batches, rows kept
+delete:8:1|8|1|5000||one at a time, rows deleted
+delete:64:1|64|1|10000||one at a time, rows deleted
+delete:8:10|8|10|30000||in batches, rows deleted
+delete:8:100|8|100|80000||in batches, rows deleted
+EOF
+    ;;
+  measure) measure "$2" "$3" ;;
+esac

@@ -1,0 +1,36 @@
+# One server for one measurement: started on a free port, waited for, ended by its pid however the script ends. Sourced.
+# shellcheck shell=bash
+
+server_pid=""
+
+end_server() {
+  [ -n "$server_pid" ] || return 0
+  kill "$server_pid" 2>/dev/null || true
+  wait "$server_pid" 2>/dev/null || true
+  server_pid=""
+}
+trap end_server EXIT
+trap 'exit 130' INT TERM
+
+# start_server LOG COMMAND...
+start_server() {
+  local log=$1
+  shift
+  "$@" >"$log" 2>&1 &
+  server_pid=$!
+}
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# Waits until the port is listened on; a server that ends instead is an error, not a wait.
+wait_for_port() {
+  local tries=0
+  until (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; do
+    kill -0 "$server_pid" 2>/dev/null || { echo "the server ended before it listened on port $1" >&2; return 1; }
+    tries=$((tries + 1))
+    [ "$tries" -lt 200 ] || { echo "nothing listens on port $1 after 10 s" >&2; return 1; }
+    sleep 0.05
+  done
+}
