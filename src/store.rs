@@ -94,9 +94,24 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Vec<Key>, StoreError>;
 
     /// Counts the items of each state, and tells the ages that operators watch.
+    ///
+    /// The cost does not grow with the table: of a state with more than [`Stats::ENOUGH`] items it may say only that there
+    /// are at least as many, and the ages are those of the first 1,000 ready items in the queue's order and of 10,000
+    /// leases.
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
-    /// Lists up to `limit` items in `state`, the longest in it first.
+    /// The same, with every item counted, however many rows the table has.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] unless the store says otherwise: one that stands before another need not pass on what
+    /// only a program with a store of its own asks.
+    async fn exact_stats(&self, _: QueueIndex) -> Result<Stats, StoreError> {
+        let problem = "this store does not count every item";
+        Err(StoreError::Misconfigured(problem.to_owned()))
+    }
+
+    /// Lists up to `limit` items in `state`, the longest in it first; of a state with more than 10,000 items perhaps not
+    /// the longest of all.
     async fn list(
         &self,
         queue: QueueIndex,
@@ -235,6 +250,8 @@ pub struct Expired {
 pub struct Stats {
     /// Items by state, in the order of [`State::ALL`].
     pub count: [u64; 5],
+    /// Whether there may be more of them than were counted, in the same order.
+    pub at_least: [bool; 5],
     /// How long the item that has been ready longest has been so. Unknown for rows that other programs inserted.
     pub oldest_ready: Option<Duration>,
     /// How long the lease that has been held longest has been so.
@@ -242,9 +259,17 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// How many items of a state are counted, before it is enough to know that there are so many.
+    pub const ENOUGH: u64 = 10_000;
+
     /// Returns how many items are in `state`.
     pub fn of(&self, state: State) -> u64 {
         self.count[state as usize]
+    }
+
+    /// Returns whether more items than [`Self::of`] may be in `state`.
+    pub fn may_be_more(&self, state: State) -> bool {
+        self.at_least[state as usize]
     }
 }
 

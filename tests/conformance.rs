@@ -188,6 +188,7 @@ macro_rules! conformance {
                 inspect {
                     an_empty_queue_has_zeros_and_no_ages
                     stats_count_every_state
+                    exact_stats_are_the_same_of_few_items
                     stats_tell_the_age_of_the_oldest_ready_item_and_of_the_oldest_lease
                     a_list_has_the_longest_in_the_state_first_and_no_more_than_asked
                     a_listed_lease_tells_who_holds_it_and_how_long

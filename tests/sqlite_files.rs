@@ -2,6 +2,8 @@
 
 #[path = "sqlite_files/broken.rs"]
 mod broken;
+#[path = "sqlite_files/depth.rs"]
+mod depth;
 #[path = "sqlite_files/full.rs"]
 mod full;
 #[path = "harness/harness.rs"]

@@ -4,7 +4,7 @@
 -- A table of up to 10000 rows is counted. Of a deeper one the numbers are those that the server keeps of each index (exact
 --   but for transactions under way), and the ages those of the first 1000 ready items in the queue's order and of 10000
 --   leases: the cost does not grow with the table. Babelfish keeps no numbers of filtered indexes, nor has a queue without
---   filtered indexes any: there the table is always counted.
+--   filtered indexes any: there the table is always counted, as it is for who asks for exact numbers.
 
 -- :: stats
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -69,5 +69,8 @@ CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}
 -- :: token_index
 CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}
 
+-- :: dead_index
+CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
+
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})

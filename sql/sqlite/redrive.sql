@@ -1,10 +1,14 @@
 -- Makes dead items ready, with all their attempts before them. The token goes too: a settlement of the lease that they
 -- died by must find nothing.
 -- Parameters: ?1 to ?3 the key's values, ?4 the most rows, ?5 now (ms since 1970).
--- Locks: the file's one write lock. Reads the whole table for dead rows: it runs by hand.
+-- Locks: the file's one write lock. Indexes: dead (pick), the key's (redrive).
 
 -- :: pick
-SELECT {key} FROM {table} WHERE {lease_state} = 4{key_present} ORDER BY {lease_state_time}, {key} LIMIT ?4
+SELECT {key}
+FROM {table} INDEXED BY {dead_index}
+WHERE {lease_state} = 4{key_present}
+ORDER BY {lease_state_time}
+LIMIT ?4
 
 -- :: redrive
 UPDATE {table}

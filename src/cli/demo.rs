@@ -174,8 +174,8 @@ impl Stage {
     }
 
     async fn look(&self) -> Result<(Stats, Stats), Failure> {
-        let events = self.store.stats(table::EVENTS).await?;
-        let outbox = self.store.stats(table::OUTBOX).await?;
+        let events = self.store.exact_stats(table::EVENTS).await?;
+        let outbox = self.store.exact_stats(table::OUTBOX).await?;
         Ok((events, outbox))
     }
 

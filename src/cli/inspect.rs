@@ -12,7 +12,7 @@ use super::output::{Output, seconds};
 use super::settings::{Settings, open_existing_store};
 use crate::config::Config;
 use crate::lease::State;
-use crate::store::{QueueIndex, Store};
+use crate::store::{self, QueueIndex, Store};
 
 /// Count items by state, and show the ages to watch: of the oldest ready item, and of the oldest lease.
 ///
@@ -21,8 +21,12 @@ use crate::store::{QueueIndex, Store};
 #[command(after_help = "\
 Examples:
   lease-broker stats
-  lease-broker stats --config queues.toml --output json")]
+  lease-broker stats --config queues.toml --output json
+  lease-broker stats --exact                     count every item, where 10000+ is not enough")]
 pub(super) struct Stats {
+    /// Count every item, however long that takes; else 10,000 of a state may be enough
+    #[arg(long)]
+    exact: bool,
     #[command(flatten)]
     view: View,
 }
@@ -101,11 +105,14 @@ impl Stats {
         let store = open_existing_store(&config).await?;
         let mut rows = Vec::new();
         for (at, queue) in config.queues.iter().enumerate() {
-            let stats = store.stats(QueueIndex(at)).await?;
+            let at = QueueIndex(at);
+            let stats = if self.exact {
+                store.exact_stats(at).await?
+            } else {
+                store.stats(at).await?
+            };
             let mut row = Map::from_iter([("queue".to_owned(), json!(queue.name))]);
-            for state in State::ALL {
-                row.insert(state.name().to_owned(), json!(stats.of(state)));
-            }
+            row.extend(counts(&stats, self.view.output));
             row.insert("oldest_ready".to_owned(), age(stats.oldest_ready));
             row.insert("oldest_lease".to_owned(), age(stats.oldest_lease));
             rows.push(row);
@@ -162,6 +169,29 @@ impl Redrive {
         say!("{redriven} items are ready again");
         Ok(())
     }
+}
+
+/// Returns the fields that tell the counts: for people each says itself that it may be more, for scripts it is a number and
+/// a list of its own says which.
+fn counts(stats: &store::Stats, output: Output) -> Map<String, Json> {
+    let name = |state: &State| state.name().to_owned();
+    let more: Vec<State> = State::ALL
+        .into_iter()
+        .filter(|state| stats.may_be_more(*state))
+        .collect();
+    let count = |state: &State| match output {
+        Output::Table if more.contains(state) => json!(format!("{}+", stats.of(*state))),
+        _ => json!(stats.of(*state)),
+    };
+    let mut fields: Map<String, Json> = State::ALL
+        .iter()
+        .map(|state| (name(state), count(state)))
+        .collect();
+    if output == Output::Json && !more.is_empty() {
+        let more: Vec<String> = more.iter().map(name).collect();
+        fields.insert("at_least".to_owned(), json!(more));
+    }
+    fields
 }
 
 async fn find(config: &Config, name: &str) -> Result<(Arc<dyn Store>, QueueIndex), Failure> {

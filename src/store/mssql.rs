@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use self::inspect::Counted;
 pub use self::plan::MssqlSchema;
 pub use self::pool::Connected;
 pub use self::settings::Settings;
@@ -214,7 +215,14 @@ impl Store for MssqlStore {
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.stats(queue).await)
+        let counted = Counted::ByServer;
+        self.run(async move |mssql: Mssql| mssql.stats(queue, counted).await)
+            .await
+    }
+
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let counted = Counted::RowByRow;
+        self.run(async move |mssql: Mssql| mssql.stats(queue, counted).await)
             .await
     }
 

@@ -1,8 +1,10 @@
 //! The embedded store: leases in the tables of one `SQLite` file, shared by any number of broker processes on its host.
 
+mod by_state;
 mod catalogue;
 mod claim;
 mod connection;
+mod count;
 mod enqueue;
 mod error;
 mod inspect;
@@ -190,6 +192,10 @@ impl Store for SqliteStore {
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
         self.read(queue, inspect::stats).await
+    }
+
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        self.read(queue, inspect::exact_stats).await
     }
 
     async fn list(

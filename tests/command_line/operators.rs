@@ -38,6 +38,34 @@ fn stats_count_the_items_of_every_queue_by_state() {
 }
 
 #[test]
+fn of_a_deep_queue_stats_say_that_there_are_more_and_exact_ones_how_many() {
+    let desk = Desk::serving();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10001)
+        INSERT INTO work (payload) SELECT 'x' FROM n";
+    desk.database().execute_batch(fill).expect(fill);
+    let work = |text: &str| -> Vec<String> {
+        let row = text.lines().find(|line| line.starts_with("work"));
+        let cells = row.expect("a row").split_whitespace();
+        cells.map(str::to_owned).collect()
+    };
+    let table = work(&desk.store("stats").out);
+    assert_eq!(table[..6], ["work", "10000+", "0", "0", "0+", "0"]);
+    let exact = work(&desk.store("stats --exact").out);
+    assert_eq!(exact[..6], ["work", "10001", "0", "0", "0", "0"]);
+    let json = |command: &str| {
+        let rows = desk.store(command).json();
+        let row = rows.into_iter().find(|row| row["queue"] == "work");
+        row.expect("a row")
+    };
+    let stats = json("stats --output json");
+    assert_eq!(stats["ready"], json!(10_000));
+    assert_eq!(stats["at_least"], json!(["ready", "completed"]));
+    let exact = json("stats --exact --output json");
+    assert_eq!(exact["ready"], json!(10_001));
+    assert_eq!(exact.get("at_least"), None);
+}
+
+#[test]
 fn list_shows_who_holds_what_and_why_items_died() {
     let desk = Desk::serving();
     let nothing = desk.store("list work");

@@ -30,6 +30,23 @@ pub(crate) async fn stats_count_every_state<H: Harness>() {
     assert_eq!(other.counts().await, stats.count);
 }
 
+pub(crate) async fn exact_stats_are_the_same_of_few_items<H: Harness>() {
+    for filtered in [true, false] {
+        let bench = Bench::<H>::with(9, |spec| spec.filtered_indexes = filtered).await;
+        let items = bench.claim(7).await;
+        bench.complete(&items[0].lease).await;
+        bench.settle(&items[1].lease, fail(None)).await;
+        bench.settle(&items[2].lease, fail(Some(HOUR))).await;
+        bench.settle(&items[3].lease, release(HOUR)).await;
+        let exact = bench.store.exact_stats(bench.queue).await.expect("stats");
+        assert_eq!(exact.count, [2, 3, 2, 1, 1]);
+        assert_eq!(bench.counts().await, exact.count);
+        assert_eq!(exact.at_least, [false; 5]);
+        let stats = bench.store.stats(bench.queue).await.expect("stats");
+        assert_eq!(stats.at_least, [false; 5]);
+    }
+}
+
 pub(crate) async fn stats_tell_the_age_of_the_oldest_ready_item_and_of_the_oldest_lease<
     H: Harness,
 >() {

@@ -75,6 +75,8 @@ CREATE INDEX "my orders_lease_ready" ON "my orders" ("urgency" DESC, "id") WHERE
 CREATE INDEX "my orders_lease_due" ON "my orders" ("lease_due_time") WHERE "lease_state" IN (1, 2);
 -- add the token index
 CREATE INDEX "my orders_lease_token" ON "my orders" ("lease_token") WHERE "lease_state" = 1;
+-- add the dead index
+CREATE INDEX "my orders_lease_dead" ON "my orders" ("lease_state_time") WHERE "lease_state" = 4;
 -- make the archive table done
 CREATE TABLE "done" ("id" INTEGER, "customer" VARCHAR(40), "urgency" INT, "processed" BOOLEAN, "lease_state_time" INTEGER, "lease_owner" TEXT, "lease_fence" INTEGER, "lease_attempt" INTEGER, "trace_parent" TEXT);
 "#;
@@ -151,6 +153,8 @@ CREATE INDEX "mail_lease_ready" ON "mail" ("id") WHERE "lease_state" = 0;
 CREATE INDEX "mail_lease_due" ON "mail" ("lease_due_time") WHERE "lease_state" IN (1, 2);
 -- add the token index
 CREATE INDEX "mail_lease_token" ON "mail" ("lease_token") WHERE "lease_state" = 1;
+-- add the dead index
+CREATE INDEX "mail_lease_dead" ON "mail" ("lease_state_time") WHERE "lease_state" = 4;
 "#;
     assert_eq!(text(&steps), expected);
 }

@@ -39,7 +39,7 @@ async fn every_missing_column_and_index_is_named() {
         .filter(|name| *name != "lease_owner")
         .map(|name| format!("table \"item\" lacks the column {name}"))
         .collect();
-    for role in ["ready", "due", "token"] {
+    for role in ["ready", "due", "token", "dead"] {
         expected.push(format!("table \"item\" lacks the index item_lease_{role}"));
     }
     assert_eq!(problems, expected);

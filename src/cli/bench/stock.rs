@@ -21,7 +21,7 @@ impl Stock {
         let mut stock = Self::default();
         for (at, queue) in config.queues.iter().enumerate() {
             if queues.contains(&queue.name) {
-                let stats = store.stats(QueueIndex(at)).await?;
+                let stats = store.exact_stats(QueueIndex(at)).await?;
                 let unfinished = [State::Ready, State::Leased, State::Delayed];
                 stock.unfinished += unfinished.map(|state| stats.of(state)).iter().sum::<u64>();
                 stock.dead += stats.of(State::Dead);

@@ -7,13 +7,27 @@ use super::{Mssql, answer};
 use crate::lease::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 
+/// Who counts the rows of a deep table.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Counted {
+    /// The server, which keeps a number for each index.
+    ByServer,
+    /// The statement, whatever that takes.
+    RowByRow,
+}
+
 impl Mssql {
-    pub(super) async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let table = self.queue(queue)?;
-        let results = self
-            .connected
-            .query(&table.sql.stats, &[], Again::Idempotent)
-            .await?;
+    pub(super) async fn stats(
+        &self,
+        queue: QueueIndex,
+        counted: Counted,
+    ) -> Result<Stats, StoreError> {
+        let sql = &self.queue(queue)?.sql;
+        let stats = match counted {
+            Counted::ByServer => &sql.stats,
+            Counted::RowByRow => &sql.exact_stats,
+        };
+        let results = self.connected.query(stats, &[], Again::Idempotent).await?;
         let mut stats = Stats::default();
         for row in answer::rows(&results, 0)? {
             stats.count[answer::state(row, 0)? as usize] = answer::count(row, 1)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::count;
 use super::statement::{bind, bind_key};
 use super::table::QueueTable;
 use super::writer::Session;
@@ -16,15 +17,30 @@ pub(super) fn stats(
     table: &QueueTable,
     now: i64,
 ) -> Result<Stats, StoreError> {
-    let mut stats = Stats::default();
-    let mut statement = connection.prepare_cached(&table.sql.counts)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        if let Some(state) = State::from_code(row.get(0)?) {
-            let count: i64 = row.get(1)?;
-            stats.count[state as usize] = count.unsigned_abs();
-        }
-    }
+    // All of it at one moment: what is delayed is the difference of two counts.
+    let moment = connection.unchecked_transaction()?;
+    let mut stats = count::enough(connection, &table.sql.counts)?;
+    add_ages(connection, table, now, &mut stats)?;
+    moment.commit()?;
+    Ok(stats)
+}
+
+pub(super) fn exact_stats(
+    connection: &Connection,
+    table: &QueueTable,
+    now: i64,
+) -> Result<Stats, StoreError> {
+    let mut stats = count::all(connection, &table.sql.counts)?;
+    add_ages(connection, table, now, &mut stats)?;
+    Ok(stats)
+}
+
+fn add_ages(
+    connection: &Connection,
+    table: &QueueTable,
+    now: i64,
+    stats: &mut Stats,
+) -> Result<(), StoreError> {
     let age = |sql: &str| -> Result<Option<Duration>, StoreError> {
         let since: Option<i64> = connection
             .prepare_cached(sql)?
@@ -33,7 +49,7 @@ pub(super) fn stats(
     };
     stats.oldest_ready = age(&table.sql.oldest_ready)?;
     stats.oldest_lease = age(&table.sql.oldest_lease)?;
-    Ok(stats)
+    Ok(())
 }
 
 pub(super) fn list(
@@ -43,9 +59,9 @@ pub(super) fn list(
     limit: usize,
     now: i64,
 ) -> Result<Vec<ListedItem>, StoreError> {
-    let mut statement = connection.prepare_cached(&table.sql.list)?;
+    let mut statement = connection.prepare_cached(&table.sql.list[state as usize])?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query((state.code(), limit))?;
+    let mut rows = statement.query([limit])?;
     let at = table.key_len;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::plan::SqliteSchema;
 use super::table::QueueTable;
-use crate::lease::{Backoff, RetryPolicy};
+use crate::lease::{Backoff, RetryPolicy, State};
 use crate::queue::{LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};
 use crate::store::schema::Schema as _;
 
@@ -158,6 +158,113 @@ fn the_reaper_reads_the_due_index() {
                 steps.len() == 1 || !filtered,
                 "nothing is sorted: {steps:?}"
             );
+        }
+    });
+}
+
+/// The index of each state's rows.
+fn index_of(state: State, table: &QueueTable) -> Option<&'static str> {
+    let filtered = table.spec.filtered_indexes;
+    match state {
+        State::Ready => Some("INDEX item_lease_ready"),
+        State::Leased if filtered => Some("INDEX item_lease_token"),
+        State::Leased | State::Delayed => Some("INDEX item_lease_due"),
+        State::Completed if !filtered => Some("INDEX item_lease_due"),
+        State::Completed => None,
+        State::Dead => Some("INDEX item_lease_dead"),
+    }
+}
+
+/// Returns the one step of a plan that reads the table.
+fn reads(steps: &[String]) -> &str {
+    let reads: Vec<&String> = steps.iter().filter(|step| step.contains("item")).collect();
+    assert_eq!(reads.len(), 1, "{steps:?}");
+    reads[0]
+}
+
+fn sorts(steps: &[String]) -> bool {
+    steps.iter().any(|step| step.contains("TEMP B-TREE"))
+}
+
+#[test]
+fn every_count_reads_one_index_and_sorts_nothing() {
+    each(|connection, table, _| {
+        let counts = &table.sql.counts;
+        let seek = |steps: &[String]| {
+            let read = reads(steps);
+            assert!(!sorts(steps), "{steps:?}");
+            let seeks = read.contains("(lease_state=?");
+            assert!(table.spec.filtered_indexes || seeks, "{steps:?}");
+        };
+        for (state, sql) in State::ALL.into_iter().zip(&counts.of_state) {
+            let Some(sql) = sql else {
+                let of_several = matches!(state, State::Delayed | State::Completed);
+                assert!(of_several && table.spec.filtered_indexes);
+                continue;
+            };
+            let steps = plan(connection, sql);
+            let index = index_of(state, table).expect("an index");
+            assert!(reads(&steps).contains(index), "{steps:?}");
+            seek(&steps);
+        }
+        let steps = plan(connection, &counts.due);
+        assert!(reads(&steps).contains("INDEX item_lease_due"), "{steps:?}");
+        seek(&steps);
+    });
+}
+
+#[test]
+fn what_no_index_counts_is_looked_for_among_rows_that_are_not_sorted() {
+    each(|connection, table, _| {
+        if table.spec.filtered_indexes {
+            let steps = plan(connection, &table.sql.counts.delayed_among);
+            assert!(reads(&steps).contains("INDEX item_lease_due"), "{steps:?}");
+            assert!(!sorts(&steps), "{steps:?}");
+            let steps = plan(connection, &table.sql.counts.completed_among);
+            assert_eq!(reads(&steps), "SCAN item", "{steps:?}");
+            assert!(!sorts(&steps), "{steps:?}");
+        }
+    });
+}
+
+#[test]
+fn the_oldest_are_looked_for_in_the_index_of_their_state() {
+    each(|connection, table, _| {
+        for (state, sql) in [
+            (State::Ready, &table.sql.oldest_ready),
+            (State::Leased, &table.sql.oldest_lease),
+        ] {
+            let steps = plan(connection, sql);
+            let index = index_of(state, table).expect("an index");
+            assert!(reads(&steps).contains(index), "{steps:?}");
+            assert!(!sorts(&steps), "{steps:?}");
+        }
+    });
+}
+
+#[test]
+fn lists_read_the_index_of_their_state_and_no_more_of_it_than_a_limit() {
+    each(|connection, table, _| {
+        for state in [State::Ready, State::Leased, State::Delayed] {
+            let steps = plan(connection, &table.sql.list[state as usize]);
+            let index = index_of(state, table).expect("an index");
+            assert!(reads(&steps).contains(index), "{steps:?}");
+            assert!(
+                steps[0].contains("CO-ROUTINE"),
+                "the limit stands before the sort: {steps:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_dead_are_read_in_their_order() {
+    each(|connection, table, _| {
+        let sql = &table.sql;
+        for sql in [&sql.list[State::Dead as usize], &sql.dead] {
+            let steps = plan(connection, sql);
+            assert_eq!(steps.len(), 1, "nothing is sorted: {steps:?}");
+            assert!(steps[0].contains("INDEX item_lease_dead"), "{steps:?}");
         }
     });
 }

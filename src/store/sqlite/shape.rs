@@ -155,10 +155,11 @@ pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
 }
 
 /// The hole of each index and the role in its name.
-pub(super) const INDEXES: [(&str, &str); 3] = [
+pub(super) const INDEXES: [(&str, &str); 4] = [
     ("ready_index", "ready"),
     ("due_index", "due"),
     ("token_index", "token"),
+    ("dead_index", "dead"),
 ];
 
 /// Names an index so that queues with soft-lock columns of their own share a table and no index.
@@ -176,6 +177,7 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
     let token = quote(queue.soft_lock.name(SoftLockColumn::Token));
+    let since = quote(queue.soft_lock.name(SoftLockColumn::StateTime));
     let key_list = quote_all(key.iter().map(|column| column.name.as_str()));
     let order = order_list(queue, key);
 
@@ -205,14 +207,15 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     );
 
     // The state leads where the index can't be filtered by it; with no order, the filtered index needs some column.
-    let (ready, due_columns, token_columns) = if queue.filtered_indexes {
-        (order.unwrap_or(key_list.clone()), due, token)
+    let (ready, due_columns, token_columns, dead_columns) = if queue.filtered_indexes {
+        (order.unwrap_or(key_list.clone()), due, token, since)
     } else {
         let ready = order.map_or_else(|| state.clone(), |order| format!("{state}, {order}"));
         (
             ready,
             format!("{state}, {due}"),
             format!("{token}, {state}"),
+            format!("{state}, {since}"),
         )
     };
     let filter = |condition: &str| {
@@ -228,6 +231,8 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
     holes.insert("due_filter", filter("IN (1, 2)"));
     holes.insert("token_columns", token_columns);
     holes.insert("token_filter", filter("= 1"));
+    holes.insert("dead_columns", dead_columns);
+    holes.insert("dead_filter", filter("= 4"));
     holes.insert("key", key_list);
 
     mirror::fill(&mut holes, queue, table);

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
 
+use super::by_state;
 use super::catalogue::Table;
+use super::count::Counts;
 use super::plan::SqliteSchema;
 use super::quote::{quote, quote_all};
 use super::shape::Shape;
 use super::types::{self, ColumnType};
+use crate::lease::State;
 use crate::queue::QueueSpec;
 use crate::store::template::{Holes, render};
 use crate::store::{NewItem, StoreError, why_not_writable};
@@ -53,10 +56,11 @@ pub(super) struct Statements {
     pub(super) expire: String,
     pub(super) promote: String,
     pub(super) next: String,
-    pub(super) counts: String,
+    pub(super) counts: Counts,
     pub(super) oldest_ready: String,
     pub(super) oldest_lease: String,
-    pub(super) list: String,
+    /// By state.
+    pub(super) list: [String; 5],
     pub(super) dead: String,
     pub(super) redrive: String,
 }
@@ -91,10 +95,16 @@ impl QueueTable {
             expire: render(file!("reap"), "expire", &holes),
             promote: render(file!("reap"), "promote", &holes),
             next: render(file!("reap"), "next", &holes),
-            counts: render(file!("stats"), "counts", &holes),
+            counts: Counts::new(spec, &holes),
             oldest_ready: render(file!("stats"), "oldest_ready", &holes),
-            oldest_lease: render(file!("stats"), "oldest_lease", &holes),
-            list: render(file!("list"), "list", &holes),
+            oldest_lease: by_state::render(
+                spec,
+                State::Leased,
+                file!("stats"),
+                "oldest_lease",
+                &holes,
+            ),
+            list: State::ALL.map(|state| by_state::list(spec, state, &holes)),
             dead: render(file!("redrive"), "pick", &holes),
             redrive: render(file!("redrive"), "redrive", &holes),
         };

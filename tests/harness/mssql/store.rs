@@ -70,6 +70,10 @@ impl Store for SharedStore {
         shared(self.0.stats(queue)).await
     }
 
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        shared(self.0.exact_stats(queue)).await
+    }
+
     async fn list(
         &self,
         queue: QueueIndex,

@@ -1,0 +1,147 @@
+//! One round of each operation: what it needs is made ready outside the time that is taken.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use lease_broker::lease_id::LeaseRef;
+use lease_broker::store::{
+    ClaimCall, Ending, Extension, NewItem, QueueIndex, Settlement, Store as _,
+};
+use lease_broker::value::Value;
+
+use crate::file::File;
+
+const QUEUE: QueueIndex = QueueIndex(0);
+const LEASE: Duration = Duration::from_secs(600);
+const BATCH: usize = 100;
+/// As many as a reaper takes at once.
+const REAPED: usize = 1_000;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Operation {
+    Stats,
+    Claim(usize),
+    Heartbeat,
+    Settle,
+    ReapNothing,
+    Reap,
+    Enqueue,
+}
+
+/// `Stats` comes first, while the tables are as they were filled; completed items are replaced, so that each table keeps
+/// the ready items that it had.
+pub(crate) const OPERATIONS: [(&str, Operation); 8] = [
+    ("stats", Operation::Stats),
+    ("claim 1", Operation::Claim(1)),
+    ("claim 100", Operation::Claim(BATCH)),
+    ("heartbeat 100", Operation::Heartbeat),
+    ("complete 100", Operation::Settle),
+    ("reap, nothing due", Operation::ReapNothing),
+    ("reap 100", Operation::Reap),
+    ("enqueue 100", Operation::Enqueue),
+];
+
+impl Operation {
+    /// Runs the operation once and returns what it took.
+    pub(crate) async fn run(self, file: &File) -> Duration {
+        let store = &file.store;
+        match self {
+            Self::Stats => {
+                let start = Instant::now();
+                store.stats(QUEUE).await.expect("stats");
+                start.elapsed()
+            }
+            Self::Claim(count) => {
+                let (leases, time) = claim(file, count).await;
+                complete(file, &leases).await;
+                enqueue(file, count).await;
+                time
+            }
+            Self::Heartbeat => {
+                let (leases, _) = claim(file, BATCH).await;
+                let extension = |lease: &LeaseRef| Extension {
+                    lease: lease.clone(),
+                    duration: LEASE,
+                };
+                let extensions: Arc<[Extension]> = leases.iter().map(extension).collect();
+                let start = Instant::now();
+                let held = store.heartbeat(QUEUE, extensions).await.expect("held");
+                let time = start.elapsed();
+                assert!(held.iter().all(Option::is_some), "a lease was lost");
+                complete(file, &leases).await;
+                enqueue(file, BATCH).await;
+                time
+            }
+            Self::Settle => {
+                let (leases, _) = claim(file, BATCH).await;
+                let time = complete(file, &leases).await;
+                enqueue(file, BATCH).await;
+                time
+            }
+            Self::ReapNothing => reap(file, 0).await,
+            Self::Reap => {
+                claim(file, BATCH).await;
+                file.expire();
+                reap(file, BATCH).await
+            }
+            Self::Enqueue => enqueue(file, BATCH).await,
+        }
+    }
+}
+
+async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
+    let call = ClaimCall {
+        worker: "bench".to_owned(),
+        token: Uuid::new_v4(),
+        repeat: false,
+        max_items: count,
+        duration: LEASE,
+    };
+    let start = Instant::now();
+    let claimed = file.store.claim(QUEUE, [call].into()).await;
+    let time = start.elapsed();
+    let items = claimed.expect("claimed").into_iter().flatten();
+    let leases: Vec<LeaseRef> = items.map(|item| item.lease).collect();
+    assert_eq!(leases.len(), count, "the table has run dry");
+    (leases, time)
+}
+
+async fn complete(file: &File, leases: &[LeaseRef]) -> Duration {
+    let completion = |lease: &LeaseRef| Settlement {
+        lease: lease.clone(),
+        ending: Ending::Complete {
+            follow_ups: Vec::new(),
+        },
+    };
+    let completions: Arc<[Settlement]> = leases.iter().map(completion).collect();
+    let start = Instant::now();
+    let states = file.store.settle(QUEUE, completions).await;
+    let time = start.elapsed();
+    let states = states.expect("settled");
+    assert!(states.iter().all(Option::is_some), "a lease was lost");
+    time
+}
+
+async fn reap(file: &File, expected: usize) -> Duration {
+    let start = Instant::now();
+    let reaped = file.store.reap(QUEUE, REAPED).await.expect("reaped");
+    let time = start.elapsed();
+    assert_eq!(reaped.expired.len(), expected);
+    time
+}
+
+async fn enqueue(file: &File, count: usize) -> Duration {
+    let item = NewItem {
+        columns: vec![("payload".to_owned(), Value::Text("x".repeat(100)))],
+        delay: Duration::ZERO,
+        trace_parent: None,
+    };
+    let items: Arc<[NewItem]> = vec![item; count].into();
+    let start = Instant::now();
+    let keys = file.store.enqueue(QUEUE, items).await.expect("added");
+    let time = start.elapsed();
+    assert_eq!(keys.len(), count);
+    time
+}

@@ -1,0 +1,131 @@
+//! What operators see of a table that is too deep to be counted.
+
+use lease_broker::lease::State;
+use lease_broker::store::Stats;
+
+use crate::harness::Harness as _;
+use crate::harness::bench::Bench;
+use crate::harness::sqlite::SqliteHarness;
+
+/// The rows of a state lie together, the completed ones first; leases are due before delayed items are.
+const FILL: &str =
+    "INSERT INTO item (id, lease_state, lease_state_time, lease_due_time, lease_token)
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+    SELECT ?1 * 1000000 + n, ?1, 1000000 + n,
+        CASE WHEN ?1 IN (1, 2) THEN ?1 * 1000000000000000 + n END, CASE ?1 WHEN 1 THEN randomblob(16) END
+    FROM n WHERE ?2 > 0";
+
+const ENOUGH: u64 = Stats::ENOUGH;
+
+/// A queue with so many items of each state.
+async fn filled(filtered: bool, rows: [u64; 5]) -> Bench<SqliteHarness> {
+    let bench = Bench::<SqliteHarness>::with(0, |spec| spec.filtered_indexes = filtered).await;
+    let connection = bench.harness.connect();
+    for state in [
+        State::Completed,
+        State::Ready,
+        State::Leased,
+        State::Delayed,
+        State::Dead,
+    ] {
+        let rows = i64::try_from(rows[state as usize]).expect("few rows");
+        connection.execute(FILL, (state.code(), rows)).expect(FILL);
+    }
+    bench
+}
+
+async fn stats(bench: &Bench<SqliteHarness>) -> Stats {
+    bench.store.stats(bench.queue).await.expect("stats")
+}
+
+#[tokio::test]
+async fn as_many_items_of_a_state_as_are_enough_are_counted_exactly() {
+    let rows = [ENOUGH, ENOUGH, ENOUGH, 0, ENOUGH];
+    for filtered in [true, false] {
+        let stats = stats(&filled(filtered, rows).await).await;
+        assert_eq!(stats.count, rows);
+        // No filtered index has the completed: of a deep table there may always be more of them.
+        assert_eq!(stats.at_least, [false, false, false, filtered, false]);
+    }
+}
+
+#[tokio::test]
+async fn of_more_items_than_are_enough_it_is_said_that_there_may_be_more() {
+    for filtered in [true, false] {
+        let bench = filled(filtered, [ENOUGH + 1; 5]).await;
+        let stats = stats(&bench).await;
+        assert_eq!(stats.count, [ENOUGH; 5]);
+        assert_eq!(stats.at_least, [true; 5]);
+    }
+}
+
+#[tokio::test]
+async fn exact_stats_count_all_items_however_many() {
+    let rows = [ENOUGH + 5, ENOUGH + 4, ENOUGH + 3, ENOUGH + 2, ENOUGH + 1];
+    for filtered in [true, false] {
+        let bench = filled(filtered, rows).await;
+        let stats = bench.store.exact_stats(bench.queue).await.expect("stats");
+        assert_eq!((stats.count, stats.at_least), (rows, [false; 5]));
+    }
+}
+
+#[tokio::test]
+async fn delayed_items_are_found_behind_more_leases_than_are_counted() {
+    for filtered in [true, false] {
+        let stats = stats(&filled(filtered, [0, ENOUGH + 500, 3, 0, 0]).await).await;
+        assert_eq!(stats.of(State::Delayed), 3);
+        assert_eq!(stats.may_be_more(State::Delayed), filtered);
+    }
+}
+
+#[tokio::test]
+async fn completed_items_are_counted_exactly_in_a_table_that_is_not_deep() {
+    for filtered in [true, false] {
+        let stats = stats(&filled(filtered, [100, 0, 0, ENOUGH - 100, 0]).await).await;
+        assert_eq!(stats.count, [100, 0, 0, ENOUGH - 100, 0]);
+        assert_eq!(stats.at_least, [false; 5]);
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_more_items_than_are_sorted_has_as_many_as_were_asked_for() {
+    let rows = usize::try_from(ENOUGH + 500).expect("few rows");
+    for filtered in [true, false] {
+        let bench = filled(filtered, [ENOUGH + 500; 5]).await;
+        for state in State::ALL {
+            for limit in [10, rows, rows + 1] {
+                let listed = bench.store.list(bench.queue, state, limit).await;
+                let listed = listed.expect("list");
+                assert_eq!(listed.len(), limit.min(rows), "{}", state.name());
+                let ages = listed.iter().map(|item| item.age);
+                assert!(ages.rev().is_sorted(), "{}", state.name());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_longest_dead_are_redriven_first_with_and_without_filtered_indexes() {
+    for filtered in [true, false] {
+        let bench = filled(filtered, [0, 0, 0, 5, 5]).await;
+        let newest = "UPDATE item SET lease_state_time = 1 WHERE id = 4000005";
+        bench.harness.connect().execute_batch(newest).expect(newest);
+        assert_eq!(bench.redrive(2).await, 2);
+        let ready = bench.list(State::Ready).await;
+        let mut keys: Vec<_> = ready.iter().map(|item| item.key.to_string()).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, ["4000001", "4000005"]);
+    }
+}
+
+#[tokio::test]
+async fn a_table_adopted_before_there_was_a_dead_index_gets_it_by_schema_apply() {
+    let bench = filled(true, [1, 0, 0, 0, 1]).await;
+    let drop = "DROP INDEX item_lease_dead";
+    bench.harness.connect().execute_batch(drop).expect(drop);
+    let spec = &bench.queues[0];
+    let missing = bench.harness.check(spec).await.expect("check");
+    assert_eq!(missing, ["table \"item\" lacks the index item_lease_dead"]);
+    bench.harness.apply(spec).await.expect("apply");
+    assert_eq!(bench.harness.check(spec).await, Ok(Vec::new()));
+}
