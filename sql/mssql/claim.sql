@@ -9,6 +9,8 @@
 -- Indexes: ready (pick), the key (take), token (held, result).
 -- Unlike its twin: one statement for all calls, as each round trip counts. The predicate on the state is repeated in the
 --   update: an engine that ignores the hints would otherwise lease a row twice.
+-- TOP with a count (@total, @asking) leaves no row out. It tells an engine that plans by cost whatever the hints say, as
+--   Babelfish does, how few rows drive the join: it would take a table variable for a large one, and read all ready rows.
 
 -- :: turn
 DECLARE @turn int, @queue nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_literal});
@@ -24,6 +26,7 @@ INSERT @calls (lb_o, lb_n, lb_w, lb_t, lb_d, lb_r)
 SELECT j.o, j.n, TRANSLATE(j.w COLLATE Latin1_General_100_BIN2, @P1, @P2), j.t, j.d, j.r
 FROM OPENJSON(@P5) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t', d int '$.d',
     r bit '$.r') AS j;
+DECLARE @asking int = @@ROWCOUNT;
 BEGIN TRANSACTION;
 IF EXISTS (SELECT 1 FROM @calls WHERE lb_r = 1)
 BEGIN
@@ -41,7 +44,7 @@ BEGIN
     DECLARE @held TABLE (lb_o int NOT NULL PRIMARY KEY);
     INSERT @held (lb_o)
     SELECT DISTINCT c.lb_o
-    FROM @calls AS c INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = c.lb_t
+    FROM (SELECT TOP (@asking) * FROM @calls) AS c INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = c.lb_t
     WHERE c.lb_r = 1 AND t.{lease_state} = 1 AND t.{lease_due_time} > @now
     OPTION (FORCE ORDER, LOOP JOIN);
     UPDATE @calls SET lb_n = 0 WHERE lb_o IN (SELECT h.lb_o FROM @held AS h);
@@ -62,16 +65,16 @@ FROM {table} AS t WITH (UPDLOCK, ROWLOCK{skip_locked}{ready_hint})
 WHERE t.{lease_state} = 0{key_present}
 ORDER BY {pick_order};
 UPDATE t
-SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = c.lb_due, {lease_owner} = c.lb_w,
-    {lease_token} = c.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
-FROM @ranges AS c
-    INNER JOIN @picked AS p ON p.lb_p BETWEEN c.lb_first AND c.lb_last
+SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
+    {lease_token} = p.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
+FROM (SELECT TOP (@total) r.lb_due, r.lb_w, r.lb_t, i.*
+        FROM @ranges AS r INNER JOIN @picked AS i ON i.lb_p BETWEEN r.lb_first AND r.lb_last) AS p
     INNER JOIN {table} AS t ON {t_is_p}
 WHERE t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT c.lb_o, @now AS lb_now, {key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a, t.{lease_due_time} AS lb_due,
     t.{trace_parent} AS lb_trace{columns_of_t}
-FROM @calls AS c
+FROM (SELECT TOP (@asking) * FROM @calls) AS c
     INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = c.lb_t
     LEFT JOIN @picked AS p ON {t_is_p}
 WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now

@@ -5,7 +5,7 @@
 -- Locks, in order: U, then X, on up to @P1 rows by the due index and the key; rows that others hold are skipped.
 -- Indexes: due (due, next), the key (reap).
 -- Expiry clears the token, so that the late worker's settlement finds nothing; promotion keeps it, so that a failure or
---   release sent again is still known.
+--   release sent again is still known. TOP (@count) is explained in settle.sql.
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -28,6 +28,7 @@ ORDER BY t.{lease_due_time};
 DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d.lb_due);
 
 -- :: end
+DECLARE @count int = (SELECT COUNT(*) FROM @due);
 UPDATE t
 SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
     {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_owner} END,
@@ -35,11 +36,11 @@ SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NUL
     {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
         WHEN d.lb_owner IS NULL THEN N'the lease expired'
         ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
-FROM @due AS d INNER JOIN {table} AS t ON {t_is_d}
+FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {t_is_d}
 WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT {key_of_d}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
-FROM @due AS d INNER JOIN {table} AS t ON {t_is_d}
+FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {t_is_d}
 WHERE t.{lease_state} = d.lb_next AND t.{lease_fence} = d.lb_f AND t.{lease_state_time} = @now
 ORDER BY d.lb_due
 OPTION (FORCE ORDER, LOOP JOIN);

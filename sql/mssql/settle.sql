@@ -9,6 +9,7 @@
 --   leaves no attempts or the state 3, a failure leaves the attempts, a release leaves no owner.
 -- FORCE ORDER with LOOP JOIN: the list drives and each row is sought by its key, so that nothing waits for a row that it does
 --   not end. Token and fence stand in a CASE, as they are looked at and never sought: all leases of one claim have one token.
+-- TOP (@listed) leaves no row out, but tells an engine that ignores those hints how few rows drive the join.
 -- What is ended is known before it is changed, by the U locks. An engine that ignores them finds out in `sure`: the batch is
 --   undone and sent again. So there is no OUTPUT, which Babelfish runs in joined updates only as a product with the whole
 --   table, and which a table with triggers takes only INTO a table variable.
@@ -24,12 +25,13 @@ SELECT j.i, {key_of_j}, j.t, j.f, j.k, j.n, DATEADD(millisecond, j.d, DATEADD(se
     LEFT(TRANSLATE(j.e COLLATE Latin1_General_100_BIN2, @P1, @P2), 1024)
 FROM OPENJSON(@P5) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f', k tinyint '$.k',
     n tinyint '$.n', s int '$.s', d int '$.d', e nvarchar(max) '$.e') AS j;
+DECLARE @listed int = @@ROWCOUNT;
 DECLARE @ended TABLE (lb_i int NOT NULL PRIMARY KEY);
 DECLARE @changed int = 0;
 BEGIN TRANSACTION;
 INSERT @ended (lb_i)
 SELECT l.lb_i
-FROM @list AS l INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {t_is_l}
+FROM (SELECT TOP (@listed) * FROM @list) AS l INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {t_is_l}
 WHERE t.{lease_state} = 1 AND 1 = CASE WHEN t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f THEN 1 END
     AND t.{lease_due_time} > @now
 OPTION (FORCE ORDER, LOOP JOIN);
@@ -41,7 +43,7 @@ SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.
     {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
         WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
     {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{mirror_ended}
-FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+FROM (SELECT TOP (@listed) * FROM @list) AS l INNER JOIN {table} AS t ON {t_is_l}
 WHERE l.lb_i IN (SELECT e.lb_i FROM @ended AS e) AND {not_deleted}
     AND t.{lease_state} = 1 AND 1 = CASE WHEN t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN);
@@ -49,7 +51,7 @@ SET @changed = @changed + @@ROWCOUNT;
 
 -- :: delete
 DELETE t
-FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+FROM (SELECT TOP (@listed) * FROM @list) AS l INNER JOIN {table} AS t ON {t_is_l}
 WHERE l.lb_i IN (SELECT e.lb_i FROM @ended AS e) AND l.lb_kind = 0
     AND t.{lease_state} = 1 AND 1 = CASE WHEN t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN);
@@ -62,11 +64,11 @@ IF @changed <> (SELECT COUNT(*) FROM @ended)
 -- :: archive
 INSERT {archive} ({archive_columns})
 SELECT {archive_of_t}
-FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+FROM (SELECT TOP (@listed) * FROM @list) AS l INNER JOIN {table} AS t ON {t_is_l}
 WHERE l.lb_i IN (SELECT e.lb_i FROM @ended AS e) AND l.lb_kind = 0
 OPTION (FORCE ORDER, LOOP JOIN);
 DELETE t
-FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+FROM (SELECT TOP (@listed) * FROM @list) AS l INNER JOIN {table} AS t ON {t_is_l}
 WHERE l.lb_i IN (SELECT e.lb_i FROM @ended AS e) AND l.lb_kind = 0
 OPTION (FORCE ORDER, LOOP JOIN);
 
@@ -76,7 +78,7 @@ FROM @list AS l
 WHERE l.lb_i IN (SELECT e.lb_i FROM @ended AS e)
 UNION ALL
 SELECT l.lb_i, t.{lease_state}
-FROM @list AS l INNER JOIN {table} AS t ON {t_is_l}
+FROM (SELECT TOP (@listed) * FROM @list) AS l INNER JOIN {table} AS t ON {t_is_l}
 WHERE l.lb_i NOT IN (SELECT e.lb_i FROM @ended AS e)
     AND 1 = CASE WHEN t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f THEN 1 END
     AND (l.lb_kind = 0 AND (t.{lease_state} = 3

@@ -23,6 +23,8 @@ mod mirror;
 mod new_item;
 mod plan;
 mod pool;
+#[cfg(test)]
+mod query_plans;
 mod quote;
 mod settings;
 mod settle;
