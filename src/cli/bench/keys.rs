@@ -55,6 +55,18 @@ impl Keys {
         }
     }
 
+    /// Returns whether it has a key.
+    pub(super) fn contains(&self, key: ItemKey) -> bool {
+        match key {
+            ItemKey::Other(hash) => self.others.contains(&hash),
+            ItemKey::Number(number) => {
+                let (word, bit) = place(number);
+                let page = self.pages.get(&(number / PAGE_KEYS));
+                page.is_some_and(|page| page[word] & bit != 0)
+            }
+        }
+    }
+
     /// Counts the keys that the other set lacks.
     pub(super) fn count_without(&self, other: &Self) -> u64 {
         let numbers = self.pages.iter().map(|(at, page)| {
@@ -93,7 +105,9 @@ mod tests {
         for text in ["1", "64", "4096", "18446744073709551615", "[1,\"a\"]", "-1"] {
             assert!(!keys.insert(ItemKey::of_text(text.as_bytes())), "{text}");
         }
-        assert!(keys.insert(ItemKey::of_text(b"2")));
+        let two = ItemKey::of_text(b"2");
+        assert!(!keys.contains(two));
+        assert!(keys.insert(two) && keys.contains(two));
     }
 
     #[test]

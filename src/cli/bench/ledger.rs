@@ -19,9 +19,9 @@ pub(super) struct Ledger {
     lost: AtomicU64,
     extended: AtomicU64,
     empty_claims: AtomicU64,
-    held: AtomicU64,
-    /// How many items must have ended, or leases be held, for the goal to be reached; none: there is none.
+    /// How many of the items added must have ended, or leases be held; none: there is no goal.
     goal: Option<u64>,
+    reached: AtomicU64,
     done: CancellationToken,
 }
 
@@ -91,7 +91,7 @@ impl Ledger {
             lost: AtomicU64::new(0),
             extended: AtomicU64::new(0),
             empty_claims: AtomicU64::new(0),
-            held: AtomicU64::new(0),
+            reached: AtomicU64::new(0),
             goal,
             done: CancellationToken::new(),
         }
@@ -110,13 +110,20 @@ impl Ledger {
     /// Books what became of leases.
     pub(super) fn settle(&self, queue: usize, settled: impl Iterator<Item = (ItemKey, Settled)>) {
         let mut counts = [0_u64; 5];
+        let mut of_goal = 0;
         {
             let mut book = lock(&self.queues[queue].book);
             for (key, settled) in settled {
                 counts[settled as usize] += 1;
                 let ends = matches!(settled, Settled::Completed | Settled::Dead);
-                if ends && !book.ended.insert(key) {
+                if !ends {
+                    continue;
+                }
+                if !book.ended.insert(key) {
                     book.again += 1;
+                } else if self.goal.is_some() && book.added.contains(key) {
+                    // Items of others, in a queue that had some, do not count.
+                    of_goal += 1;
                 }
             }
         }
@@ -136,7 +143,7 @@ impl Ledger {
         }
         if completed + dead > 0 {
             add(&self.queues[queue].ended, completed + dead);
-            self.reach(self.ended());
+            self.reach(of_goal);
         }
     }
 
@@ -148,8 +155,7 @@ impl Ledger {
 
     /// Books leases that were claimed to be held.
     pub(super) fn hold(&self, leases: u64) {
-        let held = self.held.fetch_add(leases, Ordering::Relaxed) + leases;
-        self.reach(held);
+        self.reach(leases);
     }
 
     /// Books a claim that got nothing.
@@ -197,15 +203,12 @@ impl Ledger {
         balance
     }
 
-    fn reach(&self, count: u64) {
-        if self.goal.is_some_and(|goal| count >= goal) {
+    /// Comes nearer to the goal.
+    fn reach(&self, by: u64) {
+        let Some(goal) = self.goal else { return };
+        if self.reached.fetch_add(by, Ordering::Relaxed) + by >= goal {
             self.done.cancel();
         }
-    }
-
-    fn ended(&self) -> u64 {
-        let ended = self.queues.iter().map(|queue| &queue.ended);
-        ended.map(|ended| ended.load(Ordering::Relaxed)).sum()
     }
 }
 
