@@ -4,6 +4,8 @@
 //!
 //! `cargo bench --bench depth -- --rows 5000000`: one file of so many rows, beside one of 10,000.
 
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
 #[path = "depth/file.rs"]
 mod file;
 #[path = "depth/rounds.rs"]
@@ -34,7 +36,7 @@ struct Options {
     #[arg(long, default_value_t = 5_000_000)]
     rows: u64,
     /// Timed rounds of each operation on each table
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 300)]
     rounds: usize,
     /// Folder for the two files
     #[arg(long)]

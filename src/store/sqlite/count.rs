@@ -10,17 +10,21 @@ use crate::store::{Stats, StoreError};
 
 const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
 
-/// One more than are counted tells that there are more.
-const LOOK: u64 = Stats::ENOUGH + 1;
-
 /// The statements that count.
 pub(super) struct Counts {
     pub(super) all: String,
     /// By state; none where no index counts the rows of the state and of no other.
-    pub(super) of_state: [Option<String>; 5],
-    pub(super) due: String,
+    pub(super) of_state: [Option<Entries>; 5],
+    pub(super) due: Entries,
     pub(super) delayed_among: String,
     pub(super) completed_among: String,
+}
+
+/// The statements that count the entries of an index.
+pub(super) struct Entries {
+    /// Finds an entry past as many as are enough.
+    pub(super) beyond: String,
+    pub(super) count: String,
 }
 
 impl Counts {
@@ -28,12 +32,19 @@ impl Counts {
         let of_state = |state| {
             let counts = by_state::index(queue, state).is_some()
                 && !(state == State::Delayed && queue.filtered_indexes);
-            counts.then(|| by_state::render(queue, state, STATS, "of_state", holes))
+            let part = |section| by_state::render(queue, state, STATS, section, holes);
+            counts.then(|| Entries {
+                beyond: part("of_state_beyond"),
+                count: part("of_state"),
+            })
         };
         Self {
             all: render(STATS, "all", holes),
             of_state: State::ALL.map(of_state),
-            due: render(STATS, "due", holes),
+            due: Entries {
+                beyond: render(STATS, "due_beyond", holes),
+                count: render(STATS, "due", holes),
+            },
             delayed_among: render(STATS, "delayed_among", holes),
             completed_among: render(STATS, "completed_among", holes),
         }
@@ -57,9 +68,9 @@ pub(super) fn all(connection: &Connection, counts: &Counts) -> Result<Stats, Sto
 pub(super) fn enough(connection: &Connection, counts: &Counts) -> Result<Stats, StoreError> {
     let mut stats = Stats::default();
     let look = Look { connection };
-    for (state, sql) in State::ALL.into_iter().zip(&counts.of_state) {
-        if let Some(sql) = sql {
-            set(&mut stats, state, look.count(sql, LOOK)?);
+    for (state, entries) in State::ALL.into_iter().zip(&counts.of_state) {
+        if let Some(entries) = entries {
+            set(&mut stats, state, look.count(entries, Stats::ENOUGH)?);
         }
     }
     if counts.of_state[State::Delayed as usize].is_none() {
@@ -67,7 +78,7 @@ pub(super) fn enough(connection: &Connection, counts: &Counts) -> Result<Stats, 
             look.among(&counts.delayed_among, State::Delayed, &mut stats)?;
         } else {
             let leased = stats.of(State::Leased);
-            let due = look.count(&counts.due, LOOK + leased)?;
+            let due = look.count(&counts.due, Stats::ENOUGH + leased)?;
             set(&mut stats, State::Delayed, due.saturating_sub(leased));
         }
     }
@@ -77,9 +88,9 @@ pub(super) fn enough(connection: &Connection, counts: &Counts) -> Result<Stats, 
     Ok(stats)
 }
 
-fn set(stats: &mut Stats, state: State, found: u64) {
-    stats.count[state as usize] = found.min(Stats::ENOUGH);
-    stats.at_least[state as usize] = found > Stats::ENOUGH;
+fn set(into: &mut Stats, state: State, found: u64) {
+    into.count[state as usize] = found.min(Stats::ENOUGH);
+    into.at_least[state as usize] = found > Stats::ENOUGH;
 }
 
 struct Look<'a> {
@@ -87,21 +98,27 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn count(&self, sql: &str, most: u64) -> Result<u64, StoreError> {
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        Ok(statement.query_row([most], |row| row.get(0).map(number))?)
+    /// Counts entries; where there are more than `most`, one more than that stands for them all.
+    fn count(&self, entries: &Entries, most: u64) -> Result<u64, StoreError> {
+        let skipped = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut beyond = self.connection.prepare_cached(&entries.beyond)?;
+        if beyond.exists([skipped])? {
+            return Ok(most + 1);
+        }
+        let mut count = self.connection.prepare_cached(&entries.count)?;
+        Ok(count.query_row([], |row| row.get(0).map(number))?)
     }
 
     /// Counts the items of `state` among the first rows of several states. Where that is not every row, there may be more.
-    fn among(&self, sql: &str, state: State, stats: &mut Stats) -> Result<(), StoreError> {
+    fn among(&self, sql: &str, state: State, into: &mut Stats) -> Result<(), StoreError> {
         let mut statement = self.connection.prepare_cached(sql)?;
-        let most = i64::try_from(LOOK).unwrap_or(i64::MAX);
+        // One more than are counted tells that there are more.
+        let most = i64::try_from(Stats::ENOUGH + 1).unwrap_or(i64::MAX);
         let numbers = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let (looked_at, found) = statement.query_row([most], numbers)?;
         let (looked_at, found) = (number(looked_at), number(found));
-        set(stats, state, found);
-        stats.at_least[state as usize] = looked_at > Stats::ENOUGH;
+        set(into, state, found);
+        into.at_least[state as usize] = looked_at > Stats::ENOUGH;
         Ok(())
     }
 }
