@@ -15,7 +15,7 @@ pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
     let mirrors = mirrors(queue);
     let owner = format!("t.{}", quote(queue.soft_lock.name(SoftLockColumn::Owner)));
     for (hole, states, switch, worker) in [
-        ("mirror_leased", &[Leased][..], "", "c.lb_w"),
+        ("mirror_leased", &[Leased][..], "", "p.lb_w"),
         ("mirror_ended", &State::ALL, "l.lb_state", &*owner),
         ("mirror_reaped", &State::ALL, "d.lb_next", &*owner),
         ("mirror_redriven", &[Ready], "", &*owner),
