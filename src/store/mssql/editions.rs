@@ -49,6 +49,8 @@ async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_c
         let done = apply(&mut connection, step, &mut |rows| changed = rows).await;
         done.expect(&step.sql);
     }
+    // How indexes are found again depends on the server that made them.
+    connection.engine.babelfish = true_engine.babelfish;
     let left = plan(&mut connection, &spec).await.expect("plan again");
     assert_eq!(left, []);
     assert_eq!(check(&mut connection, &spec).await, Ok(Vec::new()));
