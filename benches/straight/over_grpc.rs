@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::{ClaimBatchRequest, CompleteRequest, Completion, Outcome};
+use lease_broker::grpc::proto::{
+    ClaimBatchRequest, CompleteRequest, Completion, Outcome, SettleResult,
+};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
@@ -31,7 +33,7 @@ pub(crate) async fn work(address: &str, workers: u32, course: Course) -> Vec<Wor
 
 async fn run(channel: Channel, worker: u32, course: Course) -> Worked {
     let mut rpc = LeaseBrokerServiceClient::new(channel);
-    let mut worked = Worked::default();
+    let mut record = Worked::default();
     while !course.is_over() {
         let claimed = rpc.claim_batch(ClaimBatchRequest {
             queue: "work".to_owned(),
@@ -42,7 +44,7 @@ async fn run(channel: Channel, worker: u32, course: Course) -> Worked {
         });
         let leases = claimed.await.expect("a claim").into_inner().leases;
         let Some(lease) = leases.into_iter().next() else {
-            worked.nothing(course);
+            record.nothing(course);
             continue;
         };
         let completed = rpc.complete(CompleteRequest {
@@ -54,10 +56,10 @@ async fn run(channel: Channel, worker: u32, course: Course) -> Worked {
         });
         let results = completed.await.expect("a completion").into_inner().results;
         let key = lease.item.and_then(|item| item.key.parse().ok());
-        match results.first().map(|result| result.outcome()) {
-            Some(Outcome::Applied) => worked.settled(key.expect("a number"), course),
-            _ => worked.nothing(course),
+        match results.first().map(SettleResult::outcome) {
+            Some(Outcome::Applied) => record.settled(key.expect("a number"), course),
+            _ => record.nothing(course),
         }
     }
-    worked
+    record
 }

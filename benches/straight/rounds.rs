@@ -100,29 +100,30 @@ async fn run(
         arguments.server_pid.map(Process::WithChildren),
     ];
     let used = tokio::spawn(watch(processes, course));
-    let worked = match &broker {
-        Some(broker) => over_grpc::work(&broker.address, workers, course).await,
-        None => {
-            let plan = Plan {
-                design,
-                way,
-                workers,
-                rows,
-                course,
-            };
-            database.work(plan).await
-        }
+    let worked = if let Some(broker) = &broker {
+        over_grpc::work(&broker.address, workers, course).await
+    } else {
+        let plan = Plan {
+            design,
+            way,
+            workers,
+            rows,
+            course,
+        };
+        database.work(plan).await
     };
     let mut all = Worked::default();
-    worked.into_iter().for_each(|worked| all.add(worked));
+    for one in worked {
+        all.add(one);
+    }
     let used = used.await.expect("a clock");
-    let served = broker.map(Broker::stop);
+    let shared = broker.map(Broker::stop);
     check(&all, database.unprocessed(design).await, rows);
     let [workers, broker, server] = used.map(|used| Some(used? / ratio(all.measured, 1)));
     Run {
         rate: ratio(all.measured, 1) / course.time().as_secs_f64(),
         worked: all,
-        served,
+        served: shared,
         cost: Cost {
             workers,
             broker,

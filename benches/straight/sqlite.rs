@@ -39,7 +39,7 @@ impl Database for File {
     }
 
     fn store(&self) -> String {
-        format!("[store]\npath = {:?}\n", self.path)
+        format!("[store]\npath = '{}'\n", self.path.display())
     }
 
     async fn fill(&mut self, design: Design, way: Way, rows: i64) {
@@ -105,7 +105,7 @@ fn open(path: &Path) -> Connection {
 }
 
 fn lock_softly(connection: &Connection, worker: u32, course: Course) -> Worked {
-    let mut worked = Worked::default();
+    let mut record = Worked::default();
     let prepared = |sql| connection.prepare(sql).expect("a statement");
     let mut begin = prepared("BEGIN IMMEDIATE");
     let mut lock = prepared(
@@ -125,15 +125,15 @@ fn lock_softly(connection: &Connection, worker: u32, course: Course) -> Worked {
         commit.execute([]).expect("a commit");
         let Some((key, _)) = event else { break };
         match settle.execute((key, worker)).expect("processed") {
-            1 => worked.settled(key, course),
-            _ => worked.nothing(course),
+            1 => record.settled(key, course),
+            _ => record.nothing(course),
         }
     }
-    worked
+    record
 }
 
 fn delete(connection: &Connection, course: Course) -> Worked {
-    let mut worked = Worked::default();
+    let mut record = Worked::default();
     let prepared = |sql| connection.prepare(sql).expect("a statement");
     let mut begin = prepared("BEGIN IMMEDIATE");
     let mut read = prepared("SELECT QueueID, SomeAction FROM Queue ORDER BY QueueID LIMIT 1");
@@ -147,9 +147,9 @@ fn delete(connection: &Connection, course: Course) -> Worked {
         commit.execute([]).expect("a commit");
         match deleted {
             None => break,
-            Some((key, 1)) => worked.settled(key, course),
-            Some(_) => worked.nothing(course),
+            Some((key, 1)) => record.settled(key, course),
+            Some(_) => record.nothing(course),
         }
     }
-    worked
+    record
 }

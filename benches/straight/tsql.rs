@@ -19,7 +19,7 @@ type Session = Client<Compat<TcpStream>>;
 
 /// A database of the comparison's own, and the workers' sessions, which all runs use.
 pub(crate) struct Server {
-    server: String,
+    connection_string: String,
     name: String,
     sessions: Vec<Arc<Mutex<Session>>>,
 }
@@ -33,7 +33,7 @@ impl Server {
         let sessions = join_all((0..workers).map(|_| log_in(&own))).await;
         let shared = |session| Arc::new(Mutex::new(session));
         Self {
-            server: server.to_owned(),
+            connection_string: server.to_owned(),
             name,
             sessions: sessions.into_iter().map(shared).collect(),
         }
@@ -41,7 +41,7 @@ impl Server {
 
     pub(crate) async fn close(self) {
         drop(self.sessions);
-        let mut session = log_in(&self.server).await;
+        let mut session = log_in(&self.connection_string).await;
         // Sessions that were closed may still be ending.
         for _ in 0..100 {
             let dropped = session.simple_query(format!("DROP DATABASE [{}]", self.name));
@@ -65,7 +65,7 @@ impl Database for Server {
     }
 
     fn store(&self) -> String {
-        let connection_string = format!("{};database={}", self.server, self.name);
+        let connection_string = format!("{};database={}", self.connection_string, self.name);
         format!(
             "[store]\nkind = \"mssql\"\nconnection_string = {connection_string:?}\ncommand_timeout = \"1m\"\n"
         )
@@ -143,13 +143,15 @@ fn within(key: &str, rows: Option<RangeInclusive<i64>>) -> String {
     })
 }
 
+const SETTLE: &str = "UPDATE Rainfall_Events SET Processed = 1 WHERE Event_ID = @P1 AND Process_ID = @P2 AND Processed = 0";
+
 async fn lock_softly(
     session: &mut Session,
     worker: u32,
     rows: Option<RangeInclusive<i64>>,
     course: Course,
 ) -> Worked {
-    let mut worked = Worked::default();
+    let mut record = Worked::default();
     // An engine that ignores the hints gives several workers the same next row: the condition in the update leaves it
     // to one of them, and the others try again.
     let lock = format!(
@@ -160,23 +162,22 @@ async fn lock_softly(
         AND Process_ID IS NULL",
         within("Event_ID", rows)
     );
-    const SETTLE: &str = "UPDATE Rainfall_Events SET Processed = 1 WHERE Event_ID = @P1 AND Process_ID = @P2 AND Processed = 0";
     let worker = i32::try_from(worker).unwrap_or(i32::MAX);
     while !course.is_over() {
         let event = async { session.query(&lock, &[&worker]).await?.into_row().await };
         let event = Box::pin(event).await.expect("a lock");
         let key = event.and_then(|event| event.get::<i64, _>(0));
         let Some(key) = key else {
-            worked.nothing(course);
+            record.nothing(course);
             continue;
         };
         let settled = Box::pin(session.execute(SETTLE, &[&key, &worker])).await;
         match settled.expect("processed").total() {
-            1 => worked.settled(key, course),
-            _ => worked.nothing(course),
+            1 => record.settled(key, course),
+            _ => record.nothing(course),
         }
     }
-    worked
+    record
 }
 
 async fn delete(
@@ -184,7 +185,7 @@ async fn delete(
     rows: Option<RangeInclusive<i64>>,
     course: Course,
 ) -> Worked {
-    let mut worked = Worked::default();
+    let mut record = Worked::default();
     let read = format!(
         "BEGIN TRANSACTION;
         SELECT TOP (1) QueueID, SomeAction FROM Queue WITH (UPDLOCK, READPAST) WHERE 1 = 1{} ORDER BY QueueID;",
@@ -200,11 +201,11 @@ async fn delete(
         let deleted = run(session, &end).await;
         // Nothing is deleted where the engine ignores the hints and another worker has read the same row.
         match deleted.first().and_then(|row| row.get::<i32, _>(0)) {
-            Some(1) => worked.settled(i64::from(key), course),
-            _ => worked.nothing(course),
+            Some(1) => record.settled(i64::from(key), course),
+            _ => record.nothing(course),
         }
     }
-    worked
+    record
 }
 
 async fn log_in(connection_string: &str) -> Session {
