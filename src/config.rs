@@ -230,7 +230,6 @@ impl Document {
             100 * milli,
             day,
         )?;
-        self.store.check()?;
         self.queue_defaults.check_defaults()?;
         if self.queues.is_empty() {
             return Err(Problem::new("queues", "at least one queue is needed"));

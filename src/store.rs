@@ -36,9 +36,7 @@ pub trait Store: Send + Sync + 'static {
     fn place(&self) -> String;
 
     /// Returns how many operations of one kind on one queue are worth running at the same time.
-    fn width(&self) -> usize {
-        1
-    }
+    fn width(&self) -> usize;
 
     /// Returns the names of the columns in [`ClaimedItem::columns`].
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
@@ -101,14 +99,7 @@ pub trait Store: Send + Sync + 'static {
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
     /// The same, with every item counted, however many rows the table has.
-    ///
-    /// # Errors
-    /// [`StoreError::Misconfigured`] unless the store says otherwise: one that stands before another need not pass on what
-    /// only a program with a store of its own asks.
-    async fn exact_stats(&self, _: QueueIndex) -> Result<Stats, StoreError> {
-        let problem = "this store does not count every item";
-        Err(StoreError::Misconfigured(problem.to_owned()))
-    }
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
     /// Lists up to `limit` items in `state`, the longest in it first; of a state with more than 10,000 items perhaps not
     /// the longest of all.

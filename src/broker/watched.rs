@@ -142,6 +142,11 @@ impl Store for Watched {
         self.run(Operation::Other, stats, |_| 0).await
     }
 
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let stats = self.store.exact_stats(queue);
+        self.run(Operation::Other, stats, |_| 0).await
+    }
+
     async fn list(
         &self,
         queue: QueueIndex,

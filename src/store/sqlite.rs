@@ -145,6 +145,11 @@ impl Store for SqliteStore {
         self.path.display().to_string()
     }
 
+    fn width(&self) -> usize {
+        // One thread writes, and runs what has come in together.
+        1
+    }
+
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
         self.queues[queue.0].columns.clone()
     }

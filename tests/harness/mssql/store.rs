@@ -26,6 +26,10 @@ impl Store for SharedStore {
         self.0.place()
     }
 
+    fn width(&self) -> usize {
+        self.0.width()
+    }
+
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
         self.0.columns(queue)
     }
