@@ -23,6 +23,7 @@ mod mirror;
 mod new_item;
 mod plan;
 mod pool;
+mod prepared;
 #[cfg(test)]
 mod query_plans;
 mod quote;

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::Settings;
 use super::dial::{Session, Socket, dial};
 use super::engine::{self, Engine};
+use super::prepared::{self, Batch, NO_SUCH_HANDLE, PREPARE, Prepared};
 use crate::store::StoreError;
 
 /// What filtered indexes need of a session, and no transactions but those that a batch begins.
@@ -27,6 +28,7 @@ pub(super) struct Connection {
     socket: Socket,
     /// Sets the session's options.
     options: String,
+    prepared: Prepared,
     pub(super) engine: Engine,
     born: Instant,
     answered: Instant,
@@ -55,6 +57,7 @@ impl Connection {
             session,
             socket,
             options,
+            prepared: Prepared::default(),
             engine: Engine::default(),
             born: Instant::now(),
             answered: Instant::now(),
@@ -100,13 +103,42 @@ impl Connection {
         }
     }
 
-    /// Runs one of the broker's operations and reads its results.
+    /// Runs one of the broker's operations and reads its results. If it has parameters, it is prepared the first time that
+    /// this connection runs it.
     pub(super) async fn operate(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
-        self.run(sql, parameters, Results::Own).await
+        if parameters.is_empty() {
+            return self.run(sql, parameters, Results::Own).await;
+        }
+        let batch = Batch::new(sql, parameters);
+        let handle = match self.prepared.handle(&batch) {
+            Some(handle) => handle,
+            None => self.prepare(batch).await?,
+        };
+        let execute = prepared::execute(handle, parameters.len());
+        let outcome = self.run(&execute, parameters, Results::Own).await;
+        if let Err(Error::Server(token)) = &outcome
+            && token.code() == NO_SUCH_HANDLE
+        {
+            self.prepared.forget();
+        }
+        outcome
+    }
+
+    async fn prepare(&mut self, batch: Batch) -> Result<i32, Error> {
+        let parameters: [&dyn ToSql; 2] = [&batch.declarations, &batch.sql];
+        let results = self.run(PREPARE, &parameters, Results::Own).await?;
+        let handle = results.iter().flatten().next();
+        let handle = handle.map(|row| row.try_get::<i32, _>(0)).transpose()?;
+        let silent = || Error::Protocol("sp_prepare answers no handle".into());
+        let handle = handle.flatten().ok_or_else(silent)?;
+        if let Some(old) = self.prepared.keep(batch, handle) {
+            self.batch(&format!("EXEC sp_unprepare {old}")).await?;
+        }
+        Ok(handle)
     }
 
     /// Runs a statement with parameters and reads all that it answers.

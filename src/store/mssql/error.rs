@@ -30,11 +30,11 @@ enum Remedy {
 const TABLE: &[(Remedy, &[u32])] = &[
     // Deadlock victim, lock time-out, snapshot conflict, out of locks; a turn that did not come (claim.sql), a settlement that
     // came at the same moment (settle.sql); no memory to run the statement; a row of a temporal table that a later
-    // transaction has changed already.
+    // transaction has changed already; a handle that is gone (prepared.rs).
     (
         Remedy::Retry,
         &[
-            1205, 1222, 3960, 1204, 51222, 51224, 701, 802, 8645, 8651, 13535,
+            1205, 1222, 3960, 1204, 51222, 51224, 701, 802, 8645, 8651, 13535, 8179,
         ],
     ),
     // Azure SQL: database moved, paused, reconfigured, or the session ended for what it used.

@@ -42,20 +42,25 @@ impl Mssql {
             }
         }
         let wire = Wire::new(vec![list]);
+        let sql = if calls.iter().any(|call| call.repeat) {
+            &table.sql.claim_repeated
+        } else {
+            &table.sql.claim
+        };
         // A claim that is sent again finds its leases by their token, if the first one was applied.
         let again = if calls.iter().all(|call| call.repeat) {
             Again::Idempotent
         } else {
             Again::Once
         };
-        let results = self
-            .connected
-            .query(&table.sql.claim, &wire.parameters(), again)
-            .await?;
+        let results = self.connected.query(sql, &wire.parameters(), again).await?;
         let mut by_call: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
-        for row in answer::rows(&results, 0)? {
-            let at = answer::place(row, 0, calls.len())?;
-            by_call[at].push(claimed(table, &calls[at], row)?);
+        // What calls that are repeated have got before, if there are any such; and what is new.
+        for row in results.iter().flatten() {
+            // Without lock hints another claim may have been faster.
+            if let Some(at) = first_of.get(&answer::token(row, 0)?) {
+                by_call[*at].push(claimed(table, &calls[*at], row)?);
+            }
         }
         for (at, call) in calls.iter().enumerate() {
             let first = first_of[&call.token];
@@ -146,7 +151,7 @@ impl Mssql {
     }
 }
 
-/// Reads call, now, key, fence, attempt, due time, trace context and the queue's columns.
+/// Reads token, now, key, fence, attempt, due time, trace context and the queue's columns.
 fn claimed(table: &QueueTable, call: &ClaimCall, row: &Row) -> Result<ClaimedItem, StoreError> {
     let at = 2 + table.key.len();
     let columns = at + 4..row.len();

@@ -71,10 +71,10 @@ impl Desk {
             Wire::new(vec![list.collect()]),
         );
         let results = self.run(&sql, &wire.parameters()).await;
-        let leases = results.iter().flatten().filter(|row| is_own(row, "lb_o"));
+        let leases = results.iter().flatten().filter(|row| is_own(row, "lb_t"));
         let lease = |row: &Row| LeaseRef {
             key: self.table().read_key(row, 2).expect("a key"),
-            token: tokens[answer::place(row, 0, CALLS).expect("a call")],
+            token: answer::token(row, 0).expect("a token"),
             fence: answer::integer(row, 3).expect("a fence"),
             attempt: 1,
         };
@@ -85,7 +85,7 @@ impl Desk {
             &[
                 ("INSERT", "@picked", READY),
                 ("UPDATE", "lease_attempt", BY_KEY),
-                ("SELECT", "lb_trace", TOKEN),
+                ("SELECT", "lb_trace", BY_KEY),
             ],
         );
         leases
@@ -128,9 +128,8 @@ impl Desk {
         expect(
             &results,
             &[
-                ("INSERT", "@ended", BY_KEY),
+                ("SELECT", "lb_i", BY_KEY),
                 ("UPDATE", "lease_attempt", BY_KEY),
-                ("SELECT", "UNION ALL", BY_KEY),
             ],
         );
     }

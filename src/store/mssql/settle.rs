@@ -84,7 +84,8 @@ impl Mssql {
             .query(&sql, &wire.parameters(), Again::Idempotent)
             .await;
         let mut settled = Vec::new();
-        for row in answer::rows(&results.map_err(refusal)?, 0)? {
+        // What was ended; and what had been, if there is any such.
+        for row in results.map_err(refusal)?.iter().flatten() {
             let at = answer::place(row, 0, settlements.len())?;
             settled.push((at, answer::state(row, 1)?));
         }
@@ -162,13 +163,25 @@ impl Mssql {
             put_ending(table, &settlement.ending, &mut entry);
             entry
         });
-        let mut sql = table.sql.settle.clone();
         let mut lists = vec![list.collect()];
-        for insert in self.inserts(settlements, places)? {
-            sql.extend(["\n", &insert.sql]);
-            lists.push(insert.list);
+        let inserts = self.inserts(settlements, places)?;
+        let parts = &table.sql.settle;
+        let mut batch = vec![&*parts.begin];
+        if !inserts.is_empty() {
+            batch.push(&parts.note);
         }
-        sql.extend(["\n", &table.sql.settled, "\n", end]);
+        batch.extend(inserts.iter().map(|insert| &*insert.sql));
+        let completes = |at: &usize| matches!(settlements[*at].ending, Ending::Complete { .. });
+        let any_completes = places.iter().any(completes);
+        if parts.delete.is_none() || !places.iter().all(completes) {
+            batch.push(&parts.end);
+        }
+        batch.extend(parts.delete.as_deref().filter(|_| any_completes));
+        batch.push(&parts.sure);
+        batch.extend(parts.archive.as_deref().filter(|_| any_completes));
+        batch.push(end);
+        let sql = batch.join("\n");
+        lists.extend(inserts.into_iter().map(|insert| insert.list));
         Ok((sql, Wire::new(lists)))
     }
 

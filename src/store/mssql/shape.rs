@@ -170,6 +170,20 @@ pub(super) fn declaration(name: &str, column: &Column, null: &str) -> String {
     format!("{name} {}{collation} {null}", column.declared)
 }
 
+/// Writes a part of a key from a list, of the column's own type and collation, so that the column's index is sought.
+fn key_of_json(at: usize, column: &Column) -> String {
+    let value = column.kind.of_json(&format!("j.k{at}"));
+    match (column.kind, &column.collation) {
+        (ColumnType::Text, Some(collation)) => {
+            format!("CONVERT({}, {value}) COLLATE {collation}", column.declared)
+        }
+        (ColumnType::Text | ColumnType::Binary, _) => {
+            format!("CONVERT({}, {value})", column.declared)
+        }
+        _ => value,
+    }
+}
+
 /// Writes a column as it is read.
 fn read_of_t(column: &Column) -> String {
     let name = format!("t.{}", quote(&column.name));
@@ -210,8 +224,8 @@ fn holes(
     holes.insert("key_of_d", list(&|at, _| format!("d.lb_k{at}")));
     holes.insert("key_of_k", list(&|at, _| format!("k.lb_k{at}")));
     holes.insert(
-        "key_of_j",
-        list(&|at, column| column.kind.of_json(&format!("j.k{at}"))),
+        "key_of_list",
+        list(&|at, column| format!("{} AS lb_k{at}", key_of_json(at, column))),
     );
     holes.insert(
         "key_json",
@@ -248,7 +262,7 @@ fn holes(
     let deletes = queue.on_complete == OnComplete::Delete;
     holes.insert(
         "not_deleted",
-        if deletes { "l.lb_kind <> 0" } else { "1 = 1" }.to_owned(),
+        if deletes { " AND l.lb_kind <> 0" } else { "" }.to_owned(),
     );
     holes.insert("held_order", ordered(order, "t."));
     let pick_order = match queue.order {

@@ -45,16 +45,44 @@ pub(super) struct QueueTable {
 /// The queue's statements, named as the sections of their files.
 pub(super) struct Statements {
     pub(super) claim: String,
+    /// A claim with calls that may be repeated.
+    pub(super) claim_repeated: String,
     pub(super) extend: String,
-    /// The parts of a settlement before its follow-ups, and after them.
-    pub(super) settle: String,
-    pub(super) settled: String,
+    pub(super) settle: Settle,
     pub(super) reap: String,
     pub(super) stats: String,
     pub(super) exact_stats: String,
     /// By state.
     pub(super) list: [String; 5],
     pub(super) redrive: String,
+}
+
+/// The parts of a settlement.
+pub(super) struct Settle {
+    pub(super) begin: String,
+    pub(super) note: String,
+    pub(super) end: String,
+    /// Of a queue that deletes.
+    pub(super) delete: Option<String>,
+    pub(super) sure: String,
+    /// Of a queue that archives.
+    pub(super) archive: Option<String>,
+}
+
+impl Settle {
+    fn new(spec: &QueueSpec, holes: &Holes) -> Self {
+        let part = |section| render(file!("settle"), section, holes);
+        let delete = spec.on_complete == OnComplete::Delete;
+        let archive = matches!(spec.on_complete, OnComplete::Archive(_));
+        Self {
+            begin: part("begin"),
+            note: part("note"),
+            end: part("end"),
+            delete: delete.then(|| part("delete")),
+            sure: part("sure"),
+            archive: archive.then(|| part("archive")),
+        }
+    }
 }
 
 impl QueueTable {
@@ -88,28 +116,20 @@ impl QueueTable {
         key_source: KeySource,
     ) -> Self {
         let mut holes = shape.holes;
-        let settle = file!("settle");
-        let mut parts = vec![
-            render(settle, "list", &holes),
-            render(settle, "end", &holes),
-        ];
-        if spec.on_complete == OnComplete::Delete {
-            parts.push(render(settle, "delete", &holes));
-        }
-        parts.push(render(settle, "sure", &holes));
         if let Some(archive) = archive {
             let kept = archive_columns(spec, &shape.own, archive);
             let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
             let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
             holes.insert("archive_columns", names.join(", "));
             holes.insert("archive_of_t", of_t.join(", "));
-            parts.push(render(settle, "archive", &holes));
         }
         let turn = match spec.claim_strategy {
             ClaimStrategy::SkipLocked => String::new(),
             ClaimStrategy::AppLock => render(file!("claim"), "turn", &holes) + "\n",
         };
         holes.insert("turn", turn);
+        let lease = render(file!("claim"), "lease", &holes);
+        holes.insert("lease", lease);
         let list = |state: State| {
             let mut holes = holes.clone();
             holes.insert("state", state.code().to_string());
@@ -117,10 +137,14 @@ impl QueueTable {
         };
         let sql = Statements {
             list: State::ALL.map(list),
-            claim: render(file!("claim"), "claim", &holes),
-            extend: render(file!("heartbeat"), "extend", &holes),
-            settle: parts.join("\n"),
-            settled: render(settle, "result", &holes),
+            claim: claim(&holes, &[]),
+            claim_repeated: claim(&holes, &["repeated", "not_answered"]),
+            extend: render(
+                file!("heartbeat"),
+                "extend",
+                &with_leases(file!("heartbeat"), &holes),
+            ),
+            settle: Settle::new(spec, &with_leases(file!("settle"), &holes)),
             reap: reap(spec, &holes),
             stats: render(file!("stats"), "stats", &holes),
             exact_stats: exact_stats(&holes),
@@ -184,7 +208,35 @@ impl QueueTable {
     }
 }
 
-/// Puts the reaper's batch together.
+/// Renders a claim, with these parts of it.
+fn claim(holes: &Holes, parts: &[&'static str]) -> String {
+    let mut holes = holes.clone();
+    for part in ["repeated", "not_answered"] {
+        let text = if parts.contains(&part) {
+            render(file!("claim"), part, &holes) + "\n"
+        } else {
+            String::new()
+        };
+        holes.insert(part, text);
+    }
+    render(file!("claim"), "claim", &holes)
+}
+
+/// Fills the holes of `leases.sql`, with what a file adds to the list.
+fn with_leases(file: &str, holes: &Holes) -> Holes {
+    let mut holes = holes.clone();
+    for (from, parts) in [
+        (file, &["more_of_list", "more_json"][..]),
+        (file!("leases"), &["leases", "named", "held"]),
+    ] {
+        for part in parts {
+            let text = render(from, part, &holes);
+            holes.insert(part, text);
+        }
+    }
+    holes
+}
+
 /// Renders the statement that counts row by row, as where the server keeps no numbers.
 fn exact_stats(holes: &Holes) -> String {
     let mut holes = holes.clone();
@@ -192,6 +244,7 @@ fn exact_stats(holes: &Holes) -> String {
     render(file!("stats"), "stats", &holes)
 }
 
+/// Puts the reaper's batch together.
 fn reap(spec: &QueueSpec, holes: &Holes) -> String {
     let (picks, next): (&[&str], _) = if spec.filtered_indexes {
         (&["IN (1, 2)"], "next")

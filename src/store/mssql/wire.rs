@@ -1,7 +1,8 @@
 //! How lists travel to the server: as JSON, which `OPENJSON` reads, beside what JSON can not carry to every server.
 //!
 //! Each statement with lists has the parameters @P1 and @P2, the characters of [`Wire::marks`] and what each stands for;
-//! @P3, the bytes of all binary values; @P4, a list of long texts; @P5 and on, the lists. Babelfish leaves a string's
+//! @P3, the bytes of all binary values; @P4, a list of long texts; @P5, how long the first list is; @P6 and on, the lists.
+//! Babelfish leaves a string's
 //! escapes as they are, reads no hexadecimal digits and cuts off what is longer than [`SHORT`]. So a text holds a mark
 //! where JSON wants an escape; a binary value is its place among the bytes, the pair of its start, from 1, and its length;
 //! and a long text is its place among the long ones, from 0.
@@ -19,7 +20,7 @@ const FIRST: u32 = 0xE000;
 const WINDOWS: u32 = (0xF900 - FIRST) / MARKS;
 
 /// The number of the parameter with a statement's first list.
-pub(super) const FIRST_LIST: usize = 5;
+pub(super) const FIRST_LIST: usize = 6;
 /// How long a text in a list may be, in UTF-16 units.
 pub(super) const SHORT: usize = 4_000;
 
@@ -65,6 +66,8 @@ pub(super) struct Wire {
     marks: String,
     bytes: Vec<u8>,
     long: String,
+    /// How many entries the first list has.
+    length: i32,
     lists: Vec<String>,
 }
 
@@ -78,18 +81,21 @@ impl Wire {
             let entries = entries.map(|entry| encode(entry, &marks, &mut bytes, &mut long));
             Json::Array(entries.collect()).to_string()
         };
+        let length = lists.first().map_or(0, Vec::len);
         let lists = lists.into_iter().map(&mut list).collect();
         Self {
             marks,
             bytes,
             long: Json::Array(long).to_string(),
+            length: i32::try_from(length).unwrap_or(i32::MAX),
             lists,
         }
     }
 
     pub(super) fn parameters(&self) -> Vec<&dyn ToSql> {
         let lists = self.lists.iter().map(|list| list as &dyn ToSql);
-        let fixed: [&dyn ToSql; FIRST_LIST - 1] = [&self.marks, &ESCAPED, &self.bytes, &self.long];
+        let fixed: [&dyn ToSql; FIRST_LIST - 1] =
+            [&self.marks, &ESCAPED, &self.bytes, &self.long, &self.length];
         fixed.into_iter().chain(lists).collect()
     }
 }
