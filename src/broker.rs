@@ -22,7 +22,6 @@ use rand::RngExt as _;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 
 pub use self::counts::{Count, Operation};
 pub use self::error::Error;
@@ -42,8 +41,8 @@ use crate::lease::{AfterFailure, State};
 use crate::lease_id::LeaseRef;
 use crate::queue::QueueSpec;
 use crate::store::{
-    ClaimCall, Ending, Extension, FollowUp, Held, NewItem, QueueIndex, Rejection, Settlement,
-    Store, StoreError,
+    Ending, Extension, FollowUp, Held, NewItem, QueueIndex, Rejection, Settlement, Store,
+    StoreError,
 };
 use crate::value::Key;
 
@@ -166,30 +165,12 @@ impl Broker {
     pub async fn claim(&self, claim: Claim) -> Result<Grant, Error> {
         self.counts.call(Operation::Claim);
         let queue = self.queue(&claim.queue)?;
-        self.limits.worker("worker_id", &claim.worker)?;
-        self.limits.count("max_items", claim.max_items)?;
-        let duration = limits::lease(&queue.spec, "lease_duration", claim.lease)?;
-        if let Some(wait) = claim.wait {
-            self.limits.wait("wait_timeout", wait)?;
-        }
+        let (wait, patience) = (claim.wait, claim.patience.unwrap_or(Duration::MAX));
+        let call = claim.call("", &queue.spec, &self.limits, self.store.secret())?;
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
-        let call = ClaimCall {
-            token: match claim.request_id {
-                None => Uuid::new_v4(),
-                Some(request) => {
-                    let secret = self.store.secret();
-                    secret.token_of_request(&queue.spec.name, &claim.worker, request)
-                }
-            },
-            repeat: claim.request_id.is_some(),
-            worker: claim.worker,
-            max_items: claim.max_items,
-            duration,
-        };
-        let patience = claim.patience.unwrap_or(Duration::MAX);
-        let wait = claim.wait.map(|wait| wait.min(patience));
+        let wait = wait.map(|wait| wait.min(patience));
         let granted = queue.claims.claim(call, wait).await;
         granted.map_err(Error::from)
     }
@@ -237,6 +218,23 @@ impl Broker {
             settlements.push((self.lease(queue, &completion.lease_id), ending));
         }
         self.settle(queue, settlements, "completions").await
+    }
+
+    /// Ends leases whose work is done, as [`Self::complete`], and leases items of the same queue at the same time, without
+    /// waiting for any. The leases of a call that fails are given back at once; a claim that fails alone gets none.
+    pub async fn complete_and_claim(
+        &self,
+        completions: Vec<Completion>,
+        next: Claim,
+    ) -> Result<(Vec<Option<State>>, Grant), Error> {
+        self.counts.call(Operation::Claim);
+        let queue = self.queue(&next.queue)?;
+        let call = next.call("next.", &queue.spec, &self.limits, self.store.secret())?;
+        let complete = self.complete(&queue.spec.name, completions);
+        let (states, grant) = tokio::join!(complete, queue.claims.claim(call, None));
+        let nothing = || Grant::new(Vec::new(), queue.settlements.clone());
+        let grant = grant.unwrap_or_else(|_| nothing());
+        Ok((states?, grant))
     }
 
     /// Ends leases whose work failed; returns where each item is, or none if its lease is not held.

@@ -17,6 +17,8 @@ mod fields;
 mod health;
 #[path = "api/limits.rs"]
 mod limits;
+#[path = "api/next.rs"]
+mod next;
 #[path = "api/outcomes.rs"]
 mod outcomes;
 #[path = "api/refusals.rs"]

@@ -144,6 +144,7 @@ async fn work(address: &str) -> usize {
         let request = CompleteRequest {
             queue: "rainfall".to_owned(),
             completions: leases.into_iter().map(completion).collect(),
+            next: None,
         };
         completed += client
             .complete(request)

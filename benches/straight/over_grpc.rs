@@ -53,6 +53,7 @@ async fn run(channel: Channel, worker: u32, course: Course) -> Worked {
                 lease_id: lease.lease_id,
                 ..Completion::default()
             }],
+            next: None,
         });
         let results = completed.await.expect("a completion").into_inner().results;
         let key = lease.item.and_then(|item| item.key.parse().ok());

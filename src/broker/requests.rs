@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::store::NewItem;
+use super::error::Error;
+use super::limits;
+use crate::config::Limits;
+use crate::lease_id::Secret;
+use crate::queue::QueueSpec;
+use crate::store::{ClaimCall, NewItem};
 
 /// A claim.
 #[derive(Clone, Debug)]
@@ -23,6 +28,35 @@ pub struct Claim {
     pub patience: Option<Duration>,
     /// Names this request, so that it can be sent again.
     pub request_id: Option<Uuid>,
+}
+
+impl Claim {
+    /// Turns it into what the store is asked, if its fields, which stand under `path` in the request, can be used.
+    pub(super) fn call(
+        self,
+        path: &str,
+        queue: &QueueSpec,
+        limits: &Limits,
+        secret: &Secret,
+    ) -> Result<ClaimCall, Error> {
+        let field = |name: &str| format!("{path}{name}");
+        limits.worker(&field("worker_id"), &self.worker)?;
+        limits.count(&field("max_items"), self.max_items)?;
+        let duration = limits::lease(queue, &field("lease_duration"), self.lease)?;
+        if let Some(wait) = self.wait {
+            limits.wait(&field("wait_timeout"), wait)?;
+        }
+        Ok(ClaimCall {
+            token: match self.request_id {
+                None => Uuid::new_v4(),
+                Some(request) => secret.token_of_request(&queue.name, &self.worker, request),
+            },
+            repeat: self.request_id.is_some(),
+            worker: self.worker,
+            max_items: self.max_items,
+            duration,
+        })
+    }
 }
 
 /// The end of one lease by completion.

@@ -96,6 +96,7 @@ impl Complete {
         let request = proto::CompleteRequest {
             queue: self.leases.queue,
             completions: completions.collect(),
+            next: None,
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.complete(request).await?.into_inner().results;

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::convert::{duration, heartbeat_result, lease, new_item, settle_result};
+use super::convert::{
+    duration, heartbeat_result, lease, max_items, new_item, request_id, settle_result,
+};
 use super::deadline::Deadline;
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
-use crate::broker::{Broker, Claim, Completion, Error, Failure};
+use crate::broker::{Broker, Claim, Completion, Error, Failure, Grant};
 use crate::lease_id::is_trace_parent;
 use crate::store::ClaimedItem;
 use crate::value::{Key, Value};
@@ -38,13 +41,8 @@ impl LeaseBrokerService for Service {
             let claim = claim_of(request, deadline)?;
             let names = self.broker.columns(&queue)?;
             let grant = self.broker.claim(claim).await?;
-            let fitting = self.fitting(&names, grant.items());
-            let leases = grant.accept(fitting).into_iter().map(|item| {
-                let lease_id = self.broker.lease_id(&queue, &item.lease);
-                lease(&queue, lease_id, &names, item)
-            });
             Ok(Response::new(proto::ClaimBatchResponse {
-                leases: leases.collect(),
+                leases: self.leases(&queue, &names, grant, 0),
             }))
         };
         deadline.run(call).await
@@ -83,9 +81,23 @@ impl LeaseBrokerService for Service {
             let completions = completions
                 .map(|(at, completion)| completion_of(at, completion, trace_parent.as_deref()))
                 .collect::<Result<_, _>>()?;
-            let states = self.broker.complete(&request.queue, completions).await?;
+            let queue = request.queue;
+            let Some(next) = request.next else {
+                let states = self.broker.complete(&queue, completions).await?;
+                return Ok(Response::new(proto::CompleteResponse {
+                    results: results(ids, states),
+                    next_leases: Vec::new(),
+                }));
+            };
+            let next = next_of(next, &queue)?;
+            let names = self.broker.columns(&queue)?;
+            let both = self.broker.complete_and_claim(completions, next);
+            let (states, grant) = both.await?;
+            let results = results(ids, states);
+            let size = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::CompleteResponse {
-                results: results(ids, states),
+                results,
+                next_leases: self.leases(&queue, &names, grant, size),
             }))
         };
         deadline.run(call).await
@@ -157,10 +169,25 @@ impl LeaseBrokerService for Service {
 }
 
 impl Service {
-    /// Returns how many of the items, from the first, fit into a response; at least one.
-    fn fitting(&self, names: &[String], items: &[ClaimedItem]) -> usize {
+    /// Takes over as many leases as fit into a response that has `size` bytes already; at least one.
+    fn leases(
+        &self,
+        queue: &str,
+        names: &[String],
+        grant: Grant,
+        size: usize,
+    ) -> Vec<proto::Lease> {
+        let fitting = self.fitting(names, grant.items(), size);
+        let leases = grant.accept(fitting).into_iter().map(|item| {
+            let lease_id = self.broker.lease_id(queue, &item.lease);
+            lease(queue, lease_id, names, item)
+        });
+        leases.collect()
+    }
+
+    /// Returns how many of the items, from the first, fit into a response that has `size` bytes already; at least one.
+    fn fitting(&self, names: &[String], items: &[ClaimedItem], mut size: usize) -> usize {
         let names: usize = names.iter().map(|name| name.len() + 8).sum();
-        let mut size = 0;
         let fitting = items.iter().take_while(|item| {
             let values: usize = item.columns.iter().map(Value::wire_size).sum();
             size += LEASE_BYTES + names + values + key_bytes(&item.lease.key);
@@ -184,25 +211,26 @@ fn key_bytes(key: &Key) -> usize {
 }
 
 fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Claim, Error> {
-    let invalid = |field: &str, problem: &str| Error::InvalidField {
-        field: field.to_owned(),
-        problem: problem.to_owned(),
-    };
     Ok(Claim {
         wait: duration("wait_timeout", request.wait_timeout)?,
-        max_items: usize::try_from(request.max_items)
-            .map_err(|_| invalid("max_items", "must be at least 1"))?,
+        max_items: max_items("max_items", request.max_items)?,
         lease: duration("lease_duration", request.lease_duration)?,
-        request_id: match request.request_id.as_str() {
-            "" => None,
-            id => Some(
-                id.parse()
-                    .map_err(|_| invalid("request_id", "must be a UUID"))?,
-            ),
-        },
+        request_id: request_id("request_id", &request.request_id)?,
         queue: request.queue,
         worker: request.worker_id,
         patience: deadline.patience(),
+    })
+}
+
+fn next_of(next: proto::NextClaim, queue: &str) -> Result<Claim, Error> {
+    Ok(Claim {
+        wait: None,
+        max_items: max_items("next.max_items", next.max_items)?,
+        lease: duration("next.lease_duration", next.lease_duration)?,
+        request_id: request_id("next.request_id", &next.request_id)?,
+        queue: queue.to_owned(),
+        worker: next.worker_id,
+        patience: None,
     })
 }
 

@@ -79,17 +79,18 @@ async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before
     let complete = lease_broker::grpc::proto::CompleteRequest {
         queue: "work".to_owned(),
         completions: vec![completion(&id, &[])],
+        next: None,
     };
     let (mut one, mut two) = (rpc(), rpc());
     let start = Instant::now();
-    let (claimed, waited, enqueued, completed) = soon(async {
+    let (claimed, waited, enqueued, completed) = soon(Box::pin(async {
         tokio::join!(
             client.try_claim(told(client.claiming(1), "500m")),
             client.try_claim(told(client.waiting(1, LONG), "500m")),
             one.enqueue(told(enqueue, "500m")),
             two.complete(told(complete, "500m")),
         )
-    })
+    }))
     .await;
     let took = start.elapsed();
     assert!(took < Duration::from_millis(1_500), "{took:?}");

@@ -125,6 +125,7 @@ async fn a_lease_continues_the_trace_of_the_call_that_added_its_item() {
     let mut done = Request::new(lease_broker::grpc::proto::CompleteRequest {
         queue: "work".to_owned(),
         completions: vec![completion(&again.lease_id, &[("work", "next")])],
+        next: None,
     });
     let header = other.parse().expect("a header");
     done.metadata_mut().insert("traceparent", header);

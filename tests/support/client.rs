@@ -118,7 +118,11 @@ impl Client {
         completions: Vec<Completion>,
     ) -> Result<Vec<SettleResult>, Status> {
         let queue = self.queue.clone();
-        let request = CompleteRequest { queue, completions };
+        let request = CompleteRequest {
+            queue,
+            completions,
+            next: None,
+        };
         Ok(self
             .rpc
             .clone()

@@ -131,6 +131,9 @@ pub(super) struct LoadFlags {
     /// Let claims wait for an item, for so long
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "hold")]
     wait: Option<Duration>,
+    /// Complete and claim the next items in one call
+    #[arg(long, conflicts_with_all = ["hold", "rate"])]
+    next: bool,
     /// How long leases last [default: as the queue has it; 30s with --hold]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
@@ -188,6 +191,7 @@ impl LoadFlags {
                 fail: self.fail,
                 release: self.release,
             },
+            next: self.next,
             rate: self.rate,
             terms: Terms {
                 lease: self.lease.or(self.hold.map(|_| HELD)),

@@ -47,6 +47,14 @@ pub(super) trait Layer: Send + 'static {
         leases: &[Self::Lease],
     ) -> impl Future<Output = Result<Vec<Settled>, Failure>> + Send;
 
+    /// Completes leases and claims up to `max_items` items in one call; returns what became of each lease, and what was
+    /// claimed.
+    fn complete_and_claim(
+        &mut self,
+        leases: &[Self::Lease],
+        max_items: usize,
+    ) -> impl Future<Output = Result<(Vec<Settled>, Vec<Self::Lease>), Failure>> + Send;
+
     /// Adds so many items, and returns their keys.
     fn enqueue(
         &mut self,

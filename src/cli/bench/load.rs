@@ -18,6 +18,8 @@ pub(super) struct Load {
     /// How long workers are at it before anything is measured.
     pub(super) warm_up: Duration,
     pub(super) mix: Mix,
+    /// Whether a completion claims the next items in the same call.
+    pub(super) next: bool,
     /// Items a second of all workers together; none: each claims again as soon as it can.
     pub(super) rate: Option<f64>,
     pub(super) terms: Terms,

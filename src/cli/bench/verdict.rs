@@ -75,6 +75,7 @@ mod tests {
                 fail: 0.0,
                 release: 0.0,
             },
+            next: false,
             rate: None,
             terms: Terms {
                 lease: None,

@@ -68,6 +68,35 @@ pub(super) struct Ending {
     pub(super) retry_delay: Option<prost_types::Duration>,
 }
 
+/// Complete's with a claim.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CompleteRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) queue: Bytes,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) completions: Vec<Ending>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) next: Option<NextClaim>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NextClaim {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) worker_id: Bytes,
+    #[prost(int32, tag = "2")]
+    pub(super) max_items: i32,
+    #[prost(message, optional, tag = "3")]
+    pub(super) lease_duration: Option<prost_types::Duration>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CompleteResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) results: Vec<Outcome>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) next_leases: Vec<Lease>,
+}
+
 /// Every answer about leases.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Outcomes {
@@ -140,6 +169,25 @@ mod tests {
         assert_eq!(claim.lease_duration, Some(half_a_minute()));
         assert_eq!(claim.wait_timeout, Some(half_a_minute()));
 
+        let complete = CompleteRequest {
+            queue: "q".into(),
+            completions: vec![Ending {
+                lease_id: "l".into(),
+                retry_delay: None,
+            }],
+            next: Some(NextClaim {
+                worker_id: "w".into(),
+                max_items: 7,
+                lease_duration: Some(half_a_minute()),
+            }),
+        };
+        let complete = proto::CompleteRequest::decode(&*complete.encode_to_vec());
+        let complete = complete.expect("a completion");
+        assert_eq!(complete.completions[0].lease_id, "l");
+        let next = complete.next.expect("a claim");
+        assert_eq!((&*next.worker_id, next.max_items), ("w", 7));
+        assert_eq!(next.lease_duration, Some(half_a_minute()));
+
         let endings = Endings {
             queue: "q".into(),
             endings: vec![Ending {
@@ -186,6 +234,13 @@ mod tests {
             time_left: Some(half_a_minute()),
             ..proto::Lease::default()
         };
+        let next_leases = vec![lease.clone()];
+        let complete = proto::CompleteResponse {
+            next_leases,
+            ..proto::CompleteResponse::default()
+        };
+        let complete = CompleteResponse::decode(&*complete.encode_to_vec()).expect("leases");
+        assert_eq!(complete.next_leases[0].lease_id, "l");
         let answer = proto::ClaimBatchResponse {
             leases: vec![lease],
         };

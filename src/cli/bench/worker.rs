@@ -30,7 +30,7 @@ impl<L: Layer> Worker<L> {
     pub(super) async fn work(mut self) -> Result<(), Failure> {
         let course = self.course.clone();
         let (stop, done) = (&course.stop, course.ledger.done());
-        while !stop.is_cancelled() && !done.is_cancelled() {
+        while !self.is_over() {
             let due = match &mut self.pace {
                 None => Instant::now(),
                 Some(pace) => match stop.run_until_cancelled(pace.next(&course.lateness)).await {
@@ -57,12 +57,16 @@ impl<L: Layer> Worker<L> {
                 }
                 continue;
             }
-            self.process(&leases).await?;
+            let mut leases = leases;
+            while !leases.is_empty() {
+                leases = self.process(&leases).await?;
+            }
         }
         Ok(())
     }
 
-    async fn process(&mut self, leases: &[L::Lease]) -> Result<(), Failure> {
+    /// Processes a batch, and returns the next one if its completion claims that.
+    async fn process(&mut self, leases: &[L::Lease]) -> Result<Vec<L::Lease>, Failure> {
         for _ in 0..self.course.load.mix.heartbeats {
             let start = Instant::now();
             let lost = self.layer.heartbeat(leases).await?;
@@ -73,10 +77,33 @@ impl<L: Layer> Worker<L> {
         let [fail, release] = self.shares.of(leases.len());
         let (failed, rest) = leases.split_at(fail);
         let (released, completed) = rest.split_at(release);
+        self.settle(Ending::Fail, Rpc::Fail, failed).await?;
+        self.settle(Ending::Release, Rpc::Release, released).await?;
+        if self.course.load.next && !completed.is_empty() && !self.is_over() {
+            return self.complete_and_claim(completed).await;
+        }
         self.settle(Ending::Complete, Rpc::Complete, completed)
             .await?;
-        self.settle(Ending::Fail, Rpc::Fail, failed).await?;
-        self.settle(Ending::Release, Rpc::Release, released).await
+        Ok(Vec::new())
+    }
+
+    /// Returns whether nothing more is to be claimed.
+    fn is_over(&self) -> bool {
+        self.course.stop.is_cancelled() || self.course.ledger.done().is_cancelled()
+    }
+
+    async fn complete_and_claim(&mut self, leases: &[L::Lease]) -> Result<Vec<L::Lease>, Failure> {
+        let start = Instant::now();
+        let both = self
+            .layer
+            .complete_and_claim(leases, self.course.load.batch);
+        let (settled, next) = both.await?;
+        self.record(Rpc::Complete, start);
+        let keys = leases.iter().map(L::key);
+        self.course
+            .ledger
+            .settle(self.place.queue, keys.zip(settled));
+        Ok(next)
     }
 
     async fn settle(

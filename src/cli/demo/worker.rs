@@ -119,6 +119,7 @@ impl DemoWorker {
         let request = proto::CompleteRequest {
             queue: self.role.queue(),
             completions,
+            next: None,
         };
         let results = client.complete(request).await?.into_inner().results;
         for deed in [Deed::Completed, Deed::Lost] {

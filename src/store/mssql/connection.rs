@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::Settings;
 use super::dial::{Session, Socket, dial};
 use super::engine::{self, Engine};
-use super::prepared::{self, Batch, NO_SUCH_HANDLE, PREPARE, Prepared};
+use super::prepared::{self, Batch, NO_SUCH_HANDLE, Prepared};
 use crate::store::StoreError;
 
 /// What filtered indexes need of a session, and no transactions but those that a batch begins.
@@ -104,41 +104,35 @@ impl Connection {
     }
 
     /// Runs one of the broker's operations and reads its results. If it has parameters, it is prepared the first time that
-    /// this connection runs it.
+    /// this connection runs it, in the same round trip.
     pub(super) async fn operate(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
         if parameters.is_empty() {
-            return self.run(sql, parameters, Results::Own).await;
+            return self.run(sql, parameters, Results::Own).await?.whole();
         }
         let batch = Batch::new(sql, parameters);
-        let handle = match self.prepared.handle(&batch) {
-            Some(handle) => handle,
-            None => self.prepare(batch).await?,
-        };
-        let execute = prepared::execute(handle, parameters.len());
-        let outcome = self.run(&execute, parameters, Results::Own).await;
-        if let Err(Error::Server(token)) = &outcome
-            && token.code() == NO_SUCH_HANDLE
-        {
-            self.prepared.forget();
+        if let Some(handle) = self.prepared.handle(&batch) {
+            let sql = prepared::execute(&handle.to_string(), parameters.len());
+            let answer = self.run(&sql, parameters, Results::Own).await?;
+            if answer.error_number() == Some(NO_SUCH_HANDLE) {
+                self.prepared.forget();
+            }
+            return answer.whole();
         }
-        outcome
-    }
-
-    async fn prepare(&mut self, batch: Batch) -> Result<i32, Error> {
-        let parameters: [&dyn ToSql; 2] = [&batch.declarations, &batch.sql];
-        let results = self.run(PREPARE, &parameters, Results::Own).await?;
-        let handle = results.iter().flatten().next();
-        let handle = handle.map(|row| row.try_get::<i32, _>(0)).transpose()?;
-        let silent = || Error::Protocol("sp_prepare answers no handle".into());
-        let handle = handle.flatten().ok_or_else(silent)?;
-        if let Some(old) = self.prepared.keep(batch, handle) {
+        let sql = prepared::prepare_and_execute(parameters.len());
+        let own: [&dyn ToSql; 2] = [&batch.declarations, &batch.sql];
+        let all = [parameters, &own].concat();
+        let mut answer = self.run(&sql, &all, Results::Own).await?;
+        // The handle comes first, and is good even if the batch fails.
+        if let Some(handle) = answer.take_handle()
+            && let Some(old) = self.prepared.keep(batch, handle)
+        {
             self.batch(&format!("EXEC sp_unprepare {old}")).await?;
         }
-        Ok(handle)
+        answer.whole()
     }
 
     /// Runs a statement with parameters and reads all that it answers.
@@ -147,7 +141,7 @@ impl Connection {
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
-        self.run(sql, parameters, Results::All).await
+        self.run(sql, parameters, Results::All).await?.whole()
     }
 
     async fn run(
@@ -155,7 +149,7 @@ impl Connection {
         sql: &str,
         parameters: &[&dyn ToSql],
         wanted: Results,
-    ) -> Result<Vec<Vec<Row>>, Error> {
+    ) -> Result<Answer, Error> {
         // Until the stream has been read to the end; a future dropped before leaves it so.
         self.state = State::Broken;
         let answer = async { collect(self.session.query(sql, parameters).await?, wanted).await };
@@ -171,20 +165,52 @@ impl Connection {
         let answer = async { collect(self.session.simple_query(sql).await?, Results::All).await };
         let outcome = Box::pin(answer).await;
         self.note(&outcome);
-        outcome
+        outcome?.whole()
     }
 
     /// An error that the server sent leaves only the rest of its own answer, which has been read.
-    fn note<T>(&mut self, outcome: &Result<T, Error>) {
-        self.state = match outcome {
-            Ok(_) => State::Clean,
+    fn note(&mut self, outcome: &Result<Answer, Error>) {
+        let failed = match outcome {
+            Ok(answer) => answer.failed.as_ref(),
+            Err(error) => Some(error),
+        };
+        self.state = match failed {
+            None => State::Clean,
             // 20 and up end the connection.
-            Err(Error::Server(token)) if token.class() < 20 => State::Disturbed,
-            Err(_) => State::Broken,
+            Some(Error::Server(token)) if token.class() < 20 => State::Disturbed,
+            Some(_) => State::Broken,
         };
         if self.state != State::Broken {
             self.answered = Instant::now();
         }
+    }
+}
+
+/// What a batch has answered, read to its end.
+struct Answer {
+    results: Vec<Vec<Row>>,
+    /// The first error that the server has sent.
+    failed: Option<Error>,
+}
+
+impl Answer {
+    /// Returns the results, none of which is to be believed if the batch failed.
+    fn whole(self) -> Result<Vec<Vec<Row>>, Error> {
+        self.failed.map_or(Ok(self.results), Err)
+    }
+
+    fn error_number(&self) -> Option<u32> {
+        match &self.failed {
+            Some(Error::Server(token)) => Some(token.code()),
+            _ => None,
+        }
+    }
+
+    /// Takes the first result, if it is the handle of a batch that was prepared.
+    fn take_handle(&mut self) -> Option<i32> {
+        let handle = self.results.first()?.first()?.try_get("lb_h").ok()??;
+        self.results.remove(0);
+        Some(handle)
     }
 }
 
@@ -197,10 +223,7 @@ enum Results {
 }
 
 /// Reads to the final DONE before anything is believed: rows reach the client even if their statement is rolled back.
-async fn collect(
-    mut stream: tiberius::QueryStream<'_>,
-    wanted: Results,
-) -> Result<Vec<Vec<Row>>, Error> {
+async fn collect(mut stream: tiberius::QueryStream<'_>, wanted: Results) -> Result<Answer, Error> {
     let mut results: Vec<Vec<Row>> = Vec::new();
     let mut failed = None;
     let mut is_wanted = false;
@@ -225,5 +248,5 @@ async fn collect(
             Err(error) => return Err(error),
         }
     }
-    failed.map_or(Ok(results), Err)
+    Ok(Answer { results, failed })
 }

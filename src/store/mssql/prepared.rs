@@ -11,10 +11,6 @@ use tiberius::{ColumnData, ToSql};
 /// How many batches a connection keeps at hand. The server keeps what belongs to each.
 const ROOM: NonZeroUsize = NonZeroUsize::new(256).expect("more than 0");
 
-/// Declares a handle and prepares. From a batch, as the driver knows no other call than `sp_executesql`.
-pub(super) const PREPARE: &str =
-    "DECLARE @h int; EXEC sp_prepare @h OUTPUT, @P1, @P2; SELECT @h AS lb_h;";
-
 /// "Could not find prepared statement with handle %d."
 pub(super) const NO_SUCH_HANDLE: u32 = 8179;
 
@@ -62,10 +58,20 @@ impl Prepared {
     }
 }
 
-/// Writes what runs a prepared batch.
-pub(super) fn execute(handle: i32, parameters: usize) -> String {
+/// Writes what runs a prepared batch with so many parameters.
+pub(super) fn execute(handle: &str, parameters: usize) -> String {
     let names = (1..=parameters).map(|at| format!(", @P{at}"));
-    format!("EXEC sp_execute {handle}{}", names.collect::<String>())
+    format!("EXEC sp_execute {handle}{};", names.collect::<String>())
+}
+
+/// Writes what prepares a batch, tells its handle as `lb_h`, and runs it: with the batch's parameters, and two more, its
+/// declarations and its text. From a batch of its own, as the driver knows no other call than `sp_executesql`.
+pub(super) fn prepare_and_execute(parameters: usize) -> String {
+    let (declarations, sql) = (parameters + 1, parameters + 2);
+    let execute = execute("@h", parameters);
+    format!(
+        "DECLARE @h int; EXEC sp_prepare @h OUTPUT, @P{declarations}, @P{sql}; SELECT @h AS lb_h; {execute}"
+    )
 }
 
 /// Returns the type that a parameter is declared with; a short text is not `max`, as the driver's own are not.

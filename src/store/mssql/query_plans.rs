@@ -49,25 +49,29 @@ impl Desk {
         results.unwrap_or_else(|error| panic!("{error}: {sql}"))
     }
 
-    /// Claims, and checks how.
-    async fn claim(&mut self) -> Vec<LeaseRef> {
-        let tokens: Vec<Uuid> = (0..CALLS).map(|_| Uuid::new_v4()).collect();
-        let list = tokens.iter().enumerate().map(|(at, token)| {
+    /// Claims, and checks how; `again`, calls that may be repeated.
+    async fn claim(&mut self, again: bool) -> Vec<LeaseRef> {
+        let list = (0..CALLS).map(|at| {
             let mut entry = Entry::default();
             for (name, value) in [
                 ("o", json!(at)),
                 ("n", json!(ITEMS)),
                 ("w", json!("worker")),
-                ("t", json!(token.to_string())),
+                ("t", json!(Uuid::new_v4().to_string())),
                 ("d", json!(60_000)),
-                ("r", json!(false)),
+                ("r", json!(again)),
             ] {
                 entry.insert(name, value);
             }
             entry
         });
+        let statements = &self.table().sql;
         let (sql, wire) = (
-            self.table().sql.claim.clone(),
+            if again {
+                statements.claim_repeated.clone()
+            } else {
+                statements.claim.clone()
+            },
             Wire::new(vec![list.collect()]),
         );
         let results = self.run(&sql, &wire.parameters()).await;
@@ -85,9 +89,18 @@ impl Desk {
             &[
                 ("INSERT", "@picked", READY),
                 ("UPDATE", "lease_attempt", BY_KEY),
-                ("SELECT", "lb_trace", BY_KEY),
+                ("SELECT", "@picked", BY_KEY),
             ],
         );
+        if again {
+            expect(
+                &results,
+                &[
+                    ("SELECT", "@repeated", TOKEN),
+                    ("INSERT", "@answered", TOKEN),
+                ],
+            );
+        }
         leases
     }
 
@@ -109,14 +122,15 @@ impl Desk {
         expect(&results, &by_key);
     }
 
-    async fn complete(&mut self, leases: Vec<LeaseRef>) {
-        let settlement = |lease| Settlement {
-            lease,
+    /// Completes; `again`, what was completed before.
+    async fn complete(&mut self, leases: &[LeaseRef], again: bool) {
+        let settlement = |lease: &LeaseRef| Settlement {
+            lease: lease.clone(),
             ending: Ending::Complete {
                 follow_ups: Vec::new(),
             },
         };
-        let settlements: Vec<Settlement> = leases.into_iter().map(settlement).collect();
+        let settlements: Vec<Settlement> = leases.iter().map(settlement).collect();
         let places: Vec<usize> = (0..settlements.len()).collect();
         let batch = self
             .mssql
@@ -132,6 +146,9 @@ impl Desk {
                 ("UPDATE", "lease_attempt", BY_KEY),
             ],
         );
+        if again {
+            expect(&results, &[("SELECT", "lease_owner", BY_KEY)]);
+        }
     }
 
     async fn reap(&mut self) {
@@ -158,9 +175,11 @@ async fn claims_heartbeats_settlements_and_the_reaper_use_the_indexes_that_their
     let mut first = connect(&Settings::new(server.clone())).await;
     batch(&mut first, &format!("CREATE DATABASE [{name}]")).await;
     let mut desk = set_up(&Settings::new(format!("{server};database={name}"))).await;
-    let leases = desk.claim().await;
+    desk.claim(true).await;
+    let leases = desk.claim(false).await;
     desk.heartbeat(&leases).await;
-    desk.complete(leases).await;
+    desk.complete(&leases, false).await;
+    desk.complete(&leases, true).await;
     desk.reap().await;
     drop(desk);
     // Its session may still be ending; what a failed test leaves, a later test run drops.

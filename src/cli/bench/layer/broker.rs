@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::store::{item_key, new_item};
 use super::{Ending, Layer, Place, Terms};
-use crate::broker::{self, Broker, Claim, Completion};
+use crate::broker::{self, Broker, Claim, Completion, Grant};
 use crate::cli::Failure;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
@@ -44,6 +44,16 @@ impl OnBroker {
     }
 }
 
+impl OnBroker {
+    fn leases(&self, grant: Grant) -> Vec<(String, ItemKey)> {
+        let leases = grant.accept(usize::MAX).into_iter().map(|item| {
+            let id = self.broker.lease_id(&self.queue, &item.lease);
+            (id, item_key(&item.lease.key))
+        });
+        leases.collect()
+    }
+}
+
 impl Layer for OnBroker {
     /// A lease's id, and the key of its item.
     type Lease = (String, ItemKey);
@@ -58,11 +68,7 @@ impl Layer for OnBroker {
             ..self.claim.clone()
         };
         let grant = self.broker.claim(claim).await.map_err(refused)?;
-        let leases = grant.accept(usize::MAX).into_iter().map(|item| {
-            let id = self.broker.lease_id(&self.queue, &item.lease);
-            (id, item_key(&item.lease.key))
-        });
-        Ok(leases.collect())
+        Ok(self.leases(grant))
     }
 
     async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, Failure> {
@@ -79,14 +85,7 @@ impl Layer for OnBroker {
     ) -> Result<Vec<Settled>, Failure> {
         let ids = ids(leases);
         let states = match ending {
-            Ending::Complete => {
-                let completion = |lease_id| Completion {
-                    lease_id,
-                    follow_ups: Vec::new(),
-                };
-                let completions = ids.into_iter().map(completion).collect();
-                self.broker.complete(&self.queue, completions).await
-            }
+            Ending::Complete => self.broker.complete(&self.queue, completions(ids)).await,
             Ending::Fail => {
                 let failure = |lease_id| broker::Failure {
                     lease_id,
@@ -101,6 +100,25 @@ impl Layer for OnBroker {
         };
         let states = states.map_err(refused)?.into_iter();
         Ok(states.map(|state| settled(ending, state)).collect())
+    }
+
+    async fn complete_and_claim(
+        &mut self,
+        leases: &[Self::Lease],
+        max_items: usize,
+    ) -> Result<(Vec<Settled>, Vec<Self::Lease>), Failure> {
+        let next = Claim {
+            max_items,
+            wait: None,
+            ..self.claim.clone()
+        };
+        let both = self
+            .broker
+            .complete_and_claim(completions(ids(leases)), next);
+        let (states, grant) = both.await.map_err(refused)?;
+        let states = states.into_iter();
+        let settled = states.map(|state| settled(Ending::Complete, state));
+        Ok((settled.collect(), self.leases(grant)))
     }
 
     async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, Failure> {
@@ -119,6 +137,14 @@ pub(super) fn settled(ending: Ending, state: Option<State>) -> Settled {
         (Ending::Fail, _) => Settled::Failed,
         (Ending::Release, _) => Settled::Released,
     }
+}
+
+fn completions(ids: Vec<String>) -> Vec<Completion> {
+    let completion = |lease_id| Completion {
+        lease_id,
+        follow_ups: Vec::new(),
+    };
+    ids.into_iter().map(completion).collect()
 }
 
 fn ids(leases: &[(String, ItemKey)]) -> Vec<String> {

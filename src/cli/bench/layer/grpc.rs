@@ -17,6 +17,8 @@ use crate::cli::bench::wire;
 use crate::cli::client::duration;
 use crate::grpc::proto::{self, value::Kind};
 
+const COMPLETE: &str = "/leasebroker.v1.LeaseBrokerService/Complete";
+
 /// One worker's calls on a connection that it shares with others.
 pub(in crate::cli::bench) struct OverGrpc {
     rpc: Grpc<Channel>,
@@ -32,6 +34,15 @@ pub(in crate::cli::bench) struct OverGrpc {
 pub(in crate::cli::bench) struct Lease {
     id: Bytes,
     key: ItemKey,
+}
+
+impl From<wire::Lease> for Lease {
+    fn from(lease: wire::Lease) -> Self {
+        Self {
+            id: lease.lease_id,
+            key: ItemKey::of_text(&lease.item.unwrap_or_default().key),
+        }
+    }
 }
 
 impl OverGrpc {
@@ -108,11 +119,35 @@ impl Layer for OverGrpc {
         };
         let method = "/leasebroker.v1.LeaseBrokerService/ClaimBatch";
         let answer: wire::ClaimBatchResponse = self.call(method, request).await?;
-        let lease = |lease: wire::Lease| Lease {
-            id: lease.lease_id,
-            key: ItemKey::of_text(&lease.item.unwrap_or_default().key),
+        Ok(answer.leases.into_iter().map(Lease::from).collect())
+    }
+
+    async fn complete_and_claim(
+        &mut self,
+        leases: &[Lease],
+        max_items: usize,
+    ) -> Result<(Vec<Settled>, Vec<Lease>), Failure> {
+        let request = wire::CompleteRequest {
+            queue: self.queue.clone(),
+            completions: self.endings(leases, None).endings,
+            next: Some(wire::NextClaim {
+                worker_id: self.worker_id.clone(),
+                max_items: i32::try_from(max_items).unwrap_or(i32::MAX),
+                lease_duration: self.lease,
+            }),
         };
-        Ok(answer.leases.into_iter().map(lease).collect())
+        let answer: wire::CompleteResponse = self.call(COMPLETE, request).await?;
+        expect_all(answer.results.len(), leases.len())?;
+        let settled = |result: &wire::Outcome| {
+            if is_applied(result.outcome) {
+                Settled::Completed
+            } else {
+                Settled::Lost
+            }
+        };
+        let settled = answer.results.iter().map(settled).collect();
+        let next = answer.next_leases.into_iter().map(Lease::from);
+        Ok((settled, next.collect()))
     }
 
     async fn heartbeat(&mut self, leases: &[Lease]) -> Result<u64, Failure> {
@@ -129,8 +164,8 @@ impl Layer for OverGrpc {
     async fn settle(&mut self, ending: Ending, leases: &[Lease]) -> Result<Vec<Settled>, Failure> {
         let answer: wire::SettleResults = match ending {
             Ending::Complete => {
-                let method = "/leasebroker.v1.LeaseBrokerService/Complete";
-                self.call(method, self.endings(leases, None)).await?
+                let request = self.endings(leases, None);
+                self.call(COMPLETE, request).await?
             }
             Ending::Fail => {
                 let request = self.endings(leases, Some(Duration::ZERO));

@@ -18,6 +18,7 @@ use crate::value::{Key, Value};
 const LEASE: Duration = Duration::from_secs(60);
 
 /// One worker's operations.
+#[derive(Clone)]
 pub(in crate::cli::bench) struct OnStore {
     store: Arc<dyn Store>,
     queue: QueueIndex,
@@ -92,6 +93,17 @@ impl Layer for OnStore {
         let states = self.store.settle(self.queue, settlements).await?;
         let states = states.into_iter();
         Ok(states.map(|state| settled(ending, state)).collect())
+    }
+
+    async fn complete_and_claim(
+        &mut self,
+        leases: &[LeaseRef],
+        max_items: usize,
+    ) -> Result<(Vec<Settled>, Vec<LeaseRef>), Failure> {
+        let mut claiming = self.clone();
+        let settle = self.settle(Ending::Complete, leases);
+        let (settled, claimed) = tokio::join!(settle, claiming.claim(max_items));
+        Ok((settled?, claimed?))
     }
 
     async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, Failure> {
