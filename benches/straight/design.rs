@@ -17,8 +17,10 @@ pub(crate) enum Way {
     /// The same where each worker takes from a range of rows of its own: no worker ever meets another, as if skipping
     /// locked rows were free. The most that the design can reach on an engine that ignores its hints.
     Apart,
-    /// Workers of the broker.
+    /// Workers of the broker, who claim and complete.
     Broker,
+    /// Workers of the broker, whose completion claims the next item in the same call.
+    Chained,
 }
 
 impl Design {
@@ -67,11 +69,16 @@ impl Design {
 }
 
 impl Way {
+    pub(crate) const fn has_broker(self) -> bool {
+        matches!(self, Self::Broker | Self::Chained)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Straight => "straight",
             Self::Apart => "straight, kept apart",
             Self::Broker => "broker",
+            Self::Chained => "broker, the next in the same call",
         }
     }
 }

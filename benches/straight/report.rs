@@ -15,7 +15,7 @@ const COLUMNS: [&str; 12] = [
     "way",
     "items/s",
     "of each run",
-    "broker is",
+    "times straight",
     "wasted tries/item",
     "statements/call",
     "workers' µs/item",
@@ -44,7 +44,7 @@ pub(crate) fn print(results: &[Outcome]) {
             result.way.name().to_owned(),
             format!("{:.0}", mean(result)),
             rates.join(" "),
-            advantage(results, result).map_or("-".to_owned(), |times| format!("{times:.1} times")),
+            times_straight(results, result).map_or("-".to_owned(), |times| format!("{times:.1}")),
             format!("{:.2}", result.wasted),
             result.served.map_or("-".to_owned(), statements),
             micros(result.cost.workers),
@@ -73,7 +73,7 @@ pub(crate) fn write(results: &[Outcome], file: &Path) {
             "way": result.way.name(),
             "items_per_second": mean(result),
             "runs": result.rates,
-            "broker_is_times": advantage(results, result),
+            "times_straight": times_straight(results, result),
             "wasted_tries_per_item": result.wasted,
             "claim_statements_per_call": result.served.map(|served| served.claim),
             "settle_statements_per_call": result.served.map(|served| served.settle),
@@ -89,14 +89,12 @@ pub(crate) fn write(results: &[Outcome], file: &Path) {
     std::fs::write(file, text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
 
-/// Returns how many times as fast the broker is.
-fn advantage(results: &[Outcome], over: &Outcome) -> Option<f64> {
-    let same = |other: &&Outcome| {
-        let kind = |outcome: &Outcome| (outcome.database, outcome.design, outcome.workers);
-        other.way == Way::Broker && kind(other) == kind(over)
-    };
-    let broker = results.iter().find(same)?;
-    (over.way != Way::Broker).then(|| mean(broker) / mean(over))
+/// Returns how many times as fast this is as straight on the database.
+fn times_straight(results: &[Outcome], one: &Outcome) -> Option<f64> {
+    let kind = |outcome: &Outcome| (outcome.database, outcome.design, outcome.workers);
+    let same = |other: &&Outcome| other.way == Way::Straight && kind(other) == kind(one);
+    let straight = results.iter().find(same)?;
+    (one.way != Way::Straight).then(|| mean(one) / mean(straight))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures to read")]

@@ -89,7 +89,7 @@ async fn run(
 ) -> Run {
     let rows = arguments.rows;
     database.fill(design, way, rows).await;
-    let broker = (way == Way::Broker).then(|| {
+    let broker = way.has_broker().then(|| {
         let configuration = format!("{}{}", database.store(), design.queue());
         Broker::start(&configuration)
     });
@@ -101,7 +101,7 @@ async fn run(
     ];
     let used = tokio::spawn(watch(processes, course));
     let worked = if let Some(broker) = &broker {
-        over_grpc::work(&broker.address, workers, course).await
+        over_grpc::work(&broker.address, way, workers, course).await
     } else {
         let plan = Plan {
             design,

@@ -35,7 +35,7 @@ impl Database for File {
 
     fn ways(&self) -> &'static [Way] {
         // Its writers take turns whatever they write.
-        &[Way::Straight, Way::Broker]
+        &[Way::Straight, Way::Broker, Way::Chained]
     }
 
     fn store(&self) -> String {
@@ -46,7 +46,7 @@ impl Database for File {
         self.files += 1;
         self.path = self.folder.path().join(format!("{}.db", self.files));
         let create = match (design, way) {
-            (Design::SoftLocks, Way::Broker) => {
+            (Design::SoftLocks, Way::Broker | Way::Chained) => {
                 "CREATE TABLE Rainfall_Events (Event_ID INTEGER PRIMARY KEY, Rainfall_ID bigint NOT NULL,
                     Processed bit NOT NULL DEFAULT 0)"
             }

@@ -61,7 +61,7 @@ impl Database for Server {
     }
 
     fn ways(&self) -> &'static [Way] {
-        &[Way::Straight, Way::Apart, Way::Broker]
+        &[Way::Straight, Way::Apart, Way::Broker, Way::Chained]
     }
 
     fn store(&self) -> String {
@@ -72,7 +72,7 @@ impl Database for Server {
     }
 
     async fn fill(&mut self, design: Design, way: Way, rows: i64) {
-        let (table, locks) = (design.table(), way != Way::Broker);
+        let (table, locks) = (design.table(), !way.has_broker());
         let (create, column) = match design {
             Design::SoftLocks => (
                 format!(

@@ -57,6 +57,22 @@ fn leftovers(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn with_next_a_worker_claims_by_its_completions() {
+    let desk = Desk::with("");
+    let results = results(
+        &desk,
+        "--items 500 --workers 4 --next --baseline broker,direct",
+    );
+    let items = |name: &str| count(&results, &format!("/load/items/{name}"));
+    assert_eq!((items("enqueued"), items("completed")), (500, 500));
+    assert_eq!((items("left"), items("leases_lost")), (0, 0));
+    assert_eq!(count(&results, "/load/rpcs/complete/calls"), 500);
+    let claims = count(&results, "/load/rpcs/claim_batch/calls");
+    assert!(claims < 50, "{results:#}");
+    assert_eq!(results["wrong"], serde_json::json!([]));
+}
+
+#[test]
 fn every_item_is_settled_once_and_the_counts_add_up() {
     let desk = Desk::with("");
     let results = results(&desk, "--items 500 --workers 8 --connections 3 --batch 3");
