@@ -122,15 +122,13 @@ impl Connection {
             }
             return answer.whole();
         }
-        let sql = prepared::prepare_and_execute(parameters.len());
+        let sql = prepared::prepare_and_execute(parameters.len(), self.prepared.make_room());
         let own: [&dyn ToSql; 2] = [&batch.declarations, &batch.sql];
         let all = [parameters, &own].concat();
         let mut answer = self.run(&sql, &all, Results::Own).await?;
         // The handle comes first, and is good even if the batch fails.
-        if let Some(handle) = answer.take_handle()
-            && let Some(old) = self.prepared.keep(batch, handle)
-        {
-            self.batch(&format!("EXEC sp_unprepare {old}")).await?;
+        if let Some(handle) = answer.take_handle() {
+            self.prepared.keep(batch, handle);
         }
         answer.whole()
     }
@@ -206,10 +204,14 @@ impl Answer {
         }
     }
 
-    /// Takes the first result, if it is the handle of a batch that was prepared.
+    /// Takes the handle of a batch that was prepared, and what came before it: Babelfish describes the result of a batch that is
+    /// one query.
     fn take_handle(&mut self) -> Option<i32> {
-        let handle = self.results.first()?.first()?.try_get("lb_h").ok()??;
-        self.results.remove(0);
+        let handle = |rows: &Vec<Row>| rows.first()?.try_get("lb_h").ok().flatten();
+        let (at, handle) = (0..)
+            .zip(&self.results)
+            .find_map(|(at, rows)| Some((at, handle(rows)?)))?;
+        self.results.drain(..=at);
         Some(handle)
     }
 }

@@ -48,9 +48,15 @@ impl Prepared {
         self.0.get(batch).copied()
     }
 
-    /// Keeps a handle, and returns the one that has to make room for it.
-    pub(super) fn keep(&mut self, batch: Batch, handle: i32) -> Option<i32> {
-        self.0.push(batch, handle).map(|(_, handle)| handle)
+    /// Gives up the handle that was not used for the longest time, if there is no room for another one.
+    pub(super) fn make_room(&mut self) -> Option<i32> {
+        let full = self.0.len() == ROOM.get();
+        let oldest = full.then(|| self.0.pop_lru()).flatten();
+        oldest.map(|(_, handle)| handle)
+    }
+
+    pub(super) fn keep(&mut self, batch: Batch, handle: i32) {
+        self.0.put(batch, handle);
     }
 
     pub(super) fn forget(&mut self) {
@@ -65,12 +71,15 @@ pub(super) fn execute(handle: &str, parameters: usize) -> String {
 }
 
 /// Writes what prepares a batch, tells its handle as `lb_h`, and runs it: with the batch's parameters, and two more, its
-/// declarations and its text. From a batch of its own, as the driver knows no other call than `sp_executesql`.
-pub(super) fn prepare_and_execute(parameters: usize) -> String {
+/// declarations and its text; `old`, a handle that is not needed any more, goes first. From a batch of its own, as the driver
+/// knows no other call than `sp_executesql`.
+pub(super) fn prepare_and_execute(parameters: usize, old: Option<i32>) -> String {
     let (declarations, sql) = (parameters + 1, parameters + 2);
     let execute = execute("@h", parameters);
+    let unprepare = old.map(|old| format!("EXEC sp_unprepare {old}; "));
+    let unprepare = unprepare.unwrap_or_default();
     format!(
-        "DECLARE @h int; EXEC sp_prepare @h OUTPUT, @P{declarations}, @P{sql}; SELECT @h AS lb_h; {execute}"
+        "{unprepare}DECLARE @h int; EXEC sp_prepare @h OUTPUT, @P{declarations}, @P{sql}; SELECT @h AS lb_h; {execute}"
     )
 }
 
@@ -85,5 +94,70 @@ fn type_of(value: &ColumnData<'_>) -> &'static str {
         ColumnData::String(_) => "nvarchar(4000)",
         // No batch has parameters of other types.
         _ => "sql_variant",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tiberius::error::Error;
+
+    use super::super::Settings;
+    use super::super::connection::Connection;
+    use super::*;
+
+    async fn connection() -> Option<Connection> {
+        let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
+            eprintln!("skipped: LEASE_BROKER_TEST_MSSQL names no server");
+            return None;
+        };
+        let settings = Settings::new(server);
+        let server = settings.server().expect("a connection string");
+        let opened = Box::pin(Connection::open(&server, &settings)).await;
+        Some(opened.expect("a server"))
+    }
+
+    async fn sum(connection: &mut Connection, a: i32, b: i32) -> Result<i32, Error> {
+        let sql = format!("SELECT @P1 + {b} AS lb_sum");
+        let results = connection.operate(&sql, &[&a]).await?;
+        Ok(results[0][0].try_get(0)?.expect("a number"))
+    }
+
+    #[tokio::test]
+    async fn more_batches_than_there_is_room_for_run_again_and_again() {
+        let Some(mut connection) = connection().await else {
+            return;
+        };
+        let many = i32::try_from(ROOM.get() + 10).expect("a small number");
+        for a in 0..2 {
+            for b in 0..many {
+                let sum = sum(&mut connection, a, b).await;
+                assert_eq!(sum.expect("a sum"), a + b);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_fails_when_it_is_prepared_runs_later() {
+        let Some(mut connection) = connection().await else {
+            return;
+        };
+        let sql = "IF @P1 = 0 THROW 51999, N'not yet', 1; SELECT @P1 AS lb_n";
+        connection.operate(sql, &[&0]).await.expect_err("not yet");
+        let results = connection.operate(sql, &[&7]).await.expect("now");
+        assert_eq!(results[0][0].get(0), Some(7));
+    }
+
+    #[tokio::test]
+    async fn a_handle_that_the_server_has_no_more_fails_once() {
+        let Some(mut connection) = connection().await else {
+            return;
+        };
+        sum(&mut connection, 1, 2).await.expect("a sum");
+        // The first handle of a session.
+        let forget = connection.batch("EXEC sp_unprepare 1").await;
+        forget.expect("it was prepared");
+        let gone = sum(&mut connection, 1, 2).await;
+        assert!(matches!(gone, Err(Error::Server(_))), "{gone:?}");
+        assert_eq!(sum(&mut connection, 1, 2).await.expect("a sum"), 3);
     }
 }
