@@ -116,11 +116,12 @@ impl Connection {
         let batch = Batch::new(sql, parameters);
         if let Some(handle) = self.prepared.handle(&batch) {
             let sql = prepared::execute(&handle.to_string(), parameters.len());
-            let answer = self.run(&sql, parameters, Results::Own).await?;
-            if answer.error_number() == Some(NO_SUCH_HANDLE) {
+            let answer = self.run(&sql, parameters, Results::Own).await;
+            let outcome = answer.and_then(Answer::whole);
+            if matches!(&outcome, Err(Error::Server(token)) if token.code() == NO_SUCH_HANDLE) {
                 self.prepared.forget();
             }
-            return answer.whole();
+            return outcome;
         }
         let sql = prepared::prepare_and_execute(parameters.len(), self.prepared.make_room());
         let own: [&dyn ToSql; 2] = [&batch.declarations, &batch.sql];
@@ -195,13 +196,6 @@ impl Answer {
     /// Returns the results, none of which is to be believed if the batch failed.
     fn whole(self) -> Result<Vec<Vec<Row>>, Error> {
         self.failed.map_or(Ok(self.results), Err)
-    }
-
-    fn error_number(&self) -> Option<u32> {
-        match &self.failed {
-            Some(Error::Server(token)) => Some(token.code()),
-            _ => None,
-        }
     }
 
     /// Takes the handle of a batch that was prepared, and what came before it: Babelfish describes the result of a batch that is

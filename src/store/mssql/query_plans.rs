@@ -96,7 +96,7 @@ impl Desk {
             expect(
                 &results,
                 &[
-                    ("SELECT", "@repeated", TOKEN),
+                    ("SELECT", "ORDER BY r.lb_o", TOKEN),
                     ("INSERT", "@answered", TOKEN),
                 ],
             );
