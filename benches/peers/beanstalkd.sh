@@ -12,17 +12,19 @@ prepare() {
   (cd "$here/beanstalkd" && go build -buildvcs=false -o "$load" .) >&2
 }
 
-# measure CASE ITEMS; a case is durable or memory, connections, commands on their way at once.
+# measure CASE ITEMS; a case is durable or memory, connections, commands on their way at once, and `next` if a delete and the
+# next reserve are sent together.
 measure() {
-  local durability connections pipeline port log
-  IFS=: read -r durability connections pipeline <<<"$1"
+  local durability connections pipeline next port log
+  IFS=: read -r durability connections pipeline next <<<"$1"
   port=$(free_port)
   log=$(mktemp -d "$PEERS_FOLDER/beanstalkd.XXXXXX")
   local settings=(-l 127.0.0.1 -p "$port")
   [ "$durability" = memory ] || settings+=(-b "$log" -f 0)
   start_server "$PEERS_FOLDER/beanstalkd.log" beanstalkd "${settings[@]}"
   wait_for_port "$port"
-  "$load" -address "127.0.0.1:$port" -connections "$connections" -pipeline "$pipeline" -items "$2" -payload 100
+  "$load" -address "127.0.0.1:$port" -connections "$connections" -pipeline "$pipeline" -items "$2" -payload 100 \
+    ${next:+"-$next"}
 }
 
 case "$1" in
@@ -33,6 +35,8 @@ case "$1" in
     cat <<'EOF'
 durable:8:1|8|1|8000|delete:8:1|one at a time
 durable:64:1|64|1|8000|delete:64:1|one at a time
+durable:8:1:next|8|1|8000|delete:8:1:next|one at a time, delete and the next reserve sent together
+durable:64:1:next|64|1|8000|delete:64:1:next|one at a time, delete and the next reserve sent together
 durable:8:10|8|10|8000|delete:8:10|pipelined
 durable:8:100|8|100|8000|delete:8:100|pipelined
 memory:8:1|8|1|40000||in memory, one at a time

@@ -37,8 +37,8 @@ case "$1" in
   # case | clients | batch | items a second to expect | the like case of lease-broker | in words
   cases)
     cat <<'EOF'
-1:1:64|64|1|7000|delete:64:1|one worker, 64 at once
-1:8:8|64|1|7000|delete:64:1|8 workers, 8 at once each
+1:1:64|64|1|7000|delete:64:1:next|one worker, 64 at once
+1:8:8|64|1|7000|delete:64:1:next|8 workers, 8 at once each
 EOF
     ;;
   measure) measure "$2" "$3" ;;

@@ -12,12 +12,13 @@ prepare() {
   (cd "$root" && cargo build --release --bin lease-broker) >&2
 }
 
-# measure CASE ITEMS; a case is what completion does to the row, workers, items a claim.
+# measure CASE ITEMS; a case is what completion does to the row, workers, items a claim, and `next` if a completion claims
+# the next items in the same call.
 measure() {
-  local on_complete workers batch json=$PEERS_FOLDER/lease-broker.json
-  IFS=: read -r on_complete workers batch <<<"$1"
+  local on_complete workers batch next json=$PEERS_FOLDER/lease-broker.json
+  IFS=: read -r on_complete workers batch next <<<"$1"
   "$binary" bench --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload 100 \
-    --on-complete "$on_complete" --json "$json" >&2
+    --on-complete "$on_complete" ${next:+"--$next"} --json "$json" >&2
   python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["load"]["items_per_second"])' "$json"
 }
 
@@ -29,10 +30,14 @@ case "$1" in
     cat <<'EOF'
 keep:8:1|8|1|5000||one at a time, rows kept
 keep:64:1|64|1|10000||one at a time, rows kept
+keep:8:1:next|8|1|9000||one at a time, complete and claim the next in one call, rows kept
+keep:64:1:next|64|1|20000||one at a time, complete and claim the next in one call, rows kept
 keep:8:10|8|10|30000||in batches, rows kept
 keep:8:100|8|100|80000||in batches, rows kept
 delete:8:1|8|1|5000||one at a time, rows deleted
 delete:64:1|64|1|10000||one at a time, rows deleted
+delete:8:1:next|8|1|9000||one at a time, complete and claim the next in one call, rows deleted
+delete:64:1:next|64|1|20000||one at a time, complete and claim the next in one call, rows deleted
 delete:8:10|8|10|30000||in batches, rows deleted
 delete:8:100|8|100|80000||in batches, rows deleted
 EOF

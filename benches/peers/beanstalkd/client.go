@@ -1,4 +1,4 @@
-// The four commands of beanstalkd's protocol that the load needs, each for a number of jobs: all commands are written,
+// The three commands of beanstalkd's protocol that the load needs, each for a number of jobs: all commands are written,
 // then all answers read.
 package main
 
@@ -36,17 +36,28 @@ func (c *client) put(count, payload int) error {
 			return err
 		}
 	}
+	if err := c.out.Flush(); err != nil {
+		return err
+	}
 	return c.answers(count, "INSERTED ")
 }
 
-// reserve appends the ids of as many jobs to ids.
-func (c *client) reserve(count int, ids []int) ([]int, error) {
+// deleteAndReserve deletes the jobs that are done, reserves count others and appends their ids to ids.
+func (c *client) deleteAndReserve(done []int, count int, ids []int) ([]int, error) {
+	for _, id := range done {
+		if _, err := c.out.WriteString("delete " + strconv.Itoa(id) + "\r\n"); err != nil {
+			return ids, err
+		}
+	}
 	for range make([]struct{}, count) {
 		if _, err := c.out.WriteString("reserve\r\n"); err != nil {
 			return ids, err
 		}
 	}
 	if err := c.out.Flush(); err != nil {
+		return ids, err
+	}
+	if err := c.answers(len(done), "DELETED"); err != nil {
 		return ids, err
 	}
 	for range make([]struct{}, count) {
@@ -81,19 +92,7 @@ func (c *client) reserved() (int, error) {
 	return id, err
 }
 
-func (c *client) delete(ids []int) error {
-	for _, id := range ids {
-		if _, err := c.out.WriteString("delete " + strconv.Itoa(id) + "\r\n"); err != nil {
-			return err
-		}
-	}
-	return c.answers(len(ids), "DELETED")
-}
-
 func (c *client) answers(count int, want string) error {
-	if err := c.out.Flush(); err != nil {
-		return err
-	}
 	for range make([]struct{}, count) {
 		line, err := c.line()
 		if err != nil {

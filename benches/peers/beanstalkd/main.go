@@ -15,6 +15,7 @@ func main() {
 	address := flag.String("address", "127.0.0.1:11300", "where beanstalkd listens")
 	connections := flag.Int("connections", 8, "connections that reserve and delete")
 	pipeline := flag.Int("pipeline", 1, "commands sent before their answers are read")
+	next := flag.Bool("next", false, "send the deletes and the next reserves together")
 	items := flag.Int("items", 10_000, "jobs to put, reserve and delete")
 	payload := flag.Int("payload", 100, "bytes of a job")
 	flag.Parse()
@@ -22,7 +23,7 @@ func main() {
 	if err := put(*address, *items, *payload); err != nil {
 		log.Fatalf("put: %v", err)
 	}
-	rate, err := drain(*address, *connections, *pipeline, *items)
+	rate, err := drain(*address, *connections, *pipeline, *next, *items)
 	if err != nil {
 		log.Fatalf("reserve and delete: %v", err)
 	}
@@ -48,7 +49,7 @@ func put(address string, items, payload int) error {
 
 // drain returns the items a second from the moment all are connected to the last answer, and fails unless each job was
 // reserved and deleted once.
-func drain(address string, connections, pipeline, items int) (float64, error) {
+func drain(address string, connections, pipeline int, next bool, items int) (float64, error) {
 	var left atomic.Int64
 	left.Store(int64(items))
 	// Ids of a fresh server count from 1.
@@ -69,7 +70,7 @@ func drain(address string, connections, pipeline, items int) (float64, error) {
 		all.Add(1)
 		go func(client *client) {
 			defer all.Done()
-			if err := work(client, pipeline, &left, taken); err != nil {
+			if err := work(client, pipeline, next, &left, taken); err != nil {
 				failures <- err
 			}
 		}(each)
@@ -83,19 +84,20 @@ func drain(address string, connections, pipeline, items int) (float64, error) {
 	return float64(items) / took.Seconds(), nil
 }
 
-func work(client *client, pipeline int, left *atomic.Int64, taken []atomic.Bool) error {
-	ids := make([]int, 0, pipeline)
+// work holds the jobs of a turn until its next turn, which deletes them, if next is set.
+func work(client *client, pipeline int, next bool, left *atomic.Int64, taken []atomic.Bool) error {
+	ids, held := make([]int, 0, pipeline), make([]int, 0, pipeline)
 	for {
 		// The share is taken before it is asked for, so that no connection waits for a job that is not there.
 		share := pipeline
 		if rest := int(left.Add(-int64(pipeline))); rest < 0 {
-			share = pipeline + rest
+			share = max(0, pipeline+rest)
 		}
-		if share <= 0 {
+		if share == 0 && len(held) == 0 {
 			return nil
 		}
 		var err error
-		if ids, err = client.reserve(share, ids[:0]); err != nil {
+		if ids, err = client.deleteAndReserve(held, share, ids[:0]); err != nil {
 			return err
 		}
 		for _, id := range ids {
@@ -103,14 +105,24 @@ func work(client *client, pipeline int, left *atomic.Int64, taken []atomic.Bool)
 				return fmt.Errorf("job %d was reserved twice, or never put", id)
 			}
 		}
-		if err := client.delete(ids); err != nil {
-			return err
+		if !next {
+			if ids, err = client.deleteAndReserve(ids, 0, ids[:0]); err != nil {
+				return err
+			}
 		}
+		held, ids = ids, held
 	}
 }
 
 func min(a, b int) int {
 	if a < b {
+		return a
+	}
+	return b
+}
+
+func max(a, b int) int {
+	if a > b {
 		return a
 	}
 	return b
