@@ -58,7 +58,7 @@ def main() -> None:
         "cores": len(os.sched_getaffinity(0)),
         "cpu": field("/proc/cpuinfo", "model name", ":"),
         "memory_gib": round(int(memory.split()[0]) / 2**20, 1) if memory else None,
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "system": field("/etc/os-release", "PRETTY_NAME", "="),
         "file_system": file_system(folder),
         "fdatasync_per_second": fdatasync_per_second(folder),
