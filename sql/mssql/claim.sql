@@ -11,7 +11,7 @@
 -- Unlike its twin: one statement for all calls, as each round trip counts. Each call takes its share of what was picked, in the
 --   calls' order. The predicate on the state is repeated in the update: an engine that ignores the hints would otherwise lease
 --   a row twice; there the answer may have a lease of another claim's, which its token tells.
--- TOP with a count (@total, @P5) leaves no row out; leases.sql says what it is for.
+-- TOP with a count (@total, @P5) leaves no row out; leases.sql says what it is for, and what CASE is.
 
 -- :: turn
 DECLARE @turn int, @queue nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_literal});
@@ -72,11 +72,11 @@ FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t
                     d int '$.d') AS j {not_answered}) AS c
             INNER JOIN @picked AS i ON i.lb_p > c.lb_last - c.n AND i.lb_p <= c.lb_last) AS p
     INNER JOIN {table} AS t ON {t_is_p}
-WHERE t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f
+WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN);
 {lease}
 FROM (SELECT TOP (@total) * FROM @picked) AS p INNER JOIN {table} AS t ON {t_is_p}
-WHERE t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1
+WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN);
 COMMIT TRANSACTION;

@@ -17,7 +17,7 @@ UPDATE t
 SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
     {lease_attempt} = 0{mirror_redriven}
 FROM @due AS d INNER JOIN {table} AS t ON {t_is_d}
-WHERE t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f
+WHERE 1 = CASE WHEN t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT @@ROWCOUNT AS lb_n;
 COMMIT TRANSACTION;

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult};
+use deadpool::managed::{
+    Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleError, RecycleResult,
+};
 use futures_util::future::join_all;
 use tiberius::{Config, Row, ToSql};
 use tokio::sync::Semaphore;
@@ -101,6 +103,8 @@ impl Connected {
     pub fn new(settings: &Settings) -> Result<Self, StoreError> {
         let pool = Pool::builder(Connections::new(settings)?)
             .max_size(settings.max_connections.max(1))
+            // The one used last has prepared most of what comes next.
+            .queue_mode(QueueMode::Lifo)
             .runtime(deadpool::Runtime::Tokio1)
             .wait_timeout(Some(settings.command_timeout))
             .build()
