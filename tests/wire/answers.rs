@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use uuid::Uuid;
+
 use crate::responder::tokens::{Cell, Tokens};
 
 /// What every operation's statement has in it, and no other.
@@ -11,10 +13,13 @@ pub(crate) const OPERATION: &[&str] = &["[items]", "[lease_state]"];
 const NOW: Cell = Cell::Time(Some(1_800_000_000_000));
 const DUE: Cell = Cell::Time(Some(1_800_003_600_000));
 
-/// Call, now, key, fence, attempt, due time, trace context, columns.
-pub(crate) fn claimed_row(call: i32, id: i64) -> Vec<Cell> {
+/// The token of the bench's claims.
+pub(crate) const TOKEN: Uuid = Uuid::from_u128(9);
+
+/// Token, now, key, fence, attempt, due time, trace context, columns.
+pub(crate) fn claimed_row(token: Uuid, id: i64) -> Vec<Cell> {
     vec![
-        Cell::Int(Some(call)),
+        Cell::Guid(Some(token)),
         NOW,
         Cell::BigInt(Some(id)),
         Cell::BigInt(Some(1)),
@@ -44,7 +49,7 @@ pub(crate) fn expired_row(id: i64) -> Vec<Cell> {
         Cell::TinyInt(Some(0)),
         Cell::Int(Some(1)),
         Cell::BigInt(Some(1)),
-        Cell::Guid(Some(uuid::Uuid::from_u128(5))),
+        Cell::Guid(Some(Uuid::from_u128(5))),
         Cell::text("worker"),
     ]
 }
@@ -55,7 +60,7 @@ pub(crate) fn next_due_row() -> Vec<Cell> {
 }
 
 pub(crate) fn claimed(ids: RangeInclusive<i64>) -> Tokens {
-    let rows: Vec<Vec<Cell>> = ids.map(|id| claimed_row(0, id)).collect();
+    let rows: Vec<Vec<Cell>> = ids.map(|id| claimed_row(TOKEN, id)).collect();
     Tokens::new().rows(&rows)
 }
 

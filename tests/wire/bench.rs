@@ -10,8 +10,8 @@ use lease_broker::store::{
     ClaimedItem, Extension, FollowUp, Held, NewItem, QueueIndex, Settlement, Store as _, StoreError,
 };
 use lease_broker::value::{Key, Value};
-use uuid::Uuid;
 
+use crate::answers::TOKEN;
 use crate::database;
 use crate::harness::bench::{HOUR, call, complete, complete_with, new_item, queue, text};
 use crate::patience::{LONG, soon};
@@ -117,6 +117,7 @@ impl Bench {
     ) -> Result<Vec<ClaimedItem>, StoreError> {
         let mut call = call(worker, 3);
         call.repeat = repeat;
+        call.token = TOKEN;
         let items = soon(self.store.claim(QUEUE, [call].into())).await?;
         Ok(items.into_iter().flatten().collect())
     }
@@ -172,7 +173,7 @@ impl Bench {
 pub(crate) fn lease(id: i64) -> LeaseRef {
     LeaseRef {
         key: Key([Value::Int(id)].into()),
-        token: Uuid::from_u128(9),
+        token: TOKEN,
         fence: 1,
         attempt: 1,
     }

@@ -4,7 +4,7 @@ use lease_broker::lease::State;
 use lease_broker::store::StoreError;
 
 use crate::answers::{
-    OPERATION, claimed, claimed_row, enqueued, held, held_row, settled, settled_row,
+    OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, settled, settled_row,
 };
 use crate::bench::Bench;
 use crate::responder::script::Reply;
@@ -65,7 +65,7 @@ async fn an_answer_that_is_cut_after_its_rows_and_before_its_end_is_not_believed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_without_a_request_id_is_not_run_twice() {
     let bench = Bench::start().await;
-    let row = claimed_row(0, 1);
+    let row = claimed_row(TOKEN, 1);
     let cut = Tokens::new().columns(&row).row(&row);
     bench.server.on(OPERATION, vec![Reply::Cut(cut)]);
     let error = bench.claim().await.expect_err("lost");

@@ -2,7 +2,7 @@
 
 use lease_broker::store::StoreError;
 
-use crate::answers::{OPERATION, claimed, claimed_row, held, held_row, settled};
+use crate::answers::{OPERATION, TOKEN, claimed, claimed_row, held, held_row, settled};
 use crate::bench::Bench;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
@@ -25,7 +25,7 @@ async fn rows_before_an_error_in_the_same_answer_are_not_believed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_a_try_that_failed_are_not_among_those_of_the_next() {
     let bench = Bench::start().await;
-    let row = claimed_row(0, 7);
+    let row = claimed_row(TOKEN, 7);
     let victim = Tokens::new().columns(&row).row(&row);
     let victim = victim.error(1205, "Transaction was deadlocked.");
     let replies = vec![Reply::Answer(victim), Reply::Answer(claimed(1..=1))];

@@ -3,8 +3,11 @@
 use std::ops::Range;
 
 use lease_broker::store::StoreError;
+use uuid::Uuid;
 
-use crate::answers::{OPERATION, claimed_row, expired_row, held_row, next_due_row, settled_row};
+use crate::answers::{
+    OPERATION, TOKEN, claimed_row, expired_row, held_row, next_due_row, settled_row,
+};
 use crate::bench::Bench;
 use crate::responder::script::Reply;
 use crate::responder::tokens::{Cell, Tokens};
@@ -97,7 +100,7 @@ async fn redrive(bench: &Bench) -> Result<(), StoreError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claims_answer_of_a_wrong_shape_is_an_error() {
-    let row = claimed_row(0, 1);
+    let row = claimed_row(TOKEN, 1);
     // Whose key may be none, see below; the trace context and the queue's own columns may be NULL.
     let mut rows = wrong(&row, &[0, 1, 3, 4, 5]);
     rows.extend(short(&row, 0..7));
@@ -105,14 +108,22 @@ async fn a_claims_answer_of_a_wrong_shape_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_for_a_call_that_was_not_made_is_an_error() {
-    let rows = [-1, 1, 1_000].map(|call| (format!("call {call}"), claimed_row(call, 1)));
-    assert_eq!(problems(rows.into(), None, claim).await, NONE);
+async fn a_lease_of_another_claim_is_passed_over() {
+    let bench = Bench::start().await;
+    let rows = [claimed_row(Uuid::from_u128(8), 1), claimed_row(TOKEN, 2)];
+    let answer = Reply::Answer(Tokens::new().rows(&rows));
+    bench.server.on(OPERATION, vec![answer]);
+    let items = bench.claim().await.expect("claimed");
+    let keys: Vec<String> = items
+        .iter()
+        .map(|item| item.lease.key.to_string())
+        .collect();
+    assert_eq!(keys, ["2"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_item_with_other_columns_than_the_queue_is_an_error() {
-    let row = claimed_row(0, 1);
+    let row = claimed_row(TOKEN, 1);
     let mut rows = short(&row, 7..9);
     let more = row.into_iter().chain([Cell::text("more")]);
     rows.push(("one more".to_owned(), more.collect()));
@@ -173,7 +184,7 @@ async fn a_redrives_answer_without_a_number_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_null_or_of_another_type_is_an_error() {
-    let rows = wrong(&claimed_row(0, 1), &[2]);
+    let rows = wrong(&claimed_row(TOKEN, 1), &[2]);
     let mut found = problems(rows, None, claim).await;
     let rows = wrong(&expired_row(1), &[0]);
     found.extend(problems(rows, Some(next_due_row()), reap).await);

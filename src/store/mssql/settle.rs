@@ -83,9 +83,11 @@ impl Mssql {
             .connected
             .query(&sql, &wire.parameters(), Again::Idempotent)
             .await;
+        let results = results.map_err(refusal)?;
+        answer::rows(&results, 0)?;
         let mut settled = Vec::new();
         // What was ended; and what had been, if there is any such.
-        for row in results.map_err(refusal)?.iter().flatten() {
+        for row in results.iter().flatten() {
             let at = answer::place(row, 0, settlements.len())?;
             settled.push((at, answer::state(row, 1)?));
         }
