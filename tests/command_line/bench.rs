@@ -69,6 +69,7 @@ fn with_next_a_worker_claims_by_its_completions() {
     assert_eq!(count(&results, "/load/rpcs/complete/calls"), 500);
     let claims = count(&results, "/load/rpcs/claim_batch/calls");
     assert!(claims < 50, "{results:#}");
+    assert_eq!(results["parameters"]["next"], true);
     assert_eq!(results["wrong"], serde_json::json!([]));
 }
 

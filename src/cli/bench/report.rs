@@ -68,6 +68,7 @@ fn parameters(results: &Results, bench: &Bench) -> Json {
         "workers": load.workers,
         "connections": load.connections,
         "batch": load.batch,
+        "next": load.next,
         "payload_bytes": load.terms.payload.len(),
         "items": items,
         "duration_seconds": seconds(load.time()),
