@@ -166,7 +166,7 @@ impl Broker {
         self.counts.call(Operation::Claim);
         let queue = self.queue(&claim.queue)?;
         let (wait, patience) = (claim.wait, claim.patience.unwrap_or(Duration::MAX));
-        let call = claim.call("", &queue.spec, &self.limits, self.store.secret())?;
+        let call = claim.call(&queue.spec, &self.limits, self.store.secret())?;
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
@@ -229,7 +229,8 @@ impl Broker {
     ) -> Result<(Vec<Option<State>>, Grant), Error> {
         self.counts.call(Operation::Claim);
         let queue = self.queue(&next.queue)?;
-        let call = next.call("next.", &queue.spec, &self.limits, self.store.secret())?;
+        let call = next.call(&queue.spec, &self.limits, self.store.secret());
+        let call = call.map_err(|error| error.within("next"))?;
         let complete = self.complete(&queue.spec.name, completions);
         let (states, grant) = tokio::join!(complete, queue.claims.claim(call, None));
         let nothing = || Grant::new(Vec::new(), queue.settlements.clone());

@@ -46,6 +46,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Puts the field that it is about, if it is about one, into a message of the request.
+    #[must_use]
+    pub fn within(mut self, message: &str) -> Self {
+        if let Self::InvalidField { field, .. } | Self::LimitExceeded { field, .. } = &mut self {
+            *field = format!("{message}.{field}");
+        }
+        self
+    }
+
     pub(super) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::InvalidField {
             field: field.into(),

@@ -31,20 +31,18 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Turns it into what the store is asked, if its fields, which stand under `path` in the request, can be used.
+    /// Turns it into what the store is asked, if its fields can be used.
     pub(super) fn call(
         self,
-        path: &str,
         queue: &QueueSpec,
         limits: &Limits,
         secret: &Secret,
     ) -> Result<ClaimCall, Error> {
-        let field = |name: &str| format!("{path}{name}");
-        limits.worker(&field("worker_id"), &self.worker)?;
-        limits.count(&field("max_items"), self.max_items)?;
-        let duration = limits::lease(queue, &field("lease_duration"), self.lease)?;
+        limits.worker("worker_id", &self.worker)?;
+        limits.count("max_items", self.max_items)?;
+        let duration = limits::lease(queue, "lease_duration", self.lease)?;
         if let Some(wait) = self.wait {
-            limits.wait(&field("wait_timeout"), wait)?;
+            limits.wait("wait_timeout", wait)?;
         }
         Ok(ClaimCall {
             token: match self.request_id {

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::proto;
 use crate::broker::Error;
 use crate::lease::State;
@@ -37,20 +35,6 @@ pub(super) fn duration(
         (Ok(_), Ok(_)) => Err(invalid(field, "nanos must be below 1,000,000,000")),
         _ => Err(invalid(field, "must not be negative")),
     }
-}
-
-/// Reads how many items are wanted.
-pub(super) fn max_items(field: &str, max_items: i32) -> Result<usize> {
-    usize::try_from(max_items).map_err(|_| invalid(field, "must be at least 1"))
-}
-
-/// Reads the id of a request that may be sent again.
-pub(super) fn request_id(field: &str, id: &str) -> Result<Option<Uuid>> {
-    if id.is_empty() {
-        return Ok(None);
-    }
-    let id = id.parse().map_err(|_| invalid(field, "must be a UUID"))?;
-    Ok(Some(id))
 }
 
 /// Reads a new item, which takes the call's trace context.

@@ -6,9 +6,7 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::convert::{
-    duration, heartbeat_result, lease, max_items, new_item, request_id, settle_result,
-};
+use super::convert::{duration, heartbeat_result, lease, new_item, settle_result};
 use super::deadline::Deadline;
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use crate::broker::{Broker, Claim, Completion, Error, Failure, Grant};
@@ -89,7 +87,15 @@ impl LeaseBrokerService for Service {
                     next_leases: Vec::new(),
                 }));
             };
-            let next = next_of(next, &queue)?;
+            let next = proto::ClaimBatchRequest {
+                queue: queue.clone(),
+                worker_id: next.worker_id,
+                max_items: next.max_items,
+                lease_duration: next.lease_duration,
+                wait_timeout: None,
+                request_id: next.request_id,
+            };
+            let next = claim_of(next, deadline).map_err(|error| error.within("next"))?;
             let names = self.broker.columns(&queue)?;
             let both = self.broker.complete_and_claim(completions, next);
             let (states, grant) = both.await?;
@@ -211,26 +217,25 @@ fn key_bytes(key: &Key) -> usize {
 }
 
 fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Claim, Error> {
+    let invalid = |field: &str, problem: &str| Error::InvalidField {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    };
     Ok(Claim {
         wait: duration("wait_timeout", request.wait_timeout)?,
-        max_items: max_items("max_items", request.max_items)?,
+        max_items: usize::try_from(request.max_items)
+            .map_err(|_| invalid("max_items", "must be at least 1"))?,
         lease: duration("lease_duration", request.lease_duration)?,
-        request_id: request_id("request_id", &request.request_id)?,
+        request_id: match request.request_id.as_str() {
+            "" => None,
+            id => Some(
+                id.parse()
+                    .map_err(|_| invalid("request_id", "must be a UUID"))?,
+            ),
+        },
         queue: request.queue,
         worker: request.worker_id,
         patience: deadline.patience(),
-    })
-}
-
-fn next_of(next: proto::NextClaim, queue: &str) -> Result<Claim, Error> {
-    Ok(Claim {
-        wait: None,
-        max_items: max_items("next.max_items", next.max_items)?,
-        lease: duration("next.lease_duration", next.lease_duration)?,
-        request_id: request_id("next.request_id", &next.request_id)?,
-        queue: queue.to_owned(),
-        worker: next.worker_id,
-        patience: None,
     })
 }
 

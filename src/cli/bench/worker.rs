@@ -99,11 +99,16 @@ impl<L: Layer> Worker<L> {
             .complete_and_claim(leases, self.course.load.batch);
         let (settled, next) = both.await?;
         self.record(Rpc::Complete, start);
+        self.note(leases, settled);
+        Ok(next)
+    }
+
+    /// Writes down what became of leases.
+    fn note(&self, leases: &[L::Lease], settled: Vec<Settled>) {
         let keys = leases.iter().map(L::key);
         self.course
             .ledger
             .settle(self.place.queue, keys.zip(settled));
-        Ok(next)
     }
 
     async fn settle(
@@ -118,10 +123,7 @@ impl<L: Layer> Worker<L> {
         let start = Instant::now();
         let settled: Vec<Settled> = self.layer.settle(ending, leases).await?;
         self.record(rpc, start);
-        let keys = leases.iter().map(L::key);
-        self.course
-            .ledger
-            .settle(self.place.queue, keys.zip(settled));
+        self.note(leases, settled);
         Ok(())
     }
 

@@ -54,6 +54,7 @@ impl Mssql {
             Again::Once
         };
         let results = self.connected.query(sql, &wire.parameters(), again).await?;
+        // There is a result at least, if an empty one.
         answer::rows(&results, 0)?;
         let mut by_call: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
         // What calls that are repeated have got before, if there are any such; and what is new.

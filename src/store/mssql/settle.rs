@@ -84,6 +84,7 @@ impl Mssql {
             .query(&sql, &wire.parameters(), Again::Idempotent)
             .await;
         let results = results.map_err(refusal)?;
+        // There is a result at least, if an empty one.
         answer::rows(&results, 0)?;
         let mut settled = Vec::new();
         // What was ended; and what had been, if there is any such.

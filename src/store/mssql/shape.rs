@@ -164,21 +164,21 @@ impl Column {
 
 /// Declares a column of a table variable like a column of the table, with its collation: to join two is an error.
 pub(super) fn declaration(name: &str, column: &Column, null: &str) -> String {
+    format!("{name} {}{} {null}", column.declared, collate(column))
+}
+
+fn collate(column: &Column) -> String {
     let collation = column.collation.as_ref();
-    let collation = collation.map(|collation| format!(" COLLATE {collation}"));
-    let collation = collation.unwrap_or_default();
-    format!("{name} {}{collation} {null}", column.declared)
+    let collate = collation.map(|collation| format!(" COLLATE {collation}"));
+    collate.unwrap_or_default()
 }
 
 /// Writes a part of a key from a list, of the column's own type and collation, so that the column's index is sought.
 fn key_of_json(at: usize, column: &Column) -> String {
     let value = column.kind.of_json(&format!("j.k{at}"));
-    match (column.kind, &column.collation) {
-        (ColumnType::Text, Some(collation)) => {
-            format!("CONVERT({}, {value}) COLLATE {collation}", column.declared)
-        }
-        (ColumnType::Text | ColumnType::Binary, _) => {
-            format!("CONVERT({}, {value})", column.declared)
+    match column.kind {
+        ColumnType::Text | ColumnType::Binary => {
+            format!("CONVERT({}, {value}){}", column.declared, collate(column))
         }
         _ => value,
     }

@@ -137,8 +137,8 @@ impl QueueTable {
         };
         let sql = Statements {
             list: State::ALL.map(list),
-            claim: claim(&holes, &[]),
-            claim_repeated: claim(&holes, &["repeated", "not_answered"]),
+            claim: claim(&holes, false),
+            claim_repeated: claim(&holes, true),
             extend: render(
                 file!("heartbeat"),
                 "extend",
@@ -208,11 +208,11 @@ impl QueueTable {
     }
 }
 
-/// Renders a claim, with these parts of it.
-fn claim(holes: &Holes, parts: &[&'static str]) -> String {
+/// Renders a claim; `repeated`, with what calls need that may be repeated.
+fn claim(holes: &Holes, repeated: bool) -> String {
     let mut holes = holes.clone();
     for part in ["repeated", "not_answered"] {
-        let text = if parts.contains(&part) {
+        let text = if repeated {
             render(file!("claim"), part, &holes) + "\n"
         } else {
             String::new()

@@ -42,9 +42,7 @@ impl OnBroker {
             item: new_item(terms),
         }
     }
-}
 
-impl OnBroker {
     fn leases(&self, grant: Grant) -> Vec<(String, ItemKey)> {
         let leases = grant.accept(usize::MAX).into_iter().map(|item| {
             let id = self.broker.lease_id(&self.queue, &item.lease);
