@@ -12,7 +12,7 @@ use crate::lease::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::Step;
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 
 /// The soft-lock columns that are never NULL.
 pub(super) const FILLED: [SoftLockColumn; 4] = [
@@ -61,9 +61,9 @@ pub(super) async fn plan(
     if now.is_empty() {
         return Ok(None);
     }
-    let mut holes = shape.holes.clone();
-    holes.insert("wants_backfill", any_of(now, &shape.holes["key_present"]));
-    let needed = render(ADOPT, "backfill_needed", &holes);
+    let mut placeholders = shape.placeholders.clone();
+    placeholders.insert("wants_backfill", any_of(now, &shape.placeholders["key_present"]));
+    let needed = render(ADOPT, "backfill_needed", &placeholders);
     let answer = connection.batch(&needed).await?;
     let count = answer.first().and_then(|rows| rows.first());
     if count.map(|row| integer(row, 0)).transpose()?.unwrap_or(0) == 0 {
@@ -78,9 +78,9 @@ pub(super) async fn plan(
         .iter()
         .map(|(state, looks)| format!(" WHEN {looks} THEN {}", state.code()))
         .collect();
-    holes.insert("backfill_states", states.concat());
-    holes.insert("wants_backfill", any_of(wants, ""));
-    position(&mut holes, &shape.key);
+    placeholders.insert("backfill_states", states.concat());
+    placeholders.insert("wants_backfill", any_of(wants, ""));
+    position(&mut placeholders, &shape.key);
     Ok(Some(Step {
         purpose: if marks.is_empty() {
             "give the rows of the table the values of the new columns".to_owned()
@@ -88,7 +88,7 @@ pub(super) async fn plan(
             let states: Vec<&str> = marks.iter().map(|(state, _)| state.name()).collect();
             format!("mark the rows that are {} already", states.join(" or "))
         },
-        sql: render(ADOPT, "backfill", &holes),
+        sql: render(ADOPT, "backfill", &placeholders),
         repeat: true,
     }))
 }
@@ -101,22 +101,22 @@ fn any_of(conditions: Vec<String>, and: &str) -> String {
     format!("({}){and}", each.join(" OR "))
 }
 
-/// Fills the holes of the position: the key of the row that was visited last.
-fn position(holes: &mut Holes, key: &[Column]) {
+/// Fills the placeholders of the position: the key of the row that was visited last.
+fn position(placeholders: &mut Placeholders, key: &[Column]) {
     let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
         let parts = (1..).zip(key).map(|(at, column)| render(at, column));
         parts.collect::<Vec<_>>().join(", ")
     };
     // A variable takes no collation, and a comparison takes the column's.
-    holes.insert(
+    placeholders.insert(
         "key_variables",
         list(&|at, column| format!("@k{at} {}", column.declared)),
     );
-    holes.insert(
+    placeholders.insert(
         "key_into_variables",
         list(&|at, _| format!("@k{at} = p.lb_k{at}")),
     );
-    holes.insert("key_descending", list(&|at, _| format!("d.lb_k{at} DESC")));
+    placeholders.insert("key_descending", list(&|at, _| format!("d.lb_k{at} DESC")));
     let mut after = String::new();
     for (at, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
         let column = quote(&column.name);
@@ -126,5 +126,5 @@ fn position(holes: &mut Holes, key: &[Column]) {
             format!("t.{column} >= @k{at} AND (t.{column} > @k{at} OR {after})")
         };
     }
-    holes.insert("after_position", after);
+    placeholders.insert("after_position", after);
 }

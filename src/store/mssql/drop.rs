@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::index::Role;
 use super::plan::{step, with};
 use super::quote::{literal, quote, quote_table};
-use super::shape::queue_holes;
+use super::shape::queue_placeholders;
 use crate::queue::QueueSpec;
 use crate::store::StoreError;
 use crate::store::schema::{Step, own_columns, refuse_managed};
@@ -25,16 +25,16 @@ pub(super) async fn plan(
     let Some(table) = Table::read(connection, &queue.table).await? else {
         return Ok(Vec::new());
     };
-    let holes = queue_holes(queue);
+    let placeholders = queue_placeholders(queue);
     let mut steps = Vec::new();
     for role in Role::of(queue) {
         let name = role.index_name(queue);
         if table.index_named(&name).is_some() {
-            let holes = with(holes.clone(), "index", quote(&name));
+            let placeholders = with(placeholders.clone(), "index", quote(&name));
             steps.push(step(
                 format!("drop the {} index", role.name()),
                 "drop_index",
-                &holes,
+                &placeholders,
             ));
         }
     }
@@ -56,19 +56,19 @@ pub(super) async fn plan(
     for name in own_columns(queue).filter(|name| table.column(name).is_some()) {
         let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
         if let Some((_, constraint)) = defaults.iter().find(of_column) {
-            let holes = with(holes.clone(), "constraint", quote(constraint));
+            let placeholders = with(placeholders.clone(), "constraint", quote(constraint));
             steps.push(step(
                 format!("drop the default of {name}"),
                 "drop_default",
-                &holes,
+                &placeholders,
             ));
         }
-        let mut holes = with(holes.clone(), "column", quote(name));
-        holes.insert("column_literal", literal(&Value::Text(name.to_owned())));
+        let mut placeholders = with(placeholders.clone(), "column", quote(name));
+        placeholders.insert("column_literal", literal(&Value::Text(name.to_owned())));
         steps.push(step(
             format!("drop the column {name}"),
             "drop_column",
-            &holes,
+            &placeholders,
         ));
     }
     Ok(steps)

@@ -7,7 +7,7 @@ use super::error::refusal;
 use super::pool::Again;
 use super::table::QueueTable;
 use super::wire::{Entry, Wire};
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::Key;
 
@@ -105,7 +105,7 @@ impl Mssql {
 
 /// Writes the batch that adds the groups.
 pub(super) fn batch(table: &QueueTable, items: &[NewItem], groups: &[Group], end: End) -> String {
-    let mut sql = render(ENQUEUE, "begin", &Holes::new());
+    let mut sql = render(ENQUEUE, "begin", &Placeholders::new());
     for (at, group) in groups.iter().enumerate() {
         let one = &items[group.places[0]];
         let way = table.key_source.section(&table.key, one);

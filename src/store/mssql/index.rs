@@ -3,7 +3,7 @@
 use super::catalogue::{Index, Table};
 use super::quote::{bare_table, literal, quote};
 use crate::queue::{Order, QueueSpec, SoftLockColumn};
-use crate::store::template::Holes;
+use crate::store::template::Placeholders;
 use crate::value::Value;
 
 /// What an index is for.
@@ -40,7 +40,7 @@ impl Role {
         }
     }
 
-    /// The section of `adopt.sql` that makes it, which is the hole with its name too.
+    /// The section of `adopt.sql` that makes it, which is the placeholder with its name too.
     pub(super) const fn section(self) -> &'static str {
         match self {
             Self::Ready => "ready_index",
@@ -129,8 +129,8 @@ fn means(filter: &str, state: &str, states: &str) -> bool {
     filter == bare(&format!("{state}{states}")) || filter == either
 }
 
-/// Fills the holes of the indexes' names, columns and filters.
-pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, order: &[(String, bool)], table: &Table) {
+/// Fills the placeholders of the indexes' names, columns and filters.
+pub(super) fn fill(placeholders: &mut Placeholders, queue: &QueueSpec, order: &[(String, bool)], table: &Table) {
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for (role, columns, filter, hint, name) in [
         (
@@ -169,22 +169,22 @@ pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, order: &[(String, bool)
         } else {
             (format!("{state}, {sorted_by}"), String::new())
         };
-        holes.insert(columns, sorted_by);
-        holes.insert(filter, condition);
+        placeholders.insert(columns, sorted_by);
+        placeholders.insert(filter, condition);
         let found = role.find(queue, order, table);
         let known = found.map(|index| index.name.clone());
         let known = known.unwrap_or_else(|| role.index_name(queue));
-        holes.insert(name, literal(&Value::Text(known.clone())));
+        placeholders.insert(name, literal(&Value::Text(known.clone())));
         let is_there = Role::of(queue).any(|of_queue| of_queue == role);
         let known = is_there.then(|| hint_of(&known));
-        holes.insert(hint, known.unwrap_or_default());
+        placeholders.insert(hint, known.unwrap_or_default());
     }
 }
 
-/// Fills the holes of the names that new indexes get.
-pub(super) fn fill_names(holes: &mut Holes, queue: &QueueSpec) {
+/// Fills the placeholders of the names that new indexes get.
+pub(super) fn fill_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
     for role in Role::ALL {
-        holes.insert(role.section(), quote(&role.index_name(queue)));
+        placeholders.insert(role.section(), quote(&role.index_name(queue)));
     }
 }
 

@@ -6,31 +6,31 @@ use super::types::ColumnType;
 use crate::lease::State;
 use crate::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
 use crate::store::mirror::Mirrors;
-use crate::store::template::Holes;
+use crate::store::template::Placeholders;
 
-/// Fills the holes of the mirror columns.
-pub(super) fn fill(holes: &mut Holes, queue: &QueueSpec, table: &Table) {
+/// Fills the placeholders of the mirror columns.
+pub(super) fn fill(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {
     use State::{Delayed, Leased, Ready};
 
     let mirrors = mirrors(queue);
     let owner = format!("t.{}", quote(queue.soft_lock.name(SoftLockColumn::Owner)));
-    for (hole, states, switch, worker) in [
+    for (placeholder, states, switch, worker) in [
         ("mirror_leased", &[Leased][..], "", "p.lb_w"),
         ("mirror_ended", &State::ALL, "l.lb_state", &*owner),
         ("mirror_reaped", &State::ALL, "d.lb_next", &*owner),
         ("mirror_redriven", &[Ready], "", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, worker);
-        holes.insert(hole, mirrors.sets(states, switch, &value));
+        placeholders.insert(placeholder, mirrors.sets(states, switch, &value));
     }
     let value = |mirror: &Mirror| value(table, mirror, "NULL");
     let (names, values) = mirrors.inserts(&[Ready], &value);
-    holes.insert("mirror_columns_ready", names);
-    holes.insert("mirror_values_ready", values);
+    placeholders.insert("mirror_columns_ready", names);
+    placeholders.insert("mirror_values_ready", values);
     // A delayed item that has no value of its own looks like a ready one.
     let (names, values) = mirrors.inserts(&[Delayed, Ready], &value);
-    holes.insert("mirror_columns_delayed", names);
-    holes.insert("mirror_values_delayed", values);
+    placeholders.insert("mirror_columns_delayed", names);
+    placeholders.insert("mirror_values_delayed", values);
 }
 
 /// Returns the queue's mirror columns.

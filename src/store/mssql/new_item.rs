@@ -64,14 +64,14 @@ impl QueueTable {
 
     /// Renders sections of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`, from 0.
     pub(super) fn insert(&self, sections: &[&str], item: &NewItem, list: usize) -> String {
-        let mut holes = self.holes.clone();
+        let mut placeholders = self.placeholders.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
         } else {
             ("mirror_columns_delayed", "mirror_values_delayed")
         };
-        holes.insert("mirror_columns", self.holes[columns].clone());
-        holes.insert("mirror_values", self.holes[values].clone());
+        placeholders.insert("mirror_columns", self.placeholders[columns].clone());
+        placeholders.insert("mirror_values", self.placeholders[values].clone());
         let each = |render: &dyn Fn(usize, &Column) -> String| -> String {
             let named = item.columns.iter().enumerate();
             let named = named.filter_map(|(at, (name, _))| Some((at, self.writable.get(name)?)));
@@ -80,15 +80,15 @@ impl QueueTable {
                 .collect();
             parts.concat()
         };
-        holes.insert("named", each(&|_, column| quote(&column.name)));
-        holes.insert(
+        placeholders.insert("named", each(&|_, column| quote(&column.name)));
+        placeholders.insert(
             "named_declarations",
             each(&|at, column| declaration(&format!("lb_c{at}"), column, "NULL")),
         );
-        holes.insert("named_places", each(&|at, _| format!("lb_c{at}")));
-        holes.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
-        holes.insert("named_of_j", each(&|at, column| of_j(at, column, list)));
-        holes.insert(
+        placeholders.insert("named_places", each(&|at, _| format!("lb_c{at}")));
+        placeholders.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
+        placeholders.insert("named_of_j", each(&|at, column| of_j(at, column, list)));
+        placeholders.insert(
             "named_json",
             each(&|at, column| {
                 let name = format!("c{at}");
@@ -106,10 +106,10 @@ impl QueueTable {
         };
         let of_n = self.key.iter().filter_map(place);
         let of_n: Vec<String> = of_n.map(|at| format!("n.lb_c{at}")).collect();
-        holes.insert("key_of_n", of_n.join(", "));
-        holes.insert("counting", self.key_source.direction().to_owned());
-        holes.insert("parameter", format!("@P{}", list + FIRST_LIST));
-        holes.insert("group", list.to_string());
+        placeholders.insert("key_of_n", of_n.join(", "));
+        placeholders.insert("counting", self.key_source.direction().to_owned());
+        placeholders.insert("parameter", format!("@P{}", list + FIRST_LIST));
+        placeholders.insert("group", list.to_string());
         let lacking = each(&|at, column| match column.character_set() {
             Some(collation) => format!(
                 "CASE WHEN {} THEN {at} END",
@@ -119,23 +119,23 @@ impl QueueTable {
         });
         let letters = if lacking.contains("CASE") {
             // COALESCE takes two at least.
-            holes.insert("lacking_of_j", format!("COALESCE(NULL{lacking})"));
-            render(ENQUEUE, "letters", &holes) + "\n"
+            placeholders.insert("lacking_of_j", format!("COALESCE(NULL{lacking})"));
+            render(ENQUEUE, "letters", &placeholders) + "\n"
         } else {
             String::new()
         };
-        holes.insert("letters", letters);
+        placeholders.insert("letters", letters);
         let named = item.columns.iter();
         let mut named = named.filter_map(|(name, _)| self.writable.get(name));
         let long_texts = if named.any(Column::has_long_texts) {
-            render(ENQUEUE, "long_texts", &holes)
+            render(ENQUEUE, "long_texts", &placeholders)
         } else {
             String::new()
         };
-        holes.insert("long_texts", long_texts);
+        placeholders.insert("long_texts", long_texts);
         let sections = sections.iter();
         let rendered: Vec<String> = sections
-            .map(|section| render(ENQUEUE, section, &holes))
+            .map(|section| render(ENQUEUE, section, &placeholders))
             .collect();
         rendered.join("\n")
     }

@@ -9,13 +9,13 @@ use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::index::Role;
 use super::quote::{literal, quote};
-use super::shape::{Shape, queue_holes};
+use super::shape::{Shape, queue_placeholders};
 use super::types::ColumnType;
 use super::{Settings, advice, backfill, drop};
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::{Schema, Step, no_table};
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 use crate::value::Value;
 
 pub(super) const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
@@ -192,17 +192,17 @@ pub(super) async fn check(
     Ok(missing)
 }
 
-pub(super) fn step(purpose: String, section: &str, holes: &Holes) -> Step {
+pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
     Step {
         purpose,
-        sql: render(ADOPT, section, holes),
+        sql: render(ADOPT, section, placeholders),
         repeat: false,
     }
 }
 
-pub(super) fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
-    holes.insert(name, value);
-    holes
+pub(super) fn with(mut placeholders: Placeholders, name: &'static str, value: String) -> Placeholders {
+    placeholders.insert(name, value);
+    placeholders
 }
 
 /// Plans the soft-lock columns that the table lacks.
@@ -212,9 +212,9 @@ pub(super) fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: 
     let add = |column: SoftLockColumn| {
         let purpose = format!("add the soft-lock column {}", queue.soft_lock.name(column));
         let name = literal(&Value::Text(queue.soft_lock.name(column).to_owned()));
-        let mut holes = with(shape.holes.clone(), "column_literal", name);
-        holes.insert("nullable", nullable.to_owned());
-        step(purpose, column.default_name(), &holes)
+        let mut placeholders = with(shape.placeholders.clone(), "column_literal", name);
+        placeholders.insert("nullable", nullable.to_owned());
+        step(purpose, column.default_name(), &placeholders)
     };
     // Those of fixed length that are never NULL first: they make no row longer than it may be.
     let rest = SoftLockColumn::ALL.into_iter();
@@ -237,16 +237,16 @@ pub(super) fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: b
                 "drop the {} index, which has another order than the queue",
                 role.name()
             );
-            let holes = with(shape.holes.clone(), "index", quote(&name));
-            steps.push(step(purpose, "drop_index", &holes));
+            let placeholders = with(shape.placeholders.clone(), "index", quote(&name));
+            steps.push(step(purpose, "drop_index", &placeholders));
         }
         let literal = literal(&Value::Text(name));
-        let mut holes = with(shape.holes.clone(), "index_literal", literal);
-        holes.insert("online", online.to_owned());
+        let mut placeholders = with(shape.placeholders.clone(), "index_literal", literal);
+        placeholders.insert("online", online.to_owned());
         steps.push(step(
             format!("add the {} index", role.name()),
             section,
-            &holes,
+            &placeholders,
         ));
     }
     steps
@@ -273,15 +273,15 @@ pub(super) fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
     ]
     .map(|(column, kind)| format!("{} {kind} NULL", quote(queue.soft_lock.name(column))));
     let definitions: Vec<String> = own.chain(kept).collect();
-    let holes = with(
-        shape.holes.clone(),
+    let placeholders = with(
+        shape.placeholders.clone(),
         "archive_definitions",
         definitions.join(", "),
     );
     step(
         format!("make the archive table {name}"),
         "create_archive",
-        &holes,
+        &placeholders,
     )
 }
 
@@ -322,13 +322,13 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         .iter()
         .map(|(name, kind)| format!("{} {kind}", quote(name)));
     let definitions: Vec<String> = definitions.collect();
-    let mut holes = with(
-        queue_holes(queue),
+    let mut placeholders = with(
+        queue_placeholders(queue),
         "definitions",
         definitions.join(",\n    "),
     );
     let list: Vec<String> = key.iter().map(|name| quote(name)).collect();
-    holes.insert(
+    placeholders.insert(
         "primary_key",
         format!(",\n    PRIMARY KEY ({})", list.join(", ")),
     );
@@ -352,5 +352,5 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         keeps_indexes: true,
     };
     let purpose = format!("make the table of queue {:?}", queue.name);
-    Some((step(purpose, "create", &holes), table))
+    Some((step(purpose, "create", &placeholders), table))
 }

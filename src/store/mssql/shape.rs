@@ -1,4 +1,4 @@
-//! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
+//! A queue laid over its table: which columns are its key, its order and its data, and what the templates' placeholders hold.
 
 use super::catalogue::{Column, Table};
 use super::index::{self, ordered};
@@ -7,7 +7,7 @@ use super::quote::{literal, quote, quote_table};
 use super::soft_lock;
 use super::types::ColumnType;
 use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, SoftLockColumn};
-use crate::store::template::Holes;
+use crate::store::template::Placeholders;
 use crate::value::Value;
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub(super) own: Vec<Column>,
     /// The queue's order with its tie-breaker, and whether each column descends.
     pub(super) order: Vec<(String, bool)>,
-    pub(super) holes: Holes,
+    pub(super) placeholders: Placeholders,
 }
 
 impl Shape {
@@ -93,7 +93,7 @@ impl Shape {
                 .filter(|column| column.kind != ColumnType::RowVersion)
                 .cloned()
                 .collect(),
-            holes: holes(queue, table, &key, &columns, &order),
+            placeholders: placeholders(queue, table, &key, &columns, &order),
             key,
             columns,
             order,
@@ -121,21 +121,21 @@ fn problem_of_key(queue: &QueueSpec, table: &Table, key: &[Column]) -> Option<St
     }
 }
 
-/// Fills the holes that depend on the queue alone; enough to create its table.
-pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
-    let mut holes: Holes = SoftLockColumn::ALL
+/// Fills the placeholders that depend on the queue alone; enough to create its table.
+pub(super) fn queue_placeholders(queue: &QueueSpec) -> Placeholders {
+    let mut placeholders: Placeholders = SoftLockColumn::ALL
         .into_iter()
         .map(|column| (column.default_name(), quote(queue.soft_lock.name(column))))
         .collect();
     let literal = |name: String| literal(&Value::Text(name));
-    holes.insert("table", quote_table(&queue.table));
-    holes.insert("table_literal", literal(quote_table(&queue.table)));
-    index::fill_names(&mut holes, queue);
+    placeholders.insert("table", quote_table(&queue.table));
+    placeholders.insert("table_literal", literal(quote_table(&queue.table)));
+    index::fill_names(&mut placeholders, queue);
     if let OnComplete::Archive(archive) = &queue.on_complete {
-        holes.insert("archive", quote_table(archive));
-        holes.insert("archive_literal", literal(quote_table(archive)));
+        placeholders.insert("archive", quote_table(archive));
+        placeholders.insert("archive_literal", literal(quote_table(archive)));
     }
-    holes
+    placeholders
 }
 
 impl Column {
@@ -193,14 +193,14 @@ fn read_of_t(column: &Column) -> String {
     }
 }
 
-fn holes(
+fn placeholders(
     queue: &QueueSpec,
     table: &Table,
     key: &[Column],
     columns: &[Column],
     order: &[(String, bool)],
-) -> Holes {
-    let mut holes = queue_holes(queue);
+) -> Placeholders {
+    let mut placeholders = queue_placeholders(queue);
     let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
         let parts: Vec<String> = (1..)
             .zip(key)
@@ -208,37 +208,37 @@ fn holes(
             .collect();
         parts.join(", ")
     };
-    holes.insert(
+    placeholders.insert(
         "key_declarations",
         list(&|at, column| declaration(&format!("lb_k{at}"), column, "NOT NULL")),
     );
-    holes.insert("key_names", list(&|at, _| format!("lb_k{at}")));
-    holes.insert(
+    placeholders.insert("key_names", list(&|at, _| format!("lb_k{at}")));
+    placeholders.insert(
         "key_as_names",
         list(&|at, column| format!("{} AS lb_k{at}", read_of_t(column))),
     );
-    holes.insert(
+    placeholders.insert(
         "key_of_t",
         list(&|_, column| format!("t.{}", quote(&column.name))),
     );
-    holes.insert("key_of_d", list(&|at, _| format!("d.lb_k{at}")));
-    holes.insert("key_of_k", list(&|at, _| format!("k.lb_k{at}")));
-    holes.insert(
+    placeholders.insert("key_of_d", list(&|at, _| format!("d.lb_k{at}")));
+    placeholders.insert("key_of_k", list(&|at, _| format!("k.lb_k{at}")));
+    placeholders.insert(
         "key_of_list",
         list(&|at, column| format!("{} AS lb_k{at}", key_of_json(at, column))),
     );
-    holes.insert(
+    placeholders.insert(
         "key_json",
         list(&|at, column| {
             let kind = column.kind;
             kind.json_declaration(&format!("k{at}"), &column.declared)
         }),
     );
-    holes.insert(
+    placeholders.insert(
         "inserted_key",
         list(&|_, column| format!("inserted.{}", quote(&column.name))),
     );
-    for (hole, left, right) in [
+    for (placeholder, left, right) in [
         ("t_is_p", "t", "p"),
         ("t_is_l", "t", "l"),
         ("t_is_d", "t", "d"),
@@ -250,48 +250,48 @@ fn holes(
         let equal = (1..).zip(key).map(|(at, column)| {
             format!("{} = {}", side(left, at, column), side(right, at, column))
         });
-        holes.insert(hole, equal.collect::<Vec<_>>().join(" AND "));
+        placeholders.insert(placeholder, equal.collect::<Vec<_>>().join(" AND "));
     }
     let present = key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND t.{} IS NOT NULL", quote(&column.name)));
-    holes.insert("key_present", present.collect::<Vec<_>>().concat());
+    placeholders.insert("key_present", present.collect::<Vec<_>>().concat());
     // Names of the statement's own: they cost less to send, and Babelfish counts those beyond Unicode's first plane wrong.
     let data = columns.iter().enumerate();
     let data = data.map(|(at, column)| format!(", {} AS lb_c{at}", read_of_t(column)));
-    holes.insert("columns_of_t", data.collect::<Vec<_>>().concat());
+    placeholders.insert("columns_of_t", data.collect::<Vec<_>>().concat());
     let deletes = queue.on_complete == OnComplete::Delete;
-    holes.insert(
+    placeholders.insert(
         "not_deleted",
         if deletes { " AND l.lb_kind <> 0" } else { "" }.to_owned(),
     );
-    holes.insert("held_order", ordered(order, "t."));
+    placeholders.insert("held_order", ordered(order, "t."));
     let pick_order = match queue.order {
         // As the index has them, whatever it is sorted by.
         Order::None => "(SELECT NULL)".to_owned(),
         Order::By(_) => ordered(order, "t."),
     };
-    holes.insert("pick_order", pick_order);
-    index::fill(&mut holes, queue, order, table);
-    turns(&mut holes, queue);
+    placeholders.insert("pick_order", pick_order);
+    index::fill(&mut placeholders, queue, order, table);
+    turns(&mut placeholders, queue);
     let kept = if queue.filtered_indexes {
         "1 = 1"
     } else {
         "1 = 0"
     };
-    holes.insert("counts_are_kept", kept.to_owned());
-    mirror::fill(&mut holes, queue, table);
-    holes
+    placeholders.insert("counts_are_kept", kept.to_owned());
+    mirror::fill(&mut placeholders, queue, table);
+    placeholders
 }
 
 /// Fills how claims that run at the same time keep apart.
-fn turns(holes: &mut Holes, queue: &QueueSpec) {
+fn turns(placeholders: &mut Placeholders, queue: &QueueSpec) {
     let state = queue.soft_lock.name(SoftLockColumn::State);
-    holes.insert("state_literal", literal(&Value::Text(state.to_owned())));
+    placeholders.insert("state_literal", literal(&Value::Text(state.to_owned())));
     let skip = match queue.claim_strategy {
         ClaimStrategy::SkipLocked => ", READPAST",
         ClaimStrategy::AppLock => "",
     };
-    holes.insert("skip_locked", skip.to_owned());
+    placeholders.insert("skip_locked", skip.to_owned());
 }
 
 fn order(queue: &QueueSpec, key: &[Column]) -> Vec<(String, bool)> {

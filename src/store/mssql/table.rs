@@ -18,7 +18,7 @@ use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 use crate::value::{Key, Value};
 
 macro_rules! file {
@@ -39,7 +39,7 @@ pub(super) struct QueueTable {
     pub(super) writable: HashMap<String, Column>,
     /// The unique indexes of one column, by name.
     pub(super) unique: Vec<(String, String)>,
-    pub(super) holes: Holes,
+    pub(super) placeholders: Placeholders,
 }
 
 /// The queue's statements, named as the sections of their files.
@@ -70,8 +70,8 @@ pub(super) struct Settle {
 }
 
 impl Settle {
-    fn new(spec: &QueueSpec, holes: &Holes) -> Self {
-        let part = |section| render(file!("settle"), section, holes);
+    fn new(spec: &QueueSpec, placeholders: &Placeholders) -> Self {
+        let part = |section| render(file!("settle"), section, placeholders);
         let delete = spec.on_complete == OnComplete::Delete;
         let archive = matches!(spec.on_complete, OnComplete::Archive(_));
         Self {
@@ -115,40 +115,40 @@ impl QueueTable {
         shape: Shape,
         key_source: KeySource,
     ) -> Self {
-        let mut holes = shape.holes;
+        let mut placeholders = shape.placeholders;
         if let Some(archive) = archive {
             let kept = archive_columns(spec, &shape.own, archive);
             let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
             let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
-            holes.insert("archive_columns", names.join(", "));
-            holes.insert("archive_of_t", of_t.join(", "));
+            placeholders.insert("archive_columns", names.join(", "));
+            placeholders.insert("archive_of_t", of_t.join(", "));
         }
         let turn = match spec.claim_strategy {
             ClaimStrategy::SkipLocked => String::new(),
-            ClaimStrategy::AppLock => render(file!("claim"), "turn", &holes) + "\n",
+            ClaimStrategy::AppLock => render(file!("claim"), "turn", &placeholders) + "\n",
         };
-        holes.insert("turn", turn);
-        let lease = render(file!("claim"), "lease", &holes);
-        holes.insert("lease", lease);
+        placeholders.insert("turn", turn);
+        let lease = render(file!("claim"), "lease", &placeholders);
+        placeholders.insert("lease", lease);
         let list = |state: State| {
-            let mut holes = holes.clone();
-            holes.insert("state", state.code().to_string());
-            render(file!("list"), "list", &holes)
+            let mut placeholders = placeholders.clone();
+            placeholders.insert("state", state.code().to_string());
+            render(file!("list"), "list", &placeholders)
         };
         let sql = Statements {
             list: State::ALL.map(list),
-            claim: claim(&holes, false),
-            claim_repeated: claim(&holes, true),
+            claim: claim(&placeholders, false),
+            claim_repeated: claim(&placeholders, true),
             extend: render(
                 file!("heartbeat"),
                 "extend",
-                &with_leases(file!("heartbeat"), &holes),
+                &with_leases(file!("heartbeat"), &placeholders),
             ),
-            settle: Settle::new(spec, &with_leases(file!("settle"), &holes)),
-            reap: reap(spec, &holes),
-            stats: render(file!("stats"), "stats", &holes),
-            exact_stats: exact_stats(&holes),
-            redrive: render(file!("redrive"), "redrive", &holes),
+            settle: Settle::new(spec, &with_leases(file!("settle"), &placeholders)),
+            reap: reap(spec, &placeholders),
+            stats: render(file!("stats"), "stats", &placeholders),
+            exact_stats: exact_stats(&placeholders),
+            redrive: render(file!("redrive"), "redrive", &placeholders),
         };
         let writable = shape.writable.into_iter();
         let columns = shape.columns.iter();
@@ -174,7 +174,7 @@ impl QueueTable {
             writable: writable
                 .map(|column| (column.name.clone(), column))
                 .collect(),
-            holes,
+            placeholders,
         }
     }
 
@@ -209,54 +209,54 @@ impl QueueTable {
 }
 
 /// Renders a claim; `repeated`, with what calls need that may be repeated.
-fn claim(holes: &Holes, repeated: bool) -> String {
-    let mut holes = holes.clone();
+fn claim(placeholders: &Placeholders, repeated: bool) -> String {
+    let mut placeholders = placeholders.clone();
     for part in ["repeated", "not_answered"] {
         let text = if repeated {
-            render(file!("claim"), part, &holes) + "\n"
+            render(file!("claim"), part, &placeholders) + "\n"
         } else {
             String::new()
         };
-        holes.insert(part, text);
+        placeholders.insert(part, text);
     }
-    render(file!("claim"), "claim", &holes)
+    render(file!("claim"), "claim", &placeholders)
 }
 
-/// Fills the holes of `leases.sql`, with what a file adds to the list.
-fn with_leases(file: &str, holes: &Holes) -> Holes {
-    let mut holes = holes.clone();
+/// Fills the placeholders of `leases.sql`, with what a file adds to the list.
+fn with_leases(file: &str, placeholders: &Placeholders) -> Placeholders {
+    let mut placeholders = placeholders.clone();
     for (from, parts) in [
         (file, &["more_of_list", "more_json"][..]),
         (file!("leases"), &["leases", "named", "held"]),
     ] {
         for part in parts {
-            let text = render(from, part, &holes);
-            holes.insert(part, text);
+            let text = render(from, part, &placeholders);
+            placeholders.insert(part, text);
         }
     }
-    holes
+    placeholders
 }
 
 /// Renders the statement that counts row by row, as where the server keeps no numbers.
-fn exact_stats(holes: &Holes) -> String {
-    let mut holes = holes.clone();
-    holes.insert("counts_are_kept", "1 = 0".to_owned());
-    render(file!("stats"), "stats", &holes)
+fn exact_stats(placeholders: &Placeholders) -> String {
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("counts_are_kept", "1 = 0".to_owned());
+    render(file!("stats"), "stats", &placeholders)
 }
 
 /// Puts the reaper's batch together.
-fn reap(spec: &QueueSpec, holes: &Holes) -> String {
+fn reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
     let (picks, next): (&[&str], _) = if spec.filtered_indexes {
         (&["IN (1, 2)"], "next")
     } else {
         (&["= 1", "= 2"], "next_unfiltered")
     };
     let pick = |states: &&str| {
-        let mut holes = holes.clone();
-        holes.insert("states", (*states).to_owned());
-        render(file!("reap"), "pick", &holes)
+        let mut placeholders = placeholders.clone();
+        placeholders.insert("states", (*states).to_owned());
+        render(file!("reap"), "pick", &placeholders)
     };
-    let part = |section| render(file!("reap"), section, holes);
+    let part = |section| render(file!("reap"), section, placeholders);
     let mut parts = vec![part("begin")];
     parts.extend(picks.iter().map(pick));
     if !spec.filtered_indexes {

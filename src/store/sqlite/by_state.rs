@@ -2,11 +2,11 @@
 
 use crate::lease::State;
 use crate::queue::QueueSpec;
-use crate::store::template::{self, Holes};
+use crate::store::template::{self, Placeholders};
 
 const LIST: &str = include_str!("../../../sql/sqlite/list.sql");
 
-/// Returns the hole of the index that a queue finds the rows of `state` by, and which states it holds where it is filtered;
+/// Returns the placeholder of the index that a queue finds the rows of `state` by, and which states it holds where it is filtered;
 /// none where every index is filtered to other states.
 pub(super) fn index(queue: &QueueSpec, state: State) -> Option<(&'static str, &'static str)> {
     match state {
@@ -20,29 +20,29 @@ pub(super) fn index(queue: &QueueSpec, state: State) -> Option<(&'static str, &'
     }
 }
 
-/// Renders a section whose holes `state`, `state_index` and `index_holds` are of this state.
+/// Renders a section whose placeholders `state`, `state_index` and `index_holds` are of this state.
 pub(super) fn render(
     queue: &QueueSpec,
     state: State,
     file: &str,
     section: &str,
-    holes: &Holes,
+    placeholders: &Placeholders,
 ) -> String {
-    let mut holes = holes.clone();
-    holes.insert("state", state.code().to_string());
-    if let Some((hole, states)) = index(queue, state) {
-        holes.insert("state_index", holes[hole].clone());
-        holes.insert("index_holds", states.to_owned());
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("state", state.code().to_string());
+    if let Some((placeholder, states)) = index(queue, state) {
+        placeholders.insert("state_index", placeholders[placeholder].clone());
+        placeholders.insert("index_holds", states.to_owned());
     }
-    template::render(file, section, &holes)
+    template::render(file, section, &placeholders)
 }
 
 /// Renders the statement that lists the items of `state`.
-pub(super) fn list(queue: &QueueSpec, state: State, holes: &Holes) -> String {
+pub(super) fn list(queue: &QueueSpec, state: State, placeholders: &Placeholders) -> String {
     let section = match state {
         State::Ready | State::Leased | State::Delayed => "first",
         State::Completed => "completed",
         State::Dead => "dead",
     };
-    render(queue, state, LIST, section, holes)
+    render(queue, state, LIST, section, placeholders)
 }

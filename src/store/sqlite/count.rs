@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::by_state;
 use crate::lease::State;
 use crate::queue::QueueSpec;
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 use crate::store::{Stats, StoreError};
 
 const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
@@ -28,25 +28,25 @@ pub(super) struct Entries {
 }
 
 impl Counts {
-    pub(super) fn new(queue: &QueueSpec, holes: &Holes) -> Self {
+    pub(super) fn new(queue: &QueueSpec, placeholders: &Placeholders) -> Self {
         let of_state = |state| {
             let counts = by_state::index(queue, state).is_some()
                 && !(state == State::Delayed && queue.filtered_indexes);
-            let part = |section| by_state::render(queue, state, STATS, section, holes);
+            let part = |section| by_state::render(queue, state, STATS, section, placeholders);
             counts.then(|| Entries {
                 beyond: part("of_state_beyond"),
                 count: part("of_state"),
             })
         };
         Self {
-            all: render(STATS, "all", holes),
+            all: render(STATS, "all", placeholders),
             of_state: State::ALL.map(of_state),
             due: Entries {
-                beyond: render(STATS, "due_beyond", holes),
-                count: render(STATS, "due", holes),
+                beyond: render(STATS, "due_beyond", placeholders),
+                count: render(STATS, "due", placeholders),
             },
-            delayed_among: render(STATS, "delayed_among", holes),
-            completed_among: render(STATS, "completed_among", holes),
+            delayed_among: render(STATS, "delayed_among", placeholders),
+            completed_among: render(STATS, "completed_among", placeholders),
         }
     }
 }

@@ -8,12 +8,12 @@ use super::catalogue::Table;
 use super::connection;
 use super::mirror::{literal, mirrors};
 use super::quote::{quote, quote_all};
-use super::shape::{INDEXES, Shape, index_name, queue_holes};
+use super::shape::{INDEXES, Shape, index_name, queue_placeholders};
 use crate::lease::State;
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::{Schema, Step, no_table, own_columns, refuse_managed};
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 
 const ADOPT: &str = include_str!("../../../sql/sqlite/adopt.sql");
 
@@ -131,19 +131,19 @@ impl Schema for SqliteSchema {
         let Some(table) = Table::read(&self.connection, &queue.table)? else {
             return Ok(Vec::new());
         };
-        let holes = queue_holes(queue);
+        let placeholders = queue_placeholders(queue);
         let indexes = INDEXES
             .into_iter()
             .filter(|(_, role)| table.index(&index_name(queue, role)).is_some())
             .map(|(section, role)| {
-                let holes = with(holes.clone(), "index", holes[section].clone());
-                step(format!("drop the {role} index"), "drop_index", &holes)
+                let placeholders = with(placeholders.clone(), "index", placeholders[section].clone());
+                step(format!("drop the {role} index"), "drop_index", &placeholders)
             });
         let columns = own_columns(queue)
             .filter(|name| table.column(name).is_some())
             .map(|name| {
-                let holes = with(holes.clone(), "column", quote(name));
-                step(format!("drop the column {name}"), "drop_column", &holes)
+                let placeholders = with(placeholders.clone(), "column", quote(name));
+                step(format!("drop the column {name}"), "drop_column", &placeholders)
             });
         Ok(indexes.chain(columns).collect())
     }
@@ -207,17 +207,17 @@ impl Schema for SqliteSchema {
     }
 }
 
-fn step(purpose: String, section: &str, holes: &Holes) -> Step {
+fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
     Step {
         purpose,
-        sql: render(ADOPT, section, holes),
+        sql: render(ADOPT, section, placeholders),
         repeat: false,
     }
 }
 
-fn with(mut holes: Holes, name: &'static str, value: String) -> Holes {
-    holes.insert(name, value);
-    holes
+fn with(mut placeholders: Placeholders, name: &'static str, value: String) -> Placeholders {
+    placeholders.insert(name, value);
+    placeholders
 }
 
 /// Returns the statement that makes a managed queue's table; none if the queue is not managed.
@@ -225,8 +225,8 @@ fn create(queue: &QueueSpec) -> Option<Step> {
     let columns = queue.managed.as_ref()?;
     let (definitions, key) = definitions(queue, columns);
     let purpose = format!("make the table of queue {:?}", queue.name);
-    let holes = with(queue_holes(queue), "definitions", definitions);
-    Some(step(purpose, "create", &with(holes, "primary_key", key)))
+    let placeholders = with(queue_placeholders(queue), "definitions", definitions);
+    Some(step(purpose, "create", &with(placeholders, "primary_key", key)))
 }
 
 /// Renders the table's own columns, and the constraint that has to follow all columns.
@@ -259,7 +259,7 @@ fn columns(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
     let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
     let add = |column: SoftLockColumn| {
         let purpose = format!("add the soft-lock column {}", queue.soft_lock.name(column));
-        step(purpose, column.default_name(), &shape.holes)
+        step(purpose, column.default_name(), &shape.placeholders)
     };
     missing.map(add).collect()
 }
@@ -274,10 +274,10 @@ fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
         }
         if index.is_some() {
             let purpose = format!("drop the {role} index, which has another order than the queue");
-            let holes = with(shape.holes.clone(), "index", shape.holes[section].clone());
-            steps.push(step(purpose, "drop_index", &holes));
+            let placeholders = with(shape.placeholders.clone(), "index", shape.placeholders[section].clone());
+            steps.push(step(purpose, "drop_index", &placeholders));
         }
-        steps.push(step(format!("add the {role} index"), section, &shape.holes));
+        steps.push(step(format!("add the {role} index"), section, &shape.placeholders));
     }
     steps
 }
@@ -295,15 +295,15 @@ fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
     ]
     .map(|(column, kind)| format!("{} {kind}", quote(queue.soft_lock.name(column))));
     let definitions: Vec<String> = own.chain(kept).collect();
-    let holes = with(
-        shape.holes.clone(),
+    let placeholders = with(
+        shape.placeholders.clone(),
         "archive_definitions",
         definitions.join(", "),
     );
     step(
         format!("make the archive table {name}"),
         "create_archive",
-        &holes,
+        &placeholders,
     )
 }
 
@@ -316,23 +316,23 @@ fn backfills(
 ) -> Result<Vec<Step>, StoreError> {
     let mut steps = Vec::new();
     for (state, condition) in states_told(queue) {
-        let mut holes = with(shape.holes.clone(), "backfill_match", condition);
-        holes.insert("backfill_state", state.code().to_string());
+        let mut placeholders = with(shape.placeholders.clone(), "backfill_match", condition);
+        placeholders.insert("backfill_state", state.code().to_string());
         let untouched = [SoftLockColumn::State, SoftLockColumn::Fence]
             .map(|column| queue.soft_lock.name(column))
             .into_iter()
             .filter(|name| table.column(name).is_some())
             .map(|name| format!("{} = 0 AND ", quote(name)));
-        holes.insert(
+        placeholders.insert(
             "backfill_if_present",
             untouched.collect::<Vec<_>>().concat(),
         );
-        let needed = render(ADOPT, "backfill_needed", &holes);
+        let needed = render(ADOPT, "backfill_needed", &placeholders);
         if connection.query_row(&needed, [], |row| row.get(0))? {
             let purpose = format!("mark the rows that are {} already", state.name());
             steps.push(Step {
                 repeat: true,
-                ..step(purpose, "backfill", &holes)
+                ..step(purpose, "backfill", &placeholders)
             });
         }
     }

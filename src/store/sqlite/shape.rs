@@ -1,11 +1,11 @@
-//! A queue laid over its table: which columns are its key, its order and its data, and what the templates' holes hold.
+//! A queue laid over its table: which columns are its key, its order and its data, and what the templates' placeholders hold.
 
 use super::catalogue::{Column, Index, Table};
 use super::mirror;
 use super::quote::{quote, quote_all};
 use super::types::ColumnType;
 use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
-use crate::store::template::Holes;
+use crate::store::template::Placeholders;
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Shape {
     pub(super) own: Vec<(String, String)>,
     /// The queue's order, and whether each column descends; none for a queue without order.
     order: Option<Vec<(String, bool)>>,
-    pub(super) holes: Holes,
+    pub(super) placeholders: Placeholders,
 }
 
 impl Shape {
@@ -107,7 +107,7 @@ impl Shape {
                 .filter(|column| !column.generated)
                 .map(|column| (column.name.clone(), column.declared.clone()))
                 .collect(),
-            holes: holes(queue, table, &key, &columns),
+            placeholders: placeholders(queue, table, &key, &columns),
             order: order(queue, &key),
             key: key_names,
         })
@@ -138,23 +138,23 @@ impl Shape {
     }
 }
 
-/// Fills the holes that depend on the queue alone; enough to create its table.
-pub(super) fn queue_holes(queue: &QueueSpec) -> Holes {
-    let mut holes: Holes = SoftLockColumn::ALL
+/// Fills the placeholders that depend on the queue alone; enough to create its table.
+pub(super) fn queue_placeholders(queue: &QueueSpec) -> Placeholders {
+    let mut placeholders: Placeholders = SoftLockColumn::ALL
         .into_iter()
         .map(|column| (column.default_name(), quote(queue.soft_lock.name(column))))
         .collect();
-    holes.insert("table", quote(&queue.table));
-    for (hole, role) in INDEXES {
-        holes.insert(hole, quote(&index_name(queue, role)));
+    placeholders.insert("table", quote(&queue.table));
+    for (placeholder, role) in INDEXES {
+        placeholders.insert(placeholder, quote(&index_name(queue, role)));
     }
     if let OnComplete::Archive(archive) = &queue.on_complete {
-        holes.insert("archive", quote(archive));
+        placeholders.insert("archive", quote(archive));
     }
-    holes
+    placeholders
 }
 
-/// The hole of each index and the role in its name.
+/// The placeholder of each index and the role in its name.
 pub(super) const INDEXES: [(&str, &str); 4] = [
     ("ready_index", "ready"),
     ("due_index", "due"),
@@ -172,8 +172,8 @@ pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
     }
 }
 
-fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Holes {
-    let mut holes = queue_holes(queue);
+fn placeholders(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Placeholders {
+    let mut placeholders = queue_placeholders(queue);
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));
     let token = quote(queue.soft_lock.name(SoftLockColumn::Token));
@@ -194,11 +194,11 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
         .iter()
         .map(|column| format!(", {}", quote(&column.name)))
         .collect();
-    holes.insert("key_match", matches.join(" AND "));
-    holes.insert("key_present", present.concat());
-    holes.insert("columns", data.concat());
-    holes.insert("held_order", order.clone().unwrap_or(key_list.clone()));
-    holes.insert(
+    placeholders.insert("key_match", matches.join(" AND "));
+    placeholders.insert("key_present", present.concat());
+    placeholders.insert("columns", data.concat());
+    placeholders.insert("held_order", order.clone().unwrap_or(key_list.clone()));
+    placeholders.insert(
         "order_by",
         order
             .as_ref()
@@ -225,18 +225,18 @@ fn holes(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column])
             String::new()
         }
     };
-    holes.insert("ready_columns", ready);
-    holes.insert("ready_filter", filter("= 0"));
-    holes.insert("due_columns", due_columns);
-    holes.insert("due_filter", filter("IN (1, 2)"));
-    holes.insert("token_columns", token_columns);
-    holes.insert("token_filter", filter("= 1"));
-    holes.insert("dead_columns", dead_columns);
-    holes.insert("dead_filter", filter("= 4"));
-    holes.insert("key", key_list);
+    placeholders.insert("ready_columns", ready);
+    placeholders.insert("ready_filter", filter("= 0"));
+    placeholders.insert("due_columns", due_columns);
+    placeholders.insert("due_filter", filter("IN (1, 2)"));
+    placeholders.insert("token_columns", token_columns);
+    placeholders.insert("token_filter", filter("= 1"));
+    placeholders.insert("dead_columns", dead_columns);
+    placeholders.insert("dead_filter", filter("= 4"));
+    placeholders.insert("key", key_list);
 
-    mirror::fill(&mut holes, queue, table);
-    holes
+    mirror::fill(&mut placeholders, queue, table);
+    placeholders
 }
 
 /// Returns the queue's order with its tie-breaker, the key, and whether each column descends; none for a queue without

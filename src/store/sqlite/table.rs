@@ -16,7 +16,7 @@ use super::shape::Shape;
 use super::types::{self, ColumnType};
 use crate::lease::State;
 use crate::queue::QueueSpec;
-use crate::store::template::{Holes, render};
+use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, StoreError, why_not_writable};
 use crate::value::{Key, Value};
 
@@ -35,7 +35,7 @@ pub(super) struct QueueTable {
     pub(super) kinds: Vec<ColumnType>,
     pub(super) sql: Statements,
     writable: HashMap<String, ColumnType>,
-    holes: Holes,
+    placeholders: Placeholders,
 }
 
 /// The queue's statements, named as the sections of their files.
@@ -73,40 +73,40 @@ impl QueueTable {
         let shape = Shape::new(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let archived = SqliteSchema::archive_columns(connection, spec, &shape)?;
-        let mut holes = shape.holes;
-        holes.insert(
+        let mut placeholders = shape.placeholders;
+        placeholders.insert(
             "archive_columns",
             quote_all(archived.iter().map(String::as_str)),
         );
         let sql = Statements {
-            held: render(file!("claim"), "held", &holes),
-            pick: render(file!("claim"), "pick", &holes),
-            take: render(file!("claim"), "take", &holes),
-            leased: render(file!("claim"), "leased", &holes),
-            extend: render(file!("heartbeat"), "extend", &holes),
-            complete: render(file!("settle"), "complete", &holes),
-            delete: render(file!("settle"), "delete", &holes),
-            archive: (!archived.is_empty()).then(|| render(file!("settle"), "archive", &holes)),
-            archived: render(file!("settle"), "archived", &holes),
-            fail: render(file!("settle"), "fail", &holes),
-            release: render(file!("settle"), "release", &holes),
-            settled: render(file!("settle"), "settled", &holes),
-            due: render(file!("reap"), "due", &holes),
-            expire: render(file!("reap"), "expire", &holes),
-            promote: render(file!("reap"), "promote", &holes),
-            next: render(file!("reap"), "next", &holes),
-            counts: Counts::new(spec, &holes),
-            oldest_ready: render(file!("stats"), "oldest_ready", &holes),
+            held: render(file!("claim"), "held", &placeholders),
+            pick: render(file!("claim"), "pick", &placeholders),
+            take: render(file!("claim"), "take", &placeholders),
+            leased: render(file!("claim"), "leased", &placeholders),
+            extend: render(file!("heartbeat"), "extend", &placeholders),
+            complete: render(file!("settle"), "complete", &placeholders),
+            delete: render(file!("settle"), "delete", &placeholders),
+            archive: (!archived.is_empty()).then(|| render(file!("settle"), "archive", &placeholders)),
+            archived: render(file!("settle"), "archived", &placeholders),
+            fail: render(file!("settle"), "fail", &placeholders),
+            release: render(file!("settle"), "release", &placeholders),
+            settled: render(file!("settle"), "settled", &placeholders),
+            due: render(file!("reap"), "due", &placeholders),
+            expire: render(file!("reap"), "expire", &placeholders),
+            promote: render(file!("reap"), "promote", &placeholders),
+            next: render(file!("reap"), "next", &placeholders),
+            counts: Counts::new(spec, &placeholders),
+            oldest_ready: render(file!("stats"), "oldest_ready", &placeholders),
             oldest_lease: by_state::render(
                 spec,
                 State::Leased,
                 file!("stats"),
                 "oldest_lease",
-                &holes,
+                &placeholders,
             ),
-            list: State::ALL.map(|state| by_state::list(spec, state, &holes)),
-            dead: render(file!("redrive"), "pick", &holes),
-            redrive: render(file!("redrive"), "redrive", &holes),
+            list: State::ALL.map(|state| by_state::list(spec, state, &placeholders)),
+            dead: render(file!("redrive"), "pick", &placeholders),
+            redrive: render(file!("redrive"), "redrive", &placeholders),
         };
         Ok(Self {
             spec: spec.clone(),
@@ -116,7 +116,7 @@ impl QueueTable {
             kinds: shape.columns.iter().map(|(_, kind)| *kind).collect(),
             sql,
             writable: shape.writable.into_iter().collect(),
-            holes,
+            placeholders,
         })
     }
 
@@ -166,23 +166,23 @@ impl QueueTable {
     }
 
     fn insert(&self, item: &NewItem) -> String {
-        let mut holes = self.holes.clone();
+        let mut placeholders = self.placeholders.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
         } else {
             ("mirror_columns_delayed", "mirror_values_delayed")
         };
-        holes.insert("mirror_columns", self.holes[columns].clone());
-        holes.insert("mirror_values", self.holes[values].clone());
+        placeholders.insert("mirror_columns", self.placeholders[columns].clone());
+        placeholders.insert("mirror_values", self.placeholders[values].clone());
         let mut named = String::new();
         let mut values = String::new();
         for (at, (name, _)) in (5..).zip(&item.columns) {
             named.extend([", ", &quote(name)]);
             values.extend([", ?", &at.to_string()]);
         }
-        holes.insert("named", named);
-        holes.insert("named_values", values);
-        render(file!("enqueue"), "insert", &holes)
+        placeholders.insert("named", named);
+        placeholders.insert("named_values", values);
+        render(file!("enqueue"), "insert", &placeholders)
     }
 }
 
