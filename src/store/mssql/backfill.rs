@@ -62,7 +62,10 @@ pub(super) async fn plan(
         return Ok(None);
     }
     let mut placeholders = shape.placeholders.clone();
-    placeholders.insert("wants_backfill", any_of(now, &shape.placeholders["key_present"]));
+    placeholders.insert(
+        "wants_backfill",
+        any_of(now, &shape.placeholders["key_present"]),
+    );
     let needed = render(ADOPT, "backfill_needed", &placeholders);
     let answer = connection.batch(&needed).await?;
     let count = answer.first().and_then(|rows| rows.first());

@@ -130,7 +130,12 @@ fn means(filter: &str, state: &str, states: &str) -> bool {
 }
 
 /// Fills the placeholders of the indexes' names, columns and filters.
-pub(super) fn fill(placeholders: &mut Placeholders, queue: &QueueSpec, order: &[(String, bool)], table: &Table) {
+pub(super) fn fill(
+    placeholders: &mut Placeholders,
+    queue: &QueueSpec,
+    order: &[(String, bool)],
+    table: &Table,
+) {
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for (role, columns, filter, hint, name) in [
         (

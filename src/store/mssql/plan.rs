@@ -200,7 +200,11 @@ pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) 
     }
 }
 
-pub(super) fn with(mut placeholders: Placeholders, name: &'static str, value: String) -> Placeholders {
+pub(super) fn with(
+    mut placeholders: Placeholders,
+    name: &'static str,
+    value: String,
+) -> Placeholders {
     placeholders.insert(name, value);
     placeholders
 }

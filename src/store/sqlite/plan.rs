@@ -136,14 +136,23 @@ impl Schema for SqliteSchema {
             .into_iter()
             .filter(|(_, role)| table.index(&index_name(queue, role)).is_some())
             .map(|(section, role)| {
-                let placeholders = with(placeholders.clone(), "index", placeholders[section].clone());
-                step(format!("drop the {role} index"), "drop_index", &placeholders)
+                let placeholders =
+                    with(placeholders.clone(), "index", placeholders[section].clone());
+                step(
+                    format!("drop the {role} index"),
+                    "drop_index",
+                    &placeholders,
+                )
             });
         let columns = own_columns(queue)
             .filter(|name| table.column(name).is_some())
             .map(|name| {
                 let placeholders = with(placeholders.clone(), "column", quote(name));
-                step(format!("drop the column {name}"), "drop_column", &placeholders)
+                step(
+                    format!("drop the column {name}"),
+                    "drop_column",
+                    &placeholders,
+                )
             });
         Ok(indexes.chain(columns).collect())
     }
@@ -226,7 +235,11 @@ fn create(queue: &QueueSpec) -> Option<Step> {
     let (definitions, key) = definitions(queue, columns);
     let purpose = format!("make the table of queue {:?}", queue.name);
     let placeholders = with(queue_placeholders(queue), "definitions", definitions);
-    Some(step(purpose, "create", &with(placeholders, "primary_key", key)))
+    Some(step(
+        purpose,
+        "create",
+        &with(placeholders, "primary_key", key),
+    ))
 }
 
 /// Renders the table's own columns, and the constraint that has to follow all columns.
@@ -274,10 +287,18 @@ fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
         }
         if index.is_some() {
             let purpose = format!("drop the {role} index, which has another order than the queue");
-            let placeholders = with(shape.placeholders.clone(), "index", shape.placeholders[section].clone());
+            let placeholders = with(
+                shape.placeholders.clone(),
+                "index",
+                shape.placeholders[section].clone(),
+            );
             steps.push(step(purpose, "drop_index", &placeholders));
         }
-        steps.push(step(format!("add the {role} index"), section, &shape.placeholders));
+        steps.push(step(
+            format!("add the {role} index"),
+            section,
+            &shape.placeholders,
+        ));
     }
     steps
 }

@@ -172,7 +172,12 @@ pub(super) fn index_name(queue: &QueueSpec, role: &str) -> String {
     }
 }
 
-fn placeholders(queue: &QueueSpec, table: &Table, key: &[&Column], columns: &[&Column]) -> Placeholders {
+fn placeholders(
+    queue: &QueueSpec,
+    table: &Table,
+    key: &[&Column],
+    columns: &[&Column],
+) -> Placeholders {
     let mut placeholders = queue_placeholders(queue);
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     let due = quote(queue.soft_lock.name(SoftLockColumn::DueTime));

@@ -86,7 +86,8 @@ impl QueueTable {
             extend: render(file!("heartbeat"), "extend", &placeholders),
             complete: render(file!("settle"), "complete", &placeholders),
             delete: render(file!("settle"), "delete", &placeholders),
-            archive: (!archived.is_empty()).then(|| render(file!("settle"), "archive", &placeholders)),
+            archive: (!archived.is_empty())
+                .then(|| render(file!("settle"), "archive", &placeholders)),
             archived: render(file!("settle"), "archived", &placeholders),
             fail: render(file!("settle"), "fail", &placeholders),
             release: render(file!("settle"), "release", &placeholders),
