@@ -24,16 +24,14 @@ mod new_item;
 mod plan;
 mod pool;
 mod prepared;
-#[cfg(test)]
-mod query_plans;
 mod quote;
 mod settings;
 mod settle;
 mod shape;
-#[cfg(test)]
-mod snapshots;
 mod soft_lock;
 mod table;
+#[cfg(test)]
+mod tests;
 mod types;
 mod wire;
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Settings;
 use super::connection::Connection;
 use super::plan::{apply, check, plan};
-use super::snapshots::spec;
+use super::tests::spec;
 use crate::lease::State;
 use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;

@@ -7,13 +7,13 @@ use serde_json::json;
 use tiberius::{ColumnData, Row, ToSql};
 use uuid::Uuid;
 
-use super::answer;
-use super::connection::Connection;
-use super::plan::{apply, plan};
-use super::snapshots::spec;
-use super::table::QueueTable;
-use super::wire::{Entry, Wire};
-use super::{Connected, Mssql, Settings};
+use super::super::answer;
+use super::super::connection::Connection;
+use super::super::plan::{apply, plan};
+use super::super::table::QueueTable;
+use super::super::wire::{Entry, Wire};
+use super::super::{Connected, Mssql, Settings};
+use super::spec;
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, Settlement};
 

@@ -6,54 +6,22 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::catalogue::{Column, Index, Table};
-use super::enqueue::{self, End};
-use super::key_source::KeySource;
-use super::plan;
-use super::shape::Shape;
-use super::table::QueueTable;
-use super::types::ColumnType;
-use super::{Connected, Mssql, Settings};
-use crate::lease::{Backoff, RetryPolicy, State};
+use super::super::catalogue::{Column, Index, Table};
+use super::super::enqueue::{self, End};
+use super::super::key_source::KeySource;
+use super::super::plan;
+use super::super::shape::Shape;
+use super::super::table::QueueTable;
+use super::super::types::ColumnType;
+use super::super::{Connected, Mssql, Settings};
+use super::{MINUTE, spec};
+use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{
-    ClaimStrategy, LeaseBounds, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec,
-    SoftLock, SoftLockColumn,
+    ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
 use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
 use crate::value::{Key, Value};
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-pub(super) fn spec(table: &str) -> QueueSpec {
-    QueueSpec {
-        name: "items".to_owned(),
-        table: table.to_owned(),
-        key: Vec::new(),
-        columns: None,
-        order: Order::By(Vec::new()),
-        lease: LeaseBounds {
-            default: MINUTE,
-            min: MINUTE,
-            max: MINUTE,
-        },
-        retry: RetryPolicy {
-            max_attempts: None,
-            backoff: Backoff {
-                initial: MINUTE,
-                factor: 1.0,
-                max: MINUTE,
-                jitter: 0.0,
-            },
-        },
-        on_complete: OnComplete::Keep,
-        soft_lock: SoftLock::default(),
-        mirror: Vec::new(),
-        managed: None,
-        filtered_indexes: true,
-        claim_strategy: ClaimStrategy::SkipLocked,
-    }
-}
 
 fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
     Mirror {

@@ -1,0 +1,43 @@
+//! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, and the query plans that a
+//! server chooses for them.
+
+mod query_plans;
+mod snapshots;
+
+use std::time::Duration;
+
+use crate::lease::{Backoff, RetryPolicy};
+use crate::queue::{ClaimStrategy, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns a queue on `table` with the default names of the soft-lock columns: in key order, completed rows are kept.
+pub(super) fn spec(table: &str) -> QueueSpec {
+    QueueSpec {
+        name: "items".to_owned(),
+        table: table.to_owned(),
+        key: Vec::new(),
+        columns: None,
+        order: Order::By(Vec::new()),
+        lease: LeaseBounds {
+            default: MINUTE,
+            min: MINUTE,
+            max: MINUTE,
+        },
+        retry: RetryPolicy {
+            max_attempts: None,
+            backoff: Backoff {
+                initial: MINUTE,
+                factor: 1.0,
+                max: MINUTE,
+                jitter: 0.0,
+            },
+        },
+        on_complete: OnComplete::Keep,
+        soft_lock: SoftLock::default(),
+        mirror: Vec::new(),
+        managed: None,
+        filtered_indexes: true,
+        claim_strategy: ClaimStrategy::SkipLocked,
+    }
+}
