@@ -82,22 +82,22 @@ DELETE @next;
 SELECT {key_into_variables} FROM #lb_position AS p;
 IF @k1 IS NULL
     INSERT @next ({key_names})
-    SELECT TOP (4000) {key_of_t} FROM {table} AS t WHERE 1 = 1{key_present} ORDER BY {key_of_t};
+    SELECT TOP (4000) {t_key_columns} FROM {table} AS t WHERE 1 = 1{key_not_null} ORDER BY {t_key_columns};
 ELSE
     INSERT @next ({key_names})
-    SELECT TOP (4000) {key_of_t} FROM {table} AS t WHERE {after_position}{key_present} ORDER BY {key_of_t};
+    SELECT TOP (4000) {t_key_columns} FROM {table} AS t WHERE {after_position}{key_not_null} ORDER BY {t_key_columns};
 SET @visited = (SELECT COUNT(*) FROM @next);
 BEGIN TRANSACTION;
 UPDATE t
 SET {lease_state} = CASE WHEN t.{lease_state} > 0 THEN t.{lease_state}{backfill_states} ELSE 0 END,
     {lease_state_time} = COALESCE(t.{lease_state_time}, '2000-01-01'),
     {lease_fence} = COALESCE(t.{lease_fence}, 0), {lease_attempt} = COALESCE(t.{lease_attempt}, 0)
-FROM @next AS d INNER JOIN {table} AS t ON {t_is_d}
+FROM @next AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE {wants_backfill}
 OPTION (FORCE ORDER, LOOP JOIN);
 SET @changed = @@ROWCOUNT;
 DELETE #lb_position;
-INSERT #lb_position ({key_names}) SELECT TOP (1) {key_of_d} FROM @next AS d ORDER BY {key_descending};
+INSERT #lb_position ({key_names}) SELECT TOP (1) {d_key_columns} FROM @next AS d ORDER BY {key_descending};
 COMMIT TRANSACTION;
 IF @visited = 0 DROP TABLE #lb_position;
 SELECT @visited, @changed;

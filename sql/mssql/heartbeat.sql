@@ -2,10 +2,10 @@
 -- Parameters: those of leases.sql, whose entries have d, the milliseconds until the new expiry.
 -- Locks: X on the rows extended, in the order of the key. Index: the key's.
 
--- :: more_of_list
+-- :: extra_columns
 , DATEADD(millisecond, j.d, @now) AS lb_due
 
--- :: more_json
+-- :: extra_json
 , d int '$.d'
 
 -- :: extend
@@ -14,13 +14,13 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME();
 BEGIN TRANSACTION;
 UPDATE t
 SET {lease_due_time} = l.lb_due
-FROM {leases}
-    INNER JOIN {table} AS t WITH (ROWLOCK) ON {t_is_l}
-WHERE {held}
+FROM {lease_list}
+    INNER JOIN {table} AS t WITH (ROWLOCK) ON {join_list_on_key}
+WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN);
 SELECT l.lb_i, @now AS lb_now, t.{lease_due_time} AS lb_due
-FROM {leases}
-    INNER JOIN {table} AS t ON {t_is_l}
-WHERE {held}
+FROM {lease_list}
+    INNER JOIN {table} AS t ON {join_list_on_key}
+WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN);
 COMMIT TRANSACTION;

@@ -9,13 +9,13 @@
 --   planner whose statistics are of a moment without leases it looks empty.
 -- The JSON is read by each statement anew, which costs less than a table variable to keep it in.
 
--- :: leases
-(SELECT TOP (@P5) j.i AS lb_i, {key_of_list}, j.t AS lb_t, j.f AS lb_f{more_of_list}
-    FROM OPENJSON(@P6) WITH (i int '$.i', {key_json}, t uniqueidentifier '$.t', f bigint '$.f'{more_json}) AS j
+-- :: lease_list
+(SELECT TOP (@P5) j.i AS lb_i, {key_from_json}, j.t AS lb_t, j.f AS lb_f{extra_columns}
+    FROM OPENJSON(@P6) WITH (i int '$.i', {key_json_schema}, t uniqueidentifier '$.t', f bigint '$.f'{extra_json}) AS j
     ORDER BY {key_names}) AS l
 
--- :: named
+-- :: is_same_lease
 1 = CASE WHEN t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f THEN 1 END
 
--- :: held
+-- :: is_held
 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f AND t.{lease_due_time} > @now THEN 1 END

@@ -5,8 +5,8 @@
 
 -- :: list
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SELECT TOP (@P1) SYSUTCDATETIME() AS lb_now, {key_as_names}, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,
+SELECT TOP (@P1) SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,
     t.{lease_due_time} AS lb_due, t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error
 FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST)
 WHERE t.{lease_state} = {state}
-ORDER BY t.{lease_state_time}, {key_of_t};
+ORDER BY t.{lease_state_time}, {t_key_columns};

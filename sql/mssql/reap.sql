@@ -15,19 +15,19 @@ DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarati
     lb_attempt int NOT NULL, lb_f bigint NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL);
 BEGIN TRANSACTION;
 
--- :: pick
+-- :: pick_due
 INSERT @due ({key_names}, lb_due, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_owner)
-SELECT TOP (@P1) {key_of_t}, t.{lease_due_time}, t.{lease_state},
+SELECT TOP (@P1) {t_key_columns}, t.{lease_due_time}, t.{lease_state},
     CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END,
     t.{lease_attempt}, t.{lease_fence}, t.{lease_token}, t.{lease_owner}
 FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{due_hint})
 WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time};
 
--- :: trim
+-- :: keep_first_due
 DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d.lb_due);
 
--- :: end
+-- :: update_due
 DECLARE @count int = (SELECT COUNT(*) FROM @due);
 UPDATE t
 SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
@@ -36,23 +36,23 @@ SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NUL
     {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
         WHEN d.lb_owner IS NULL THEN N'the lease expired'
         ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
-FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {t_is_d}
+FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
 OPTION (FORCE ORDER, LOOP JOIN);
-SELECT {key_of_d}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
-FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {t_is_d}
+SELECT {d_key_columns}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
+FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_next AND t.{lease_fence} = d.lb_f AND t.{lease_state_time} = @now
 ORDER BY d.lb_due
 OPTION (FORCE ORDER, LOOP JOIN);
 
--- :: next
+-- :: next_due
 SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due
 FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
 WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL
 ORDER BY t.{lease_due_time};
 COMMIT TRANSACTION;
 
--- :: next_unfiltered
+-- :: next_due_unfiltered
 SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due
 FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
         WHERE t.{lease_state} = 1

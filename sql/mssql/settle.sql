@@ -11,11 +11,11 @@
 --   batch is undone and sent again. So there is no OUTPUT, which Babelfish runs in joined updates only as a product with the
 --   whole table, and which a table with triggers takes only INTO a table variable.
 
--- :: more_of_list
+-- :: extra_columns
 , j.k AS lb_kind, j.n AS lb_state, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)) AS lb_due,
         LEFT(TRANSLATE(j.e COLLATE Latin1_General_100_BIN2, @P1, @P2), 1024) AS lb_error
 
--- :: more_json
+-- :: extra_json
 , k tinyint '$.k', n tinyint '$.n', s int '$.s',
         d int '$.d', e nvarchar(max) '$.e'
 
@@ -24,16 +24,16 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed int = 0;
 BEGIN TRANSACTION;
 SELECT l.lb_i, l.lb_state
-FROM {leases}
-    INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {t_is_l}
-WHERE {held}
+FROM {lease_list}
+    INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {join_list_on_key}
+WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN);
 DECLARE @held int = @@ROWCOUNT;
 IF @held < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state
-    FROM {leases}
-        INNER JOIN {table} AS t ON {t_is_l}
-    WHERE {named}
+    FROM {lease_list}
+        INNER JOIN {table} AS t ON {join_list_on_key}
+    WHERE {is_same_lease}
         AND (l.lb_kind = 0 AND (t.{lease_state} = 3
                 OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
             OR l.lb_kind = 1 AND (t.{lease_state} = 4
@@ -41,49 +41,49 @@ IF @held < @P5
             OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL)
     OPTION (FORCE ORDER, LOOP JOIN);
 
--- :: note
+-- :: remember_ended
 DECLARE @ended TABLE (lb_i int NOT NULL PRIMARY KEY);
 INSERT @ended (lb_i)
 SELECT l.lb_i
-FROM {leases}
-    INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {t_is_l}
-WHERE {held}
+FROM {lease_list}
+    INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {join_list_on_key}
+WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN);
 
--- :: end
+-- :: update_ended
 UPDATE t
 SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.lb_due,
     {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
     {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
         WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
     {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{mirror_ended}
-FROM {leases}
-    INNER JOIN {table} AS t ON {t_is_l}
-WHERE {held}{not_deleted}
+FROM {lease_list}
+    INNER JOIN {table} AS t ON {join_list_on_key}
+WHERE {is_held}{except_deleted}
 OPTION (FORCE ORDER, LOOP JOIN);
 SET @changed = @changed + @@ROWCOUNT;
 
--- :: delete
+-- :: delete_completed
 DELETE t
-FROM {leases}
-    INNER JOIN {table} AS t ON {t_is_l}
-WHERE {held} AND l.lb_kind = 0
+FROM {lease_list}
+    INNER JOIN {table} AS t ON {join_list_on_key}
+WHERE {is_held} AND l.lb_kind = 0
 OPTION (FORCE ORDER, LOOP JOIN);
 SET @changed = @changed + @@ROWCOUNT;
 
--- :: sure
+-- :: verify_count
 IF @changed <> @held
     THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
 
--- :: archive
+-- :: move_to_archive
 INSERT {archive} ({archive_columns})
-SELECT {archive_of_t}
-FROM {leases}
-    INNER JOIN {table} AS t ON {t_is_l}
-WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {named} AND l.lb_kind = 0
+SELECT {t_archive_columns}
+FROM {lease_list}
+    INNER JOIN {table} AS t ON {join_list_on_key}
+WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
 OPTION (FORCE ORDER, LOOP JOIN);
 DELETE t
-FROM {leases}
-    INNER JOIN {table} AS t ON {t_is_l}
-WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {named} AND l.lb_kind = 0
+FROM {lease_list}
+    INNER JOIN {table} AS t ON {join_list_on_key}
+WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
 OPTION (FORCE ORDER, LOOP JOIN);

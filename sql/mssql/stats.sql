@@ -15,7 +15,7 @@ SELECT @all = SUM(CASE WHEN i.index_id IN (0, 1) THEN p.rows END), @ready = SUM(
     @dead = SUM(CASE i.name WHEN {dead_literal} THEN p.rows END)
 FROM sys.partitions AS p INNER JOIN sys.indexes AS i ON i.object_id = p.object_id AND i.index_id = p.index_id
 WHERE p.object_id = OBJECT_ID({table_literal});
-IF {counts_are_kept} AND @all > 10000 AND SERVERPROPERTY('babelfish') IS NULL
+IF {can_use_statistics} AND @all > 10000 AND SERVERPROPERTY('babelfish') IS NULL
     SELECT v.lb_state, v.lb_n
     FROM (VALUES (0, @ready), (1, @leased), (2, @due - @leased), (3, @all - @ready - @due - @dead), (4, @dead))
         AS v (lb_state, lb_n)

@@ -1,49 +1,51 @@
 //! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
 
 mod advice;
-mod answer;
 mod backfill;
 mod catalogue;
+mod claim;
+mod connect;
 mod connection;
 mod connection_string;
-mod dial;
+mod decode;
 mod drop;
 #[cfg(test)]
 mod editions;
-mod engine;
 mod enqueue;
 mod error;
-mod fits;
+mod heartbeat;
 mod index;
 mod inspect;
 mod key_source;
-mod lease;
+mod list_parameters;
 mod migrations;
 mod mirror;
 mod new_item;
 mod plan;
 mod pool;
 mod prepared;
+mod queue_statements;
 mod quote;
+mod reap;
+mod server_info;
 mod settings;
 mod settle;
 mod shape;
 mod soft_lock;
-mod table;
 #[cfg(test)]
 mod tests;
 mod types;
-mod wire;
+mod value_limits;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::inspect::Counted;
+use self::inspect::CountMethod;
 pub use self::plan::MssqlSchema;
-pub use self::pool::Connected;
+pub use self::pool::Pool;
+use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
-use self::table::QueueTable;
 use super::{
     ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
     Stats, Store, StoreError,
@@ -67,12 +69,12 @@ pub struct MssqlStore {
 /// What operations work with; every copy is the same.
 #[derive(Clone)]
 struct Mssql {
-    connected: Connected,
-    queues: Arc<[QueueTable]>,
+    pool: Pool,
+    queues: Arc<[QueueStatements]>,
 }
 
 impl Mssql {
-    fn queue(&self, queue: QueueIndex) -> Result<&QueueTable, StoreError> {
+    fn queue(&self, queue: QueueIndex) -> Result<&QueueStatements, StoreError> {
         self.queues
             .get(queue.0)
             .ok_or_else(|| StoreError::Bug(format!("no queue number {}", queue.0)))
@@ -86,23 +88,20 @@ impl MssqlStore {
     /// [`StoreError::Misconfigured`] if a queue's table lacks something, or the login is refused.
     /// [`StoreError::Unavailable`] if the server does not answer.
     pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        Self::open_over(&Connected::new(settings)?, queues).await
+        Self::open_over(&Pool::new(settings)?, queues).await
     }
 
     /// Does what [`Self::open`] does, over connections that other stores may use too.
     ///
     /// # Errors
     /// Those of [`Self::open`].
-    pub async fn open_over(
-        connected: &Connected,
-        queues: &[QueueSpec],
-    ) -> Result<Self, StoreError> {
+    pub async fn open_over(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
         // Its state is large: on the heap it does not weigh on every caller's.
-        Box::pin(Self::prepare(connected, queues)).await
+        Box::pin(Self::prepare(pool, queues)).await
     }
 
-    async fn prepare(connected: &Connected, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        let mut connection = connected.take().await?;
+    async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+        let mut connection = pool.take().await?;
         migrations::in_turn(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
             for queue in queues.iter().filter(|queue| queue.managed.is_some()) {
@@ -128,17 +127,17 @@ impl MssqlStore {
         }
         let mut tables = Vec::new();
         for queue in queues {
-            tables.push(QueueTable::read(&mut connection, queue).await?);
+            tables.push(QueueStatements::read(&mut connection, queue).await?);
         }
         // Its connection is kept, so that later ones need no login.
-        connected.probe(PROBE).await?;
-        let place = format!("{} at {}", connection.engine, connected.address());
+        pool.probe(PROBE).await?;
+        let place = format!("{} at {}", connection.server_info, pool.address());
         drop(connection);
         Ok(Self {
             place,
             secret,
             mssql: Mssql {
-                connected: connected.clone(),
+                pool: pool.clone(),
                 queues: tables.into(),
             },
         })
@@ -167,7 +166,7 @@ impl Store for MssqlStore {
     }
 
     fn width(&self) -> usize {
-        self.mssql.connected.width()
+        self.mssql.pool.width()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
@@ -216,13 +215,13 @@ impl Store for MssqlStore {
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let counted = Counted::ByServer;
+        let counted = CountMethod::Statistics;
         self.run(async move |mssql: Mssql| mssql.stats(queue, counted).await)
             .await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let counted = Counted::RowByRow;
+        let counted = CountMethod::Scan;
         self.run(async move |mssql: Mssql| mssql.stats(queue, counted).await)
             .await
     }
@@ -243,6 +242,6 @@ impl Store for MssqlStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        self.mssql.connected.probe(PROBE).await
+        self.mssql.pool.probe(PROBE).await
     }
 }

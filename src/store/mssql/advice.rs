@@ -13,7 +13,7 @@ pub(super) async fn advice(
 ) -> Result<Vec<String>, StoreError> {
     let mut advice = Vec::new();
     let table = Table::read(connection, &queue.table).await?;
-    let engine = &connection.engine;
+    let engine = &connection.server_info;
     if !engine.babelfish && table.as_ref().is_some_and(|table| table.escalates) {
         advice.push(format!(
             "no statement of the broker locks enough rows to lock the table, but one of another program could, and every \

@@ -1,9 +1,9 @@
 //! The rows that a table had before it became a queue: given the state that their mirror columns show, and the values that
 //! new columns lack, in one pass by key.
 
-use super::answer::integer;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::decode::integer;
 use super::mirror::mirrors;
 use super::plan::ADOPT;
 use super::quote::{literal, quote};
@@ -29,7 +29,7 @@ pub(super) async fn plan(
     table: &Table,
     shape: &Shape,
 ) -> Result<Option<Step>, StoreError> {
-    let at_once = connection.engine.adds_columns_at_once();
+    let at_once = connection.server_info.adds_columns_without_rewrite();
     let name = |column| quote(queue.soft_lock.name(column));
     let found = |column| table.column(queue.soft_lock.name(column));
     let nullable =
@@ -64,7 +64,7 @@ pub(super) async fn plan(
     let mut placeholders = shape.placeholders.clone();
     placeholders.insert(
         "wants_backfill",
-        any_of(now, &shape.placeholders["key_present"]),
+        any_of(now, &shape.placeholders["key_not_null"]),
     );
     let needed = render(ADOPT, "backfill_needed", &placeholders);
     let answer = connection.batch(&needed).await?;

@@ -2,8 +2,8 @@
 
 use tiberius::Row;
 
-use super::answer::integer;
 use super::connection::Connection;
+use super::decode::integer;
 use super::quote::quote_table;
 use super::types::ColumnType;
 use crate::store::StoreError;
@@ -130,7 +130,7 @@ impl Table {
             unique: Vec::new(),
             indexes: Vec::new(),
             escalates,
-            keeps_indexes: !connection.engine.babelfish,
+            keeps_indexes: !connection.server_info.babelfish,
         };
         let written = connection.query(WRITTEN, &[&object]).await?;
         let written = written.iter().flatten().map(|row| text(row, 0));
@@ -211,7 +211,7 @@ fn column(row: &Row) -> Result<Column, StoreError> {
     let precision: u8 = row.try_get(3)?.unwrap_or_default();
     let scale: u8 = row.try_get(4)?.unwrap_or_default();
     let collation: Option<&str> = row.try_get(8)?;
-    let kind = ColumnType::named(&type_name);
+    let kind = ColumnType::from_type_name(&type_name);
     Ok(Column {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),

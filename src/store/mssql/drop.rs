@@ -40,7 +40,7 @@ pub(super) async fn plan(
     }
     let mut defaults = Vec::new();
     // Babelfish lists constraints that it does not know, and drops a default with its column.
-    if !connection.engine.babelfish {
+    if !connection.server_info.babelfish {
         let object = quote_table(&queue.table);
         for row in connection
             .query(DEFAULTS, &[&object])

@@ -22,9 +22,9 @@ async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_c
     let mut connection = Box::pin(Connection::open(&server, &settings))
         .await
         .expect("a server");
-    let true_engine = connection.engine.clone();
-    connection.engine.edition = 2;
-    connection.engine.babelfish = false;
+    let actual_server = connection.server_info.clone();
+    connection.server_info.edition = 2;
+    connection.server_info.babelfish = false;
     let table = format!("editions_{}", Uuid::new_v4().simple());
     // More rows than one chunk, with a composite key whose first part repeats.
     let create = format!(
@@ -50,7 +50,7 @@ async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_c
         done.expect(&step.sql);
     }
     // How indexes are found again depends on the server that made them.
-    connection.engine.babelfish = true_engine.babelfish;
+    connection.server_info.babelfish = actual_server.babelfish;
     let left = plan(&mut connection, &spec).await.expect("plan again");
     assert_eq!(left, []);
     assert_eq!(check(&mut connection, &spec).await, Ok(Vec::new()));
@@ -60,7 +60,7 @@ async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_c
     );
     let rows = connection.batch(&count).await.expect("count");
     assert_eq!(rows[0][0].get::<i32, _>(0), Some(10_000));
-    if !true_engine.babelfish {
+    if !actual_server.babelfish {
         assert_eq!(changed, 10_000);
     }
     connection

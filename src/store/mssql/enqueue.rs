@@ -3,10 +3,9 @@
 use serde_json::json;
 
 use super::Mssql;
-use super::error::refusal;
-use super::pool::Again;
-use super::table::QueueTable;
-use super::wire::{Entry, Wire};
+use super::error::{RetrySafety, into_rejection};
+use super::list_parameters::{ListEntry, ListParameters};
+use super::queue_statements::QueueStatements;
 use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::Key;
@@ -25,7 +24,7 @@ pub(super) struct Group {
     pub(super) ready: bool,
     pub(super) columns: Vec<String>,
     pub(super) places: Vec<usize>,
-    pub(super) list: Vec<Entry>,
+    pub(super) list: Vec<ListEntry>,
 }
 
 impl Mssql {
@@ -47,7 +46,7 @@ impl Mssql {
     /// Inserts all, in one transaction.
     async fn insert(
         &self,
-        table: &QueueTable,
+        table: &QueueStatements,
         items: &[NewItem],
         groups: Vec<Group>,
         end: End,
@@ -57,10 +56,13 @@ impl Mssql {
             .into_iter()
             .map(|group| (group.list, group.places))
             .unzip();
-        let wire = Wire::new(lists);
+        let wire = ListParameters::new(lists);
         let parameters = wire.parameters();
-        let results = self.connected.query(&sql, &parameters, Again::Once).await;
-        let results = results.map_err(refusal)?;
+        let results = self
+            .pool
+            .query(&sql, &parameters, RetrySafety::AtMostOnce)
+            .await;
+        let results = results.map_err(into_rejection)?;
         let mut keys = vec![None; items.len()];
         for (places, rows) in places.iter().zip(&results) {
             for (place, row) in places.iter().zip(rows) {
@@ -75,7 +77,7 @@ impl Mssql {
     /// Finds the first item without which the items before it would be taken: by halves, each tried and rolled back.
     async fn find_refused(
         &self,
-        table: &QueueTable,
+        table: &QueueStatements,
         items: &[NewItem],
         mut rejection: Rejection,
     ) -> StoreError {
@@ -99,17 +101,22 @@ impl Mssql {
         }
         rejection.item = taken;
         let named = items.get(taken).map_or(&[][..], |item| &item.columns);
-        table.blame(StoreError::Rejected(rejection), named)
+        table.name_refused_column(StoreError::Rejected(rejection), named)
     }
 }
 
 /// Writes the batch that adds the groups.
-pub(super) fn batch(table: &QueueTable, items: &[NewItem], groups: &[Group], end: End) -> String {
+pub(super) fn batch(
+    table: &QueueStatements,
+    items: &[NewItem],
+    groups: &[Group],
+    end: End,
+) -> String {
     let mut sql = render(ENQUEUE, "begin", &Placeholders::new());
     for (at, group) in groups.iter().enumerate() {
         let one = &items[group.places[0]];
         let way = table.key_source.section(&table.key, one);
-        sql.extend(["\n", &table.insert(&["list", way], one, at)]);
+        sql.extend(["\n", &table.insert(&["item_list", way], one, at)]);
     }
     sql.push_str(match end {
         End::Commit => "\nCOMMIT TRANSACTION;",
@@ -119,10 +126,10 @@ pub(super) fn batch(table: &QueueTable, items: &[NewItem], groups: &[Group], end
 }
 
 /// Sorts the items by the columns that they name.
-pub(super) fn groups(table: &QueueTable, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
+pub(super) fn groups(table: &QueueStatements, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
     let mut groups: Vec<Group> = Vec::new();
     for (place, item) in items.iter().enumerate() {
-        let mut values = table.accept(item).map_err(|(column, problem)| {
+        let mut values = table.encode_item(item).map_err(|(column, problem)| {
             StoreError::Rejected(Rejection {
                 item: place,
                 follow_up: None,

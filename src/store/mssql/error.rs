@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tiberius::error::Error;
 
-use super::pool::Again;
 use crate::store::{Outage, Rejection, StoreError};
 
 /// What to do about an error.
@@ -25,6 +24,15 @@ enum Remedy {
     Misconfigured,
     /// Give up: no correct broker gets this.
     Bug,
+}
+
+/// Tells whether an operation may run again after its reply was lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RetrySafety {
+    /// A second run has the same effect and returns the same results as the first.
+    Idempotent,
+    /// A second run would apply the operation twice.
+    AtMostOnce,
 }
 
 const TABLE: &[(Remedy, &[u32])] = &[
@@ -145,7 +153,7 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
 
 /// Why an operation failed, and how often it was tried.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct OperationFailure {
     cause: Cause,
     tries: u32,
 }
@@ -170,7 +178,7 @@ impl From<StoreError> for Cause {
     }
 }
 
-impl Failure {
+impl OperationFailure {
     pub(super) fn new(cause: impl Into<Cause>, tries: u32) -> Self {
         Self {
             cause: cause.into(),
@@ -187,11 +195,11 @@ impl Failure {
     }
 
     /// Returns whether the operation may be run again at once.
-    pub(super) fn may_run_again(&self, again: Again) -> bool {
+    pub(super) fn may_run_again(&self, again: RetrySafety) -> bool {
         match &self.cause {
             Cause::Statement(error) => match remedy(error) {
                 Remedy::Retry => true,
-                Remedy::Reconnect => again == Again::Idempotent,
+                Remedy::Reconnect => again == RetrySafety::Idempotent,
                 Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
             },
             // A server that refuses a login for a moment; nothing was asked of it yet. One that does not answer is left to
@@ -202,7 +210,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for OperationFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Statement(error) => write!(out, "{}", text_of(error))?,
@@ -213,8 +221,8 @@ impl fmt::Display for Failure {
 }
 
 /// A failure that is not retried any more is the store's.
-impl From<Failure> for StoreError {
-    fn from(failure: Failure) -> Self {
+impl From<OperationFailure> for StoreError {
+    fn from(failure: OperationFailure) -> Self {
         let mut error = match failure.cause {
             Cause::Statement(error) => error.into(),
             Cause::Connection(error) => error,
@@ -242,7 +250,7 @@ impl From<Error> for StoreError {
 }
 
 /// The server has not answered for so long.
-pub(super) fn silence(patience: Duration) -> Error {
+pub(super) fn timed_out(patience: Duration) -> Error {
     Error::Io {
         kind: ErrorKind::TimedOut,
         message: format!("no answer within {}", humantime::format_duration(patience)),
@@ -257,8 +265,8 @@ fn text_of(error: &Error) -> String {
     }
 }
 
-/// Turns a failure into the refusal of a row, if a constraint is to blame.
-pub(super) fn refusal(failure: Failure) -> StoreError {
+/// Turns a failure into the into_rejection of a row, if a constraint is to blame.
+pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
     match &failure.cause {
         Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
             refused(token.message())

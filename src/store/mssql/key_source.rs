@@ -43,9 +43,9 @@ impl KeySource {
     pub(super) fn section(self, key: &[Column], item: &NewItem) -> &'static str {
         let names = |column: &Column| item.columns.iter().any(|(name, _)| *name == column.name);
         match self {
-            _ if key.iter().all(names) => "given",
-            Self::Identity(_) => "counted",
-            Self::Defaults => "one_by_one",
+            _ if key.iter().all(names) => "insert_given_keys",
+            Self::Identity(_) => "insert_identity_keys",
+            Self::Defaults => "insert_row_by_row",
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use super::answer;
 use super::connection::Connection;
+use super::decode;
 use crate::lease_id::Secret;
 use crate::store::StoreError;
 use crate::value::hex;
@@ -37,7 +37,7 @@ pub(super) async fn in_turn(
     let mut got = false;
     for _ in 0..TRIES {
         let results = connection.batch(LOCK).await?;
-        got = answer::integer(answer::one(&results, 0)?, 0)? >= 0;
+        got = decode::integer(decode::single_row(&results, 0)?, 0)? >= 0;
         if got {
             break;
         }

@@ -3,11 +3,11 @@
 use serde_json::{Value as Json, json};
 
 use super::catalogue::Column;
+use super::list_parameters::{EntryValue, FIRST_LIST, ListEntry, MAX_INLINE_UNITS};
+use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::shape::declaration;
-use super::table::QueueTable;
-use super::wire::{self, Entry, FIRST_LIST, Field};
-use super::{fits, types};
+use super::{types, value_limits};
 use crate::lease::State;
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError, why_not_writable};
@@ -15,13 +15,13 @@ use crate::value::Value;
 
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 
-impl QueueTable {
+impl QueueStatements {
     /// Turns an item's values into an entry of an insert's list.
     ///
     /// # Errors
     /// The column to blame and what is wrong with it.
-    pub(super) fn accept(&self, item: &NewItem) -> Result<Entry, (String, String)> {
-        let mut values = Entry::default();
+    pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, String)> {
+        let mut values = ListEntry::default();
         for (at, (name, value)) in item.columns.iter().enumerate() {
             let mut earlier = item.columns[..at].iter();
             if earlier.any(|(earlier, _)| earlier == name) {
@@ -37,15 +37,19 @@ impl QueueTable {
                 let problem = format!("{name:?} is of the key and can't be NULL");
                 return Err((name.clone(), problem));
             }
-            let value = fits::check(value, column).and_then(|()| types::store(value, column.kind));
+            let value =
+                value_limits::check(value, column).and_then(|()| types::encode(value, column.kind));
             let value = value.map_err(|problem| (name.clone(), problem))?;
             let value = match value {
-                Field::Json(Json::String(text)) if text.encode_utf16().count() > wire::SHORT => {
+                EntryValue::Json(Json::String(text))
+                    if text.encode_utf16().count() > MAX_INLINE_UNITS =>
+                {
                     if !column.has_long_texts() {
-                        let problem = format!("{name:?} has room for {} characters", wire::SHORT);
+                        let problem =
+                            format!("{name:?} has room for {} characters", MAX_INLINE_UNITS);
                         return Err((name.clone(), problem));
                     }
-                    Field::Long(text)
+                    EntryValue::Long(text)
                 }
                 value => value,
             };
@@ -57,7 +61,7 @@ impl QueueTable {
             (State::Delayed, Some(item.delay))
         };
         values.insert("n", json!(state.code()));
-        put_delay(&mut values, delay);
+        insert_delay(&mut values, delay);
         values.insert("p", json!(item.trace_parent));
         Ok(values)
     }
@@ -80,16 +84,19 @@ impl QueueTable {
                 .collect();
             parts.concat()
         };
-        placeholders.insert("named", each(&|_, column| quote(&column.name)));
+        placeholders.insert("item_columns", each(&|_, column| quote(&column.name)));
         placeholders.insert(
-            "named_declarations",
+            "item_declarations",
             each(&|at, column| declaration(&format!("lb_c{at}"), column, "NULL")),
         );
-        placeholders.insert("named_places", each(&|at, _| format!("lb_c{at}")));
-        placeholders.insert("named_of_n", each(&|at, _| format!("n.lb_c{at}")));
-        placeholders.insert("named_of_j", each(&|at, column| of_j(at, column, list)));
+        placeholders.insert("item_names", each(&|at, _| format!("lb_c{at}")));
+        placeholders.insert("n_item_columns", each(&|at, _| format!("n.lb_c{at}")));
         placeholders.insert(
-            "named_json",
+            "item_values",
+            each(&|at, column| value_from_json(at, column, list)),
+        );
+        placeholders.insert(
+            "item_json_schema",
             each(&|at, column| {
                 let name = format!("c{at}");
                 let own = column.kind.json_declaration(&name, &column.declared);
@@ -106,33 +113,33 @@ impl QueueTable {
         };
         let of_n = self.key.iter().filter_map(place);
         let of_n: Vec<String> = of_n.map(|at| format!("n.lb_c{at}")).collect();
-        placeholders.insert("key_of_n", of_n.join(", "));
-        placeholders.insert("counting", self.key_source.direction().to_owned());
-        placeholders.insert("parameter", format!("@P{}", list + FIRST_LIST));
-        placeholders.insert("group", list.to_string());
+        placeholders.insert("n_key_columns", of_n.join(", "));
+        placeholders.insert("key_direction", self.key_source.direction().to_owned());
+        placeholders.insert("list_parameter", format!("@P{}", list + FIRST_LIST));
+        placeholders.insert("list_number", list.to_string());
         let lacking = each(&|at, column| match column.character_set() {
             Some(collation) => format!(
                 "CASE WHEN {} THEN {at} END",
-                lacks(at, column, list, collation)
+                unsupported_characters(at, column, list, collation)
             ),
             None => "NULL".to_owned(),
         });
         let letters = if lacking.contains("CASE") {
             // COALESCE takes two at least.
-            placeholders.insert("lacking_of_j", format!("COALESCE(NULL{lacking})"));
-            render(ENQUEUE, "letters", &placeholders) + "\n"
+            placeholders.insert("bad_character_index", format!("COALESCE(NULL{lacking})"));
+            render(ENQUEUE, "check_characters", &placeholders) + "\n"
         } else {
             String::new()
         };
-        placeholders.insert("letters", letters);
+        placeholders.insert("check_characters", letters);
         let named = item.columns.iter();
         let mut named = named.filter_map(|(name, _)| self.writable.get(name));
         let long_texts = if named.any(Column::has_long_texts) {
-            render(ENQUEUE, "long_texts", &placeholders)
+            render(ENQUEUE, "read_long_texts", &placeholders)
         } else {
             String::new()
         };
-        placeholders.insert("long_texts", long_texts);
+        placeholders.insert("read_long_texts", long_texts);
         let sections = sections.iter();
         let rendered: Vec<String> = sections
             .map(|section| render(ENQUEUE, section, &placeholders))
@@ -142,7 +149,11 @@ impl QueueTable {
 
     /// Adds to a refusal the column that its message names, by itself or by its constraint; `named` are the columns that
     /// the items have named.
-    pub(super) fn blame(&self, error: StoreError, named: &[(String, Value)]) -> StoreError {
+    pub(super) fn name_refused_column(
+        &self,
+        error: StoreError,
+        named: &[(String, Value)],
+    ) -> StoreError {
         let StoreError::Rejected(mut rejection) = error else {
             return error;
         };
@@ -175,17 +186,17 @@ impl QueueTable {
 }
 
 /// Writes a delay as the statements read it: seconds, and milliseconds rounded up, as DATEADD takes 32 bits.
-pub(super) fn put_delay(entry: &mut Entry, delay: Option<std::time::Duration>) {
+pub(super) fn insert_delay(entry: &mut ListEntry, delay: Option<std::time::Duration>) {
     entry.insert("s", json!(delay.map(|delay| delay.as_secs())));
     let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
     entry.insert("d", json!(millis));
 }
 
 /// Writes what turns the JSON's value into the column's.
-fn of_j(at: usize, column: &Column, list: usize) -> String {
+fn value_from_json(at: usize, column: &Column, list: usize) -> String {
     let name = format!("j.c{at}");
     if column.has_long_texts() {
-        let long = format!("(SELECT x.lb_x FROM @long{list} AS x WHERE x.lb_l = {name}l)");
+        let long = format!("(SELECT x.lb_x FROM @long_texts{list} AS x WHERE x.lb_l = {name}l)");
         column.kind.of_json(&format!("COALESCE({name}, {long})"))
     } else {
         column.kind.of_json(&name)
@@ -193,8 +204,8 @@ fn of_j(at: usize, column: &Column, list: usize) -> String {
 }
 
 /// Writes the condition that a column's character set lacks a letter of the text that it is given.
-fn lacks(at: usize, column: &Column, list: usize, collation: &str) -> String {
-    let text = of_j(at, column, list);
+fn unsupported_characters(at: usize, column: &Column, list: usize, collation: &str) -> String {
+    let text = value_from_json(at, column, list);
     format!(
         "CONVERT(nvarchar(max), CONVERT(varchar(max), {text} COLLATE {collation})) COLLATE Latin1_General_100_BIN2 \
          <> {text} COLLATE Latin1_General_100_BIN2"

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::answer::integer;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::decode::integer;
 use super::index::Role;
 use super::quote::{literal, quote};
 use super::shape::{Shape, queue_placeholders};
@@ -102,11 +102,11 @@ pub(super) async fn plan(
     let shape = Shape::new(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     if exists {
-        let at_once = connection.engine.adds_columns_at_once();
+        let at_once = connection.server_info.adds_columns_without_rewrite();
         steps.extend(columns(queue, &table, &shape, at_once));
         steps.extend(backfill::plan(connection, queue, &table, &shape).await?);
     }
-    let online = exists && connection.engine.indexes_online();
+    let online = exists && connection.server_info.supports_online_indexes();
     steps.extend(indexes(queue, &table, &shape, online));
     if let OnComplete::Archive(name) = &queue.on_complete
         && Table::read(connection, name).await?.is_none()
@@ -338,7 +338,7 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
     );
     let column = |(name, declared): &(String, String)| Column {
         name: name.clone(),
-        kind: ColumnType::named(declared.split(['(', ' ']).next().unwrap_or_default()),
+        kind: ColumnType::from_type_name(declared.split(['(', ' ']).next().unwrap_or_default()),
         declared: declared
             .split(" NOT NULL")
             .next()

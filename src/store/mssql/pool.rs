@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool::managed::{
-    Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleError, RecycleResult,
+    self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult,
 };
 use futures_util::future::join_all;
 use tiberius::{Config, Row, ToSql};
@@ -14,40 +14,43 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
 use super::connection::Connection;
-use super::error::{Failure, silence};
+use super::error::{OperationFailure, RetrySafety, timed_out};
 use crate::store::StoreError;
 
 /// How many connections are opened at the same time: a server that comes back is not run down.
-const DIALS: usize = 4;
+const MAX_CONCURRENT_CONNECTS: usize = 4;
 /// How often an operation is tried in all.
-const TRIES: u32 = 5;
+const MAX_TRIES: u32 = 5;
 /// The pause before the first retry is up to twice as long, and doubles with each further one.
-const RETRY_PAUSE: Duration = Duration::from_millis(10);
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 /// How often old and idle connections are looked after.
-const UPKEEP: Duration = Duration::from_secs(15);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Opens and checks connections.
-pub(super) struct Connections {
+pub(super) struct ConnectionManager {
     server: Config,
     settings: Settings,
-    dials: Semaphore,
+    connect_permits: Semaphore,
     /// When a connection was last found broken.
-    trouble: Mutex<Option<Instant>>,
+    last_failure: Mutex<Option<Instant>>,
 }
 
-impl Connections {
+impl ConnectionManager {
     fn new(settings: &Settings) -> Result<Self, StoreError> {
         Ok(Self {
             server: settings.server()?,
             settings: settings.clone(),
-            dials: Semaphore::new(DIALS),
-            trouble: Mutex::new(None),
+            connect_permits: Semaphore::new(MAX_CONCURRENT_CONNECTS),
+            last_failure: Mutex::new(None),
         })
     }
 
     /// Takes note that a connection broke: the others are asked before they are trusted again.
     fn found_broken(&self) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self
+            .last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Returns whether a connection is to be replaced. A share of the lifetime is random: connections opened together are
@@ -58,12 +61,12 @@ impl Connections {
     }
 }
 
-impl Manager for Connections {
+impl Manager for ConnectionManager {
     type Type = Connection;
     type Error = StoreError;
 
     async fn create(&self) -> Result<Connection, StoreError> {
-        let _turn = self.dials.acquire().await;
+        let _turn = self.connect_permits.acquire().await;
         Connection::open(&self.server, &self.settings).await
     }
 
@@ -71,37 +74,31 @@ impl Manager for Connections {
         if self.is_old(connection) {
             return Err(RecycleError::message("it is old"));
         }
-        let trouble = *self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let reset = connection.reset(trouble).await;
+        let last_failure = *self
+            .last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let reset = connection.reset(last_failure).await;
         reset.map_err(RecycleError::message)
     }
 }
 
-/// Connections to a database: a broker's, or those that several stores of one process share.
+/// ConnectionManager to a database: a broker's, or those that several stores of one process share.
 #[derive(Clone)]
-pub struct Connected {
-    pool: Pool<Connections>,
+pub struct Pool {
+    pool: managed::Pool<ConnectionManager>,
     /// Answers whether the server is there, when the others may all be waiting for it.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
-    _upkeep: Arc<AbortOnDropHandle<()>>,
+    _maintenance: Arc<AbortOnDropHandle<()>>,
 }
 
-/// Whether an operation may be run again whose answer was lost.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
-    /// If it was applied, running it again answers the same.
-    Idempotent,
-    /// It must not run twice.
-    Once,
-}
-
-impl Connected {
+impl Pool {
     /// Makes the pool. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if the connection string can't be read.
     pub fn new(settings: &Settings) -> Result<Self, StoreError> {
-        let pool = Pool::builder(Connections::new(settings)?)
+        let pool = managed::Pool::builder(ConnectionManager::new(settings)?)
             .max_size(settings.max_connections.max(1))
             // The one used last has prepared most of what comes next.
             .queue_mode(QueueMode::Lifo)
@@ -109,11 +106,11 @@ impl Connected {
             .wait_timeout(Some(settings.command_timeout))
             .build()
             .map_err(|error| StoreError::Misconfigured(error.to_string()))?;
-        let upkeep = tokio::spawn(upkeep(pool.clone(), settings.min_idle_connections));
+        let maintenance = tokio::spawn(maintain_idle(pool.clone(), settings.min_idle_connections));
         Ok(Self {
             pool,
             probe: Arc::default(),
-            _upkeep: Arc::new(AbortOnDropHandle::new(upkeep)),
+            _maintenance: Arc::new(AbortOnDropHandle::new(maintenance)),
         })
     }
 
@@ -134,8 +131,8 @@ impl Connected {
         &self,
         sql: &str,
         parameters: &[&dyn ToSql],
-        again: Again,
-    ) -> Result<Vec<Vec<Row>>, Failure> {
+        again: RetrySafety,
+    ) -> Result<Vec<Vec<Row>>, OperationFailure> {
         let settings = &self.pool.manager().settings;
         let start = Instant::now();
         let mut tries = 1;
@@ -145,15 +142,15 @@ impl Connected {
             let failure = match timeout(rest(), attempt).await {
                 Ok(Ok(results)) => return Ok(results),
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::new(silence(settings.command_timeout), tries),
+                Err(_) => OperationFailure::new(timed_out(settings.command_timeout), tries),
             };
             if failure.breaks_connection() {
                 self.pool.manager().found_broken();
             }
             // The longer the more often it failed, and random: those who collided don't meet again.
             let share: f64 = rand::random_range(0.0..1.0);
-            let pause = RETRY_PAUSE.mul_f64(share) * 2_u32.pow(tries);
-            if !failure.may_run_again(again) || tries >= TRIES || pause >= rest() {
+            let pause = RETRY_DELAY.mul_f64(share) * 2_u32.pow(tries);
+            if !failure.may_run_again(again) || tries >= MAX_TRIES || pause >= rest() {
                 return Err(failure);
             }
             tracing::warn!(%failure, "an operation runs again");
@@ -167,12 +164,12 @@ impl Connected {
         sql: &str,
         parameters: &[&dyn ToSql],
         tries: u32,
-    ) -> Result<Vec<Vec<Row>>, Failure> {
+    ) -> Result<Vec<Vec<Row>>, OperationFailure> {
         let taken = self.take().await;
-        let mut connection = taken.map_err(|error| Failure::new(error, tries))?;
-        let outcome = connection.operate(sql, parameters).await;
+        let mut connection = taken.map_err(|error| OperationFailure::new(error, tries))?;
+        let outcome = connection.run_prepared(sql, parameters).await;
         outcome.map_err(|error| {
-            let failure = Failure::new(error, tries);
+            let failure = OperationFailure::new(error, tries);
             if failure.breaks_connection() {
                 drop(Object::take(connection));
             }
@@ -181,7 +178,7 @@ impl Connected {
     }
 
     /// Takes a connection for several statements.
-    pub(super) async fn take(&self) -> Result<Object<Connections>, StoreError> {
+    pub(super) async fn take(&self) -> Result<Object<ConnectionManager>, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
             PoolError::Timeout(_) => {
@@ -209,7 +206,7 @@ impl Connected {
 }
 
 /// Closes old connections that nobody uses, and opens new ones while fewer are idle than wanted.
-async fn upkeep(pool: Pool<Connections>, min_idle: usize) {
+async fn maintain_idle(pool: managed::Pool<ConnectionManager>, min_idle: usize) {
     loop {
         pool.retain(|connection, _| !pool.manager().is_old(connection));
         let status = pool.status();
@@ -218,13 +215,13 @@ async fn upkeep(pool: Pool<Connections>, min_idle: usize) {
         if wanted > 0 {
             open_more(&pool, status.available, wanted).await;
         }
-        tokio::time::sleep(UPKEEP).await;
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
     }
 }
 
 /// Opens connections: the idle ones are held for the moment in which the pool is asked for more. An error shows in the
 /// operations.
-async fn open_more(pool: &Pool<Connections>, idle: usize, more: usize) {
+async fn open_more(pool: &managed::Pool<ConnectionManager>, idle: usize, more: usize) {
     let held = join_all((0..idle).map(|_| pool.get())).await;
     let mut opening = join_all((0..more).map(|_| pool.get()));
     tokio::select! {

@@ -9,19 +9,19 @@ use lru::LruCache;
 use tiberius::{ColumnData, ToSql};
 
 /// How many batches a connection keeps at hand. The server keeps what belongs to each.
-const ROOM: NonZeroUsize = NonZeroUsize::new(256).expect("more than 0");
+const MAX_HANDLES: NonZeroUsize = NonZeroUsize::new(256).expect("more than 0");
 
 /// "Could not find prepared statement with handle %d."
 pub(super) const NO_SUCH_HANDLE: u32 = 8179;
 
 /// A batch and the types of its parameters, as `sp_prepare` takes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Batch {
+pub(super) struct BatchKey {
     pub(super) declarations: String,
     pub(super) sql: String,
 }
 
-impl Batch {
+impl BatchKey {
     pub(super) fn new(sql: &str, parameters: &[&dyn ToSql]) -> Self {
         let parameters = (1..).zip(parameters);
         let declarations: Vec<String> = parameters
@@ -35,27 +35,27 @@ impl Batch {
 }
 
 /// The handles of a connection, which end with it.
-pub(super) struct Prepared(LruCache<Batch, i32>);
+pub(super) struct Prepared(LruCache<BatchKey, i32>);
 
 impl Default for Prepared {
     fn default() -> Self {
-        Self(LruCache::new(ROOM))
+        Self(LruCache::new(MAX_HANDLES))
     }
 }
 
 impl Prepared {
-    pub(super) fn handle(&mut self, batch: &Batch) -> Option<i32> {
+    pub(super) fn handle(&mut self, batch: &BatchKey) -> Option<i32> {
         self.0.get(batch).copied()
     }
 
     /// Gives up the handle that was not used for the longest time, if there is no room for another one.
-    pub(super) fn make_room(&mut self) -> Option<i32> {
-        let full = self.0.len() == ROOM.get();
+    pub(super) fn evict_oldest(&mut self) -> Option<i32> {
+        let full = self.0.len() == MAX_HANDLES.get();
         let oldest = full.then(|| self.0.pop_lru()).flatten();
         oldest.map(|(_, handle)| handle)
     }
 
-    pub(super) fn keep(&mut self, batch: Batch, handle: i32) {
+    pub(super) fn keep(&mut self, batch: BatchKey, handle: i32) {
         self.0.put(batch, handle);
     }
 
@@ -118,7 +118,7 @@ mod tests {
 
     async fn sum(connection: &mut Connection, a: i32, b: i32) -> Result<i32, Error> {
         let sql = format!("SELECT @P1 + {b} AS lb_sum");
-        let results = connection.operate(&sql, &[&a]).await?;
+        let results = connection.run_prepared(&sql, &[&a]).await?;
         Ok(results[0][0].try_get(0)?.expect("a number"))
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let Some(mut connection) = connection().await else {
             return;
         };
-        let many = i32::try_from(ROOM.get() + 10).expect("a small number");
+        let many = i32::try_from(MAX_HANDLES.get() + 10).expect("a small number");
         for a in 0..2 {
             for b in 0..many {
                 let sum = sum(&mut connection, a, b).await;
@@ -142,8 +142,11 @@ mod tests {
             return;
         };
         let sql = "IF @P1 = 0 THROW 51999, N'not yet', 1; SELECT @P1 AS lb_n";
-        connection.operate(sql, &[&0]).await.expect_err("not yet");
-        let results = connection.operate(sql, &[&7]).await.expect("now");
+        connection
+            .run_prepared(sql, &[&0])
+            .await
+            .expect_err("not yet");
+        let results = connection.run_prepared(sql, &[&7]).await.expect("now");
         assert_eq!(results[0][0].get(0), Some(7));
     }
 

@@ -22,9 +22,9 @@ pub struct Settings {
     pub handshake_timeout: Duration,
     /// How long an operation may take, its retries included; the first after half of it without an answer.
     pub command_timeout: Duration,
-    /// Connections at once.
+    /// ConnectionManager at once.
     pub max_connections: usize,
-    /// Connections kept open while nothing is to do.
+    /// ConnectionManager kept open while nothing is to do.
     pub min_idle_connections: usize,
     /// How old a connection may get.
     pub max_connection_age: Duration,

@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use serde_json::json;
 
 use super::Mssql;
-use super::answer;
-use super::error::refusal;
-use super::new_item::put_delay;
-use super::pool::Again;
-use super::table::QueueTable;
-use super::wire::{Entry, Wire};
+use super::decode;
+use super::error::{RetrySafety, into_rejection};
+use super::list_parameters::{ListEntry, ListParameters};
+use super::new_item::insert_delay;
+use super::queue_statements::QueueStatements;
 use crate::lease::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
@@ -22,7 +21,7 @@ struct Insert {
     ready: bool,
     columns: Vec<String>,
     sql: String,
-    list: Vec<Entry>,
+    list: Vec<ListEntry>,
 }
 
 impl Mssql {
@@ -33,11 +32,11 @@ impl Mssql {
     ) -> Result<Vec<Option<State>>, StoreError> {
         let table = self.queue(queue)?;
         follow_ups::check(settlements, |queue, item| {
-            Ok(self.queue(queue)?.accept(item).map(drop))
+            Ok(self.queue(queue)?.encode_item(item).map(drop))
         })?;
         let mut states = vec![None; settlements.len()];
         let mut waiting: Vec<usize> = (0..settlements.len())
-            .filter(|at| table.has_key_like(&settlements[*at].lease.key))
+            .filter(|at| table.can_have_key(&settlements[*at].lease.key))
             .collect();
         // A statement settles a key once: what comes again for it goes into a later one.
         while !waiting.is_empty() {
@@ -56,7 +55,7 @@ impl Mssql {
     /// Settles in one statement the settlements at these places, of which no two have the same key.
     async fn settle_once(
         &self,
-        table: &QueueTable,
+        table: &QueueStatements,
         settlements: &[Settlement],
         places: &[usize],
     ) -> Result<Vec<(usize, State)>, StoreError> {
@@ -73,24 +72,24 @@ impl Mssql {
 
     async fn run_batch(
         &self,
-        table: &QueueTable,
+        table: &QueueStatements,
         settlements: &[Settlement],
         places: &[usize],
         end: &str,
     ) -> Result<Vec<(usize, State)>, StoreError> {
         let (sql, wire) = self.batch(table, settlements, places, end)?;
         let results = self
-            .connected
-            .query(&sql, &wire.parameters(), Again::Idempotent)
+            .pool
+            .query(&sql, &wire.parameters(), RetrySafety::Idempotent)
             .await;
-        let results = results.map_err(refusal)?;
+        let results = results.map_err(into_rejection)?;
         // There is a result at least, if an empty one.
-        answer::rows(&results, 0)?;
+        decode::result_set(&results, 0)?;
         let mut settled = Vec::new();
         // What was ended; and what had been, if there is any such.
         for row in results.iter().flatten() {
-            let at = answer::place(row, 0, settlements.len())?;
-            settled.push((at, answer::state(row, 1)?));
+            let at = decode::request_index(row, 0, settlements.len())?;
+            settled.push((at, decode::state(row, 1)?));
         }
         Ok(settled)
     }
@@ -98,7 +97,7 @@ impl Mssql {
     /// Finds the settlement, and its follow-up, that a constraint refuses: each is tried alone, and rolled back.
     async fn blame(
         &self,
-        table: &QueueTable,
+        table: &QueueStatements,
         settlements: &[Settlement],
         places: &[usize],
         rejection: Rejection,
@@ -127,7 +126,7 @@ impl Mssql {
                     let target = self.queue(follow_up.queue);
                     if let (Err(error), Ok(target)) = (tried, target)
                         && let StoreError::Rejected(found) =
-                            target.blame(error, &follow_up.item.columns)
+                            target.name_refused_column(error, &follow_up.item.columns)
                     {
                         blamed = Rejection {
                             item: *place,
@@ -155,15 +154,15 @@ impl Mssql {
 
     pub(super) fn batch(
         &self,
-        table: &QueueTable,
+        table: &QueueStatements,
         settlements: &[Settlement],
         places: &[usize],
         end: &str,
-    ) -> Result<(String, Wire), StoreError> {
+    ) -> Result<(String, ListParameters), StoreError> {
         let list = places.iter().map(|at| {
             let settlement = &settlements[*at];
-            let mut entry = QueueTable::list_entry(*at, &settlement.lease);
-            put_ending(table, &settlement.ending, &mut entry);
+            let mut entry = QueueStatements::lease_entry(*at, &settlement.lease);
+            insert_ending(table, &settlement.ending, &mut entry);
             entry
         });
         let mut lists = vec![list.collect()];
@@ -185,7 +184,7 @@ impl Mssql {
         batch.push(end);
         let sql = batch.join("\n");
         lists.extend(inserts.into_iter().map(|insert| insert.list));
-        Ok((sql, Wire::new(lists)))
+        Ok((sql, ListParameters::new(lists)))
     }
 
     fn inserts(
@@ -202,7 +201,7 @@ impl Mssql {
                 let item = &follow_up.item;
                 let target = self.queue(follow_up.queue)?;
                 let mut values = target
-                    .accept(item)
+                    .encode_item(item)
                     .map_err(|(_, why)| StoreError::Bug(why))?;
                 values.insert("i", json!(at));
                 let columns: Vec<String> =
@@ -218,7 +217,7 @@ impl Mssql {
                         queue: follow_up.queue.0,
                         ready: item.delay.is_zero(),
                         columns,
-                        sql: target.insert(&["follow_up"], item, inserts.len() + 1),
+                        sql: target.insert(&["insert_follow_ups"], item, inserts.len() + 1),
                         list: Vec::new(),
                     });
                     inserts.len() - 1
@@ -231,7 +230,7 @@ impl Mssql {
 }
 
 /// Writes how a lease ends into its entry of the list.
-fn put_ending(table: &QueueTable, ending: &Ending, entry: &mut Entry) {
+fn insert_ending(table: &QueueStatements, ending: &Ending, entry: &mut ListEntry) {
     let (kind, state, delay, error) = match ending {
         Ending::Complete { .. } => match &table.spec.on_complete {
             OnComplete::Recur(every) => (0, State::Delayed, Some(*every), None),
@@ -246,6 +245,6 @@ fn put_ending(table: &QueueTable, ending: &Ending, entry: &mut Entry) {
     };
     entry.insert("k", json!(kind));
     entry.insert("n", json!(state.code()));
-    put_delay(entry, delay);
+    insert_delay(entry, delay);
     entry.insert("e", json!(error));
 }

@@ -214,34 +214,34 @@ fn placeholders(
     );
     placeholders.insert("key_names", list(&|at, _| format!("lb_k{at}")));
     placeholders.insert(
-        "key_as_names",
+        "t_key_as_names",
         list(&|at, column| format!("{} AS lb_k{at}", read_of_t(column))),
     );
     placeholders.insert(
-        "key_of_t",
+        "t_key_columns",
         list(&|_, column| format!("t.{}", quote(&column.name))),
     );
-    placeholders.insert("key_of_d", list(&|at, _| format!("d.lb_k{at}")));
-    placeholders.insert("key_of_k", list(&|at, _| format!("k.lb_k{at}")));
+    placeholders.insert("d_key_columns", list(&|at, _| format!("d.lb_k{at}")));
+    placeholders.insert("k_key_columns", list(&|at, _| format!("k.lb_k{at}")));
     placeholders.insert(
-        "key_of_list",
+        "key_from_json",
         list(&|at, column| format!("{} AS lb_k{at}", key_of_json(at, column))),
     );
     placeholders.insert(
-        "key_json",
+        "key_json_schema",
         list(&|at, column| {
             let kind = column.kind;
             kind.json_declaration(&format!("k{at}"), &column.declared)
         }),
     );
     placeholders.insert(
-        "inserted_key",
+        "inserted_key_columns",
         list(&|_, column| format!("inserted.{}", quote(&column.name))),
     );
     for (placeholder, left, right) in [
-        ("t_is_p", "t", "p"),
-        ("t_is_l", "t", "l"),
-        ("t_is_d", "t", "d"),
+        ("join_picked_on_key", "t", "p"),
+        ("join_list_on_key", "t", "l"),
+        ("join_due_on_key", "t", "d"),
     ] {
         let side = |alias: &str, at: usize, column: &Column| match alias {
             "t" => format!("t.{}", quote(&column.name)),
@@ -254,17 +254,17 @@ fn placeholders(
     }
     let present = key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND t.{} IS NOT NULL", quote(&column.name)));
-    placeholders.insert("key_present", present.collect::<Vec<_>>().concat());
+    placeholders.insert("key_not_null", present.collect::<Vec<_>>().concat());
     // Names of the statement's own: they cost less to send, and Babelfish counts those beyond Unicode's first plane wrong.
     let data = columns.iter().enumerate();
     let data = data.map(|(at, column)| format!(", {} AS lb_c{at}", read_of_t(column)));
-    placeholders.insert("columns_of_t", data.collect::<Vec<_>>().concat());
+    placeholders.insert("t_data_columns", data.collect::<Vec<_>>().concat());
     let deletes = queue.on_complete == OnComplete::Delete;
     placeholders.insert(
-        "not_deleted",
+        "except_deleted",
         if deletes { " AND l.lb_kind <> 0" } else { "" }.to_owned(),
     );
-    placeholders.insert("held_order", ordered(order, "t."));
+    placeholders.insert("queue_order", ordered(order, "t."));
     let pick_order = match queue.order {
         // As the index has them, whatever it is sorted by.
         Order::None => "(SELECT NULL)".to_owned(),
@@ -278,7 +278,7 @@ fn placeholders(
     } else {
         "1 = 0"
     };
-    placeholders.insert("counts_are_kept", kept.to_owned());
+    placeholders.insert("can_use_statistics", kept.to_owned());
     mirror::fill(&mut placeholders, queue, table);
     placeholders
 }
@@ -286,7 +286,10 @@ fn placeholders(
 /// Fills how claims that run at the same time keep apart.
 fn turns(placeholders: &mut Placeholders, queue: &QueueSpec) {
     let state = queue.soft_lock.name(SoftLockColumn::State);
-    placeholders.insert("state_literal", literal(&Value::Text(state.to_owned())));
+    placeholders.insert(
+        "state_column_literal",
+        literal(&Value::Text(state.to_owned())),
+    );
     let skip = match queue.claim_strategy {
         ClaimStrategy::SkipLocked => ", READPAST",
         ClaimStrategy::AppLock => "",

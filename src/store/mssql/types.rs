@@ -5,7 +5,7 @@ use tiberius::ColumnData;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::wire::{Field, unmark};
+use super::list_parameters::{EntryValue, unescape_sql};
 use crate::store::StoreError;
 use crate::value::{Value, rfc3339};
 
@@ -34,7 +34,7 @@ pub(super) enum ColumnType {
 
 impl ColumnType {
     /// Returns the kind of a type, by its name in `sys.types`.
-    pub(super) fn named(name: &str) -> Self {
+    pub(super) fn from_type_name(name: &str) -> Self {
         match name {
             "tinyint" => Self::Int(0, 255),
             "smallint" => Self::Int(i16::MIN.into(), i16::MAX.into()),
@@ -91,15 +91,15 @@ impl ColumnType {
     pub(super) fn of_json(self, name: &str) -> String {
         match self {
             Self::Binary | Self::RowVersion => format!("SUBSTRING(@P3, {name}, {name}l)"),
-            Self::Text => unmark(name),
-            Self::Xml => format!("CONVERT(xml, {})", unmark(name)),
+            Self::Text => unescape_sql(name),
+            Self::Xml => format!("CONVERT(xml, {})", unescape_sql(name)),
             _ => name.to_owned(),
         }
     }
 }
 
 /// Reads a value as the server sent it.
-pub(super) fn read(data: &ColumnData<'static>) -> Result<Value, StoreError> {
+pub(super) fn decode(data: &ColumnData<'static>) -> Result<Value, StoreError> {
     Ok(match data {
         ColumnData::U8(Some(int)) => Value::Int((*int).into()),
         ColumnData::I16(Some(int)) => Value::Int((*int).into()),
@@ -171,8 +171,8 @@ fn text_of(moment: &Value) -> String {
 }
 
 /// Reads a soft-lock time, in milliseconds since 1970.
-pub(super) fn millis(data: &ColumnData<'static>) -> Result<Option<i64>, StoreError> {
-    match read(data)? {
+pub(super) fn millis_since_1970(data: &ColumnData<'static>) -> Result<Option<i64>, StoreError> {
+    match decode(data)? {
         Value::Timestamp { seconds, nanos } => {
             Ok(Some(seconds * 1_000 + i64::from(nanos) / 1_000_000))
         }
@@ -196,14 +196,14 @@ fn digits(value: i128, scale: u8) -> String {
 ///
 /// # Errors
 /// What is wrong, where the column would hold something else than the value.
-pub(super) fn store(value: &Value, column: ColumnType) -> Result<Field, String> {
+pub(super) fn encode(value: &Value, column: ColumnType) -> Result<EntryValue, String> {
     match (value, column) {
-        (Value::Bytes(bytes), ColumnType::Binary) => Ok(Field::Bytes(bytes.clone())),
-        _ => store_json(value, column).map(Field::Json),
+        (Value::Bytes(bytes), ColumnType::Binary) => Ok(EntryValue::Bytes(bytes.clone())),
+        _ => encode_json(value, column).map(EntryValue::Json),
     }
 }
 
-fn store_json(value: &Value, column: ColumnType) -> Result<Json, String> {
+fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
     use ColumnType as Column;
 
     let refuse = |why: &str| Err(format!("{} {why}", value.type_name()));
@@ -225,7 +225,7 @@ fn store_json(value: &Value, column: ColumnType) -> Result<Json, String> {
         (Value::Text(text), Column::Text | Column::Xml | Column::Date | Column::Time) => {
             Ok(json!(text))
         }
-        (Value::Text(text), _) => of_text(text, column),
+        (Value::Text(text), _) => encode_text(text, column),
         (Value::Decimal(digits), Column::Decimal | Column::Money | Column::Text)
             if is_decimal(digits) =>
         {
@@ -245,7 +245,7 @@ fn store_json(value: &Value, column: ColumnType) -> Result<Json, String> {
 }
 
 /// Turns a text, as a CSV file has it, into what the JSON holds for a column of another type.
-fn of_text(text: &str, column: ColumnType) -> Result<Json, String> {
+fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
     let text = text.trim();
     let wanted =
         |json: Option<Json>, what: &str| json.ok_or_else(|| format!("{text:?} is not {what}"));
@@ -295,9 +295,9 @@ fn is_decimal(digits: &str) -> bool {
 }
 
 /// Turns a key's value into what a list holds.
-pub(super) fn store_key(value: &Value) -> Field {
-    Field::Json(match value {
-        Value::Bytes(bytes) => return Field::Bytes(bytes.clone()),
+pub(super) fn encode_key(value: &Value) -> EntryValue {
+    EntryValue::Json(match value {
+        Value::Bytes(bytes) => return EntryValue::Bytes(bytes.clone()),
         Value::Int(int) => json!(int),
         Value::Bool(bool) => json!(bool),
         Value::Double(double) => json!(double),

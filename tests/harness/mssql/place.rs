@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_broker::store::mssql::{Connected, MssqlSchema, Settings};
+use lease_broker::store::mssql::{MssqlSchema, Pool, Settings};
 
 use tokio::sync::RwLock;
 
@@ -27,7 +27,7 @@ pub(super) struct Place {
     /// None before it is needed, and after an error.
     pub(super) schema: Arc<Mutex<Option<MssqlSchema>>>,
     /// The brokers'.
-    pub(super) connected: Connected,
+    pub(super) connected: Pool,
 }
 
 impl Place {
@@ -53,7 +53,7 @@ impl Place {
         Self {
             connection: database.connect().await.into(),
             schema: Arc::default(),
-            connected: Connected::new(&settings).expect("a pool"),
+            connected: Pool::new(&settings).expect("a pool"),
             settings,
         }
     }

@@ -7,12 +7,12 @@ use serde_json::json;
 use tiberius::{ColumnData, Row, ToSql};
 use uuid::Uuid;
 
-use super::super::answer;
 use super::super::connection::Connection;
+use super::super::decode;
+use super::super::list_parameters::{ListEntry, ListParameters};
 use super::super::plan::{apply, plan};
-use super::super::table::QueueTable;
-use super::super::wire::{Entry, Wire};
-use super::super::{Connected, Mssql, Settings};
+use super::super::queue_statements::QueueStatements;
+use super::super::{Mssql, Pool, Settings};
 use super::spec;
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, Settlement};
@@ -40,7 +40,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn table(&self) -> &QueueTable {
+    fn table(&self) -> &QueueStatements {
         &self.mssql.queues[0]
     }
 
@@ -52,7 +52,7 @@ impl Desk {
     /// Claims, and checks how; `again`, calls that may be repeated.
     async fn claim(&mut self, again: bool) -> Vec<LeaseRef> {
         let list = (0..CALLS).map(|at| {
-            let mut entry = Entry::default();
+            let mut entry = ListEntry::default();
             for (name, value) in [
                 ("o", json!(at)),
                 ("n", json!(ITEMS)),
@@ -72,14 +72,14 @@ impl Desk {
             } else {
                 statements.claim.clone()
             },
-            Wire::new(vec![list.collect()]),
+            ListParameters::new(vec![list.collect()]),
         );
         let results = self.run(&sql, &wire.parameters()).await;
         let leases = results.iter().flatten().filter(|row| is_own(row, "lb_t"));
         let lease = |row: &Row| LeaseRef {
             key: self.table().read_key(row, 2).expect("a key"),
-            token: answer::token(row, 0).expect("a token"),
-            fence: answer::integer(row, 3).expect("a fence"),
+            token: decode::token(row, 0).expect("a token"),
+            fence: decode::integer(row, 3).expect("a fence"),
             attempt: 1,
         };
         let leases: Vec<LeaseRef> = leases.map(lease).collect();
@@ -106,13 +106,13 @@ impl Desk {
 
     async fn heartbeat(&mut self, leases: &[LeaseRef]) {
         let list = leases.iter().enumerate().map(|(at, lease)| {
-            let mut entry = QueueTable::list_entry(at, lease);
+            let mut entry = QueueStatements::lease_entry(at, lease);
             entry.insert("d", json!(60_000));
             entry
         });
         let (sql, wire) = (
             self.table().sql.extend.clone(),
-            Wire::new(vec![list.collect()]),
+            ListParameters::new(vec![list.collect()]),
         );
         let results = self.run(&sql, &wire.parameters()).await;
         let by_key = [
@@ -217,10 +217,10 @@ async fn set_up(settings: &Settings) -> Desk {
         FROM ids"
     );
     batch(&mut connection, &fill).await;
-    let table = QueueTable::read(&mut connection, &spec)
+    let table = QueueStatements::read(&mut connection, &spec)
         .await
         .expect("a queue");
-    let profile = if connection.engine.babelfish {
+    let profile = if connection.server_info.babelfish {
         "SET BABELFISH_STATISTICS PROFILE ON"
     } else {
         "SET STATISTICS PROFILE ON"
@@ -229,7 +229,7 @@ async fn set_up(settings: &Settings) -> Desk {
     Desk {
         connection,
         mssql: Mssql {
-            connected: Connected::new(settings).expect("a pool"),
+            pool: Pool::new(settings).expect("a pool"),
             queues: vec![table].into(),
         },
     }

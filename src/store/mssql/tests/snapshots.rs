@@ -10,10 +10,10 @@ use super::super::catalogue::{Column, Index, Table};
 use super::super::enqueue::{self, End};
 use super::super::key_source::KeySource;
 use super::super::plan;
+use super::super::queue_statements::QueueStatements;
 use super::super::shape::Shape;
-use super::super::table::QueueTable;
 use super::super::types::ColumnType;
-use super::super::{Connected, Mssql, Settings};
+use super::super::{Mssql, Pool, Settings};
 use super::{MINUTE, spec};
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
@@ -40,7 +40,7 @@ fn column(declaration: &str) -> Column {
     };
     Column {
         name: name.to_owned(),
-        kind: ColumnType::named(kind),
+        kind: ColumnType::from_type_name(kind),
         declared: declared.to_owned(),
         collation: kind
             .ends_with("char")
@@ -113,7 +113,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         }
         _ => None,
     };
-    let table = QueueTable::new(spec, before, archive.as_ref(), shape, key_source);
+    let table = QueueStatements::new(spec, before, archive.as_ref(), shape, key_source);
     let item = NewItem {
         columns: set
             .iter()
@@ -164,7 +164,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     };
     // It connects when something is asked.
     let mssql = Mssql {
-        connected: Connected::new(&Settings::new("server=localhost")).expect("a pool"),
+        pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
         queues: vec![table].into(),
     };
     let settle = mssql.batch(&mssql.queues[0], &[settlement], &[0], "COMMIT TRANSACTION;");

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use serde_json::json;
 use tiberius::Row;
 
-use super::answer::wrong;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
+use super::decode::unexpected;
 use super::key_source::KeySource;
+use super::list_parameters::ListEntry;
 use super::quote::quote;
 use super::shape::Shape;
 use super::types;
-use super::wire::Entry;
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
@@ -28,7 +28,7 @@ macro_rules! file {
 }
 
 /// A queue over its table.
-pub(super) struct QueueTable {
+pub(super) struct QueueStatements {
     pub(super) spec: QueueSpec,
     pub(super) key: Vec<Column>,
     pub(super) key_source: KeySource,
@@ -76,16 +76,16 @@ impl Settle {
         let archive = matches!(spec.on_complete, OnComplete::Archive(_));
         Self {
             begin: part("begin"),
-            note: part("note"),
-            end: part("end"),
-            delete: delete.then(|| part("delete")),
-            sure: part("sure"),
-            archive: archive.then(|| part("archive")),
+            note: part("remember_ended"),
+            end: part("update_ended"),
+            delete: delete.then(|| part("delete_completed")),
+            sure: part("verify_count"),
+            archive: archive.then(|| part("move_to_archive")),
         }
     }
 }
 
-impl QueueTable {
+impl QueueStatements {
     /// Reads the queue's table, which has been checked, and lays the queue over it.
     pub(super) async fn read(
         connection: &mut Connection,
@@ -121,15 +121,15 @@ impl QueueTable {
             let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
             let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
             placeholders.insert("archive_columns", names.join(", "));
-            placeholders.insert("archive_of_t", of_t.join(", "));
+            placeholders.insert("t_archive_columns", of_t.join(", "));
         }
         let turn = match spec.claim_strategy {
             ClaimStrategy::SkipLocked => String::new(),
-            ClaimStrategy::AppLock => render(file!("claim"), "turn", &placeholders) + "\n",
+            ClaimStrategy::AppLock => render(file!("claim"), "claim_lock", &placeholders) + "\n",
         };
-        placeholders.insert("turn", turn);
-        let lease = render(file!("claim"), "lease", &placeholders);
-        placeholders.insert("lease", lease);
+        placeholders.insert("claim_lock", turn);
+        let lease = render(file!("claim"), "lease_columns", &placeholders);
+        placeholders.insert("lease_columns", lease);
         let list = |state: State| {
             let mut placeholders = placeholders.clone();
             placeholders.insert("state", state.code().to_string());
@@ -179,28 +179,31 @@ impl QueueTable {
     }
 
     /// Returns whether a lease's key can be one of this table's.
-    pub(super) fn has_key_like(&self, key: &Key) -> bool {
+    pub(super) fn can_have_key(&self, key: &Key) -> bool {
         key.0.len() == self.key.len() && !key.0.contains(&Value::Null)
     }
 
     /// Reads the key, whose columns stand in the row from `first` on.
     pub(super) fn read_key(&self, row: &Row, first: usize) -> Result<Key, StoreError> {
         let values = (first..).zip(&self.key).map(|(at, column)| {
-            let value = types::read(row.get_column_data(at)?)?;
+            let value = types::decode(row.get_column_data(at)?)?;
             if column.kind.reads_as(&value) {
                 return Ok(value);
             }
-            Err(wrong(format!("{value:?} is no key of {}", column.name)))
+            Err(unexpected(format!(
+                "{value:?} is no key of {}",
+                column.name
+            )))
         });
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
     /// Writes what names a lease in a statement's list.
-    pub(super) fn list_entry(place: usize, lease: &LeaseRef) -> Entry {
-        let mut entry = Entry::default();
+    pub(super) fn lease_entry(place: usize, lease: &LeaseRef) -> ListEntry {
+        let mut entry = ListEntry::default();
         entry.insert("i", json!(place));
         for (at, value) in (1..).zip(&lease.key.0) {
-            entry.insert(format!("k{at}"), types::store_key(value));
+            entry.insert(format!("k{at}"), types::encode_key(value));
         }
         entry.insert("t", json!(lease.token.to_string()));
         entry.insert("f", json!(lease.fence));
@@ -211,7 +214,7 @@ impl QueueTable {
 /// Renders a claim; `repeated`, with what calls need that may be repeated.
 fn claim(placeholders: &Placeholders, repeated: bool) -> String {
     let mut placeholders = placeholders.clone();
-    for part in ["repeated", "not_answered"] {
+    for part in ["find_retried_claims", "except_answered"] {
         let text = if repeated {
             render(file!("claim"), part, &placeholders) + "\n"
         } else {
@@ -226,8 +229,8 @@ fn claim(placeholders: &Placeholders, repeated: bool) -> String {
 fn with_leases(file: &str, placeholders: &Placeholders) -> Placeholders {
     let mut placeholders = placeholders.clone();
     for (from, parts) in [
-        (file, &["more_of_list", "more_json"][..]),
-        (file!("leases"), &["leases", "named", "held"]),
+        (file, &["extra_columns", "extra_json"][..]),
+        (file!("leases"), &["lease_list", "is_same_lease", "is_held"]),
     ] {
         for part in parts {
             let text = render(from, part, &placeholders);
@@ -240,29 +243,29 @@ fn with_leases(file: &str, placeholders: &Placeholders) -> Placeholders {
 /// Renders the statement that counts row by row, as where the server keeps no numbers.
 fn exact_stats(placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
-    placeholders.insert("counts_are_kept", "1 = 0".to_owned());
+    placeholders.insert("can_use_statistics", "1 = 0".to_owned());
     render(file!("stats"), "stats", &placeholders)
 }
 
 /// Puts the reaper's batch together.
 fn reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
     let (picks, next): (&[&str], _) = if spec.filtered_indexes {
-        (&["IN (1, 2)"], "next")
+        (&["IN (1, 2)"], "next_due")
     } else {
-        (&["= 1", "= 2"], "next_unfiltered")
+        (&["= 1", "= 2"], "next_due_unfiltered")
     };
     let pick = |states: &&str| {
         let mut placeholders = placeholders.clone();
         placeholders.insert("states", (*states).to_owned());
-        render(file!("reap"), "pick", &placeholders)
+        render(file!("reap"), "pick_due", &placeholders)
     };
     let part = |section| render(file!("reap"), section, placeholders);
     let mut parts = vec![part("begin")];
     parts.extend(picks.iter().map(pick));
     if !spec.filtered_indexes {
-        parts.push(part("trim"));
+        parts.push(part("keep_first_due"));
     }
-    parts.extend([part("end"), part(next)]);
+    parts.extend([part("update_due"), part(next)]);
     parts.join("\n")
 }
 

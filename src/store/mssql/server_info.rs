@@ -7,9 +7,9 @@ use tiberius::error::Error;
 
 use crate::store::StoreError;
 
-/// Asks for [`Engine`]'s parts, and for the SET options that filtered indexes need (Microsoft's documentation of CREATE
+/// Asks for [`ServerInfo`]'s parts, and for the SET options that filtered indexes need (Microsoft's documentation of CREATE
 /// INDEX, "Required SET options for filtered indexes").
-pub(super) const ASK: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition')), \
+pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition')), \
     CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')), CONVERT(int, d.compatibility_level), \
     CONVERT(int, d.is_read_committed_snapshot_on), COALESCE(CONVERT(int, SERVERPROPERTY('babelfish')), 0), \
     CONVERT(int, SESSIONPROPERTY('QUOTED_IDENTIFIER')) * CONVERT(int, SESSIONPROPERTY('ANSI_NULLS')) \
@@ -19,11 +19,11 @@ pub(super) const ASK: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition'
     FROM sys.databases AS d WHERE d.database_id = DB_ID()";
 
 /// OPENJSON needs it.
-const LEAST_COMPATIBILITY: i32 = 130;
+const MIN_COMPATIBILITY_LEVEL: i32 = 130;
 
 /// A server and its database, as far as a broker cares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Engine {
+pub(super) struct ServerInfo {
     /// `SERVERPROPERTY('EngineEdition')`: 2 Standard, 3 Enterprise and Developer, 4 Express, 5 Azure SQL Database,
     /// 8 Managed Instance.
     pub(super) edition: i32,
@@ -34,8 +34,8 @@ pub(super) struct Engine {
     pub(super) babelfish: bool,
 }
 
-impl Engine {
-    /// Reads the answer to [`ASK`].
+impl ServerInfo {
+    /// Reads the answer to [`SERVER_INFO_SQL`].
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if a broker can't work on this database, or the session's options can't be set.
@@ -58,10 +58,10 @@ impl Engine {
                     .to_owned(),
             ));
         }
-        if !engine.babelfish && engine.compatibility < LEAST_COMPATIBILITY {
+        if !engine.babelfish && engine.compatibility < MIN_COMPATIBILITY_LEVEL {
             return Err(StoreError::Misconfigured(format!(
-                "the database has compatibility level {}, and OPENJSON needs {LEAST_COMPATIBILITY}: ALTER DATABASE CURRENT \
-                 SET COMPATIBILITY_LEVEL = {LEAST_COMPATIBILITY}",
+                "the database has compatibility level {}, and OPENJSON needs {MIN_COMPATIBILITY_LEVEL}: ALTER DATABASE CURRENT \
+                 SET COMPATIBILITY_LEVEL = {MIN_COMPATIBILITY_LEVEL}",
                 engine.compatibility
             )));
         }
@@ -70,17 +70,17 @@ impl Engine {
 
     /// Returns whether a column that is never NULL is added without writing every row (Microsoft's documentation of ALTER
     /// TABLE, "Adding NOT NULL columns as an online operation").
-    pub(super) fn adds_columns_at_once(&self) -> bool {
-        self.babelfish || self.indexes_online()
+    pub(super) fn adds_columns_without_rewrite(&self) -> bool {
+        self.babelfish || self.supports_online_indexes()
     }
 
     /// Returns whether an index can be made while the table is written to.
-    pub(super) fn indexes_online(&self) -> bool {
+    pub(super) fn supports_online_indexes(&self) -> bool {
         !self.babelfish && matches!(self.edition, 3 | 5 | 8)
     }
 }
 
-impl fmt::Display for Engine {
+impl fmt::Display for ServerInfo {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.babelfish {
             "Babelfish"

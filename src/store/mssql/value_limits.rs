@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn problem(declared: &str, value: &Value) -> Option<String> {
-        let kind = ColumnType::named(declared.split('(').next().expect("a name"));
+        let kind = ColumnType::from_type_name(declared.split('(').next().expect("a name"));
         let column = Column {
             name: "c".to_owned(),
             kind,

@@ -20,19 +20,22 @@ pub(super) struct Socket(std::net::TcpStream);
 
 impl Socket {
     /// Returns whether nothing has come from a server that was not asked: what comes then is the end.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_open_and_idle(&self) -> bool {
         let looked = self.0.peek(&mut [0]);
         matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 }
 
 /// How often a login may be sent on to another server.
-const ROUTES: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// How long an address is tried alone before the next one is tried beside it.
-const STAGGER: Duration = Duration::from_millis(250);
+const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 
 /// Connects and logs in.
-pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<(Session, Socket), Error> {
+pub(super) async fn connect(
+    server: &Config,
+    settings: &Settings,
+) -> Result<(Session, Socket), Error> {
     let mut config = server.clone();
     config.handshake_timeout(Some(settings.handshake_timeout));
     config.command_timeout(Some(settings.try_timeout()));
@@ -49,13 +52,15 @@ pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<(Sessio
     }
     let mut routes = 0;
     loop {
-        let stream = reach(&config, settings.connect_timeout).await?.into_std()?;
+        let stream = connect_tcp(&config, settings.connect_timeout)
+            .await?
+            .into_std()?;
         let socket = Socket(stream.try_clone()?);
         let stream = TcpStream::from_std(stream)?;
         let login = Client::connect(config.clone(), stream.compat_write());
         // The driver's futures are large: on the heap they don't weigh on every caller's.
         match Box::pin(login).await {
-            Err(Error::Routing { host, port }) if routes < ROUTES => {
+            Err(Error::Routing { host, port }) if routes < MAX_REDIRECTS => {
                 routes += 1;
                 config.host(host);
                 config.port(port);
@@ -67,11 +72,11 @@ pub(super) async fn dial(server: &Config, settings: &Settings) -> Result<(Sessio
 
 /// Dials the server's addresses, one a moment after the other, or all at once for a listener with an address in each
 /// subnet (`MultiSubnetFailover`), and takes the first that answers.
-async fn reach(config: &Config, patience: Duration) -> Result<TcpStream, Error> {
+async fn connect_tcp(config: &Config, patience: Duration) -> Result<TcpStream, Error> {
     let pause = if config.get_multi_subnet_failover() {
         Duration::ZERO
     } else {
-        STAGGER
+        CONNECT_STAGGER
     };
     let address = config.get_addr();
     let silent = || IoError::new(ErrorKind::TimedOut, format!("{address}: no TCP connection"));
