@@ -1,22 +1,22 @@
 //! The command line: what can be typed, and which part does it.
 
 mod bench;
-mod client;
+mod claim;
+mod client_args;
+mod command_error;
 mod completions;
+mod config_args;
 mod demo;
 mod enqueue;
-mod failure;
 mod inspect;
-mod leases;
-mod new_item;
+mod item_input;
+mod lease_args;
 mod output;
 mod schema;
 mod serve;
-mod settings;
 mod settle;
-mod take;
 
-pub use self::failure::{Failure, USAGE};
+pub use self::command_error::{CommandError, EXIT_USAGE};
 
 use clap::{Parser, Subcommand};
 use tokio::runtime::Builder;
@@ -50,8 +50,8 @@ enum Command {
     #[command(subcommand)]
     Schema(schema::Schema),
     Enqueue(enqueue::Enqueue),
-    Claim(take::Claim),
-    Heartbeat(take::Heartbeat),
+    Claim(claim::Claim),
+    Heartbeat(claim::Heartbeat),
     Complete(settle::Complete),
     Fail(settle::Fail),
     Release(settle::Release),
@@ -63,7 +63,7 @@ enum Command {
 
 impl Cli {
     /// Does what was typed.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandError> {
         match self.command {
             Command::Completions(command) => {
                 command.run();
@@ -87,16 +87,16 @@ impl Cli {
     }
 }
 
-fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+fn block_on(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
     run(&mut Builder::new_multi_thread(), work)
 }
 
 fn run(
     runtime: &mut Builder,
-    work: impl Future<Output = Result<(), Failure>>,
-) -> Result<(), Failure> {
+    work: impl Future<Output = Result<(), CommandError>>,
+) -> Result<(), CommandError> {
     let runtime = runtime.enable_all().build();
     runtime
-        .map_err(|error| Failure::io(format!("no runtime: {error}")))?
+        .map_err(|error| CommandError::io(format!("no runtime: {error}")))?
         .block_on(work)
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use lease_broker::cli::{Cli, USAGE};
+use lease_broker::cli::{Cli, EXIT_USAGE};
 
 /// Calls and rows are many short-lived allocations on a few threads, SQLite's among them.
 #[global_allocator]
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
             let _ = error.print();
             let wrong = error.use_stderr();
             return if wrong {
-                USAGE.into()
+                EXIT_USAGE.into()
             } else {
                 ExitCode::SUCCESS
             };

@@ -5,8 +5,6 @@ mod support;
 
 #[path = "command_line/bench.rs"]
 mod bench;
-#[path = "command_line/desk.rs"]
-mod desk;
 #[path = "command_line/enqueue.rs"]
 mod enqueue;
 #[path = "command_line/failures.rs"]
@@ -23,3 +21,5 @@ mod schema;
 mod serve;
 #[path = "support/skipped.rs"]
 mod skipped;
+#[path = "command_line/workspace.rs"]
+mod workspace;

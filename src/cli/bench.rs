@@ -47,7 +47,7 @@ use self::measured::Measured;
 use self::noop::Noop;
 use self::results::Results;
 use self::target::Target;
-use super::Failure;
+use super::CommandError;
 
 /// Measure a broker under load.
 ///
@@ -89,7 +89,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let load = self.load.load(self.target.queues, &self.target.column)?;
         self.check_baselines(&load)?;
         open_files::make_room_for(load.connections)?;
@@ -120,7 +120,7 @@ impl Bench {
         &self,
         load: &Load,
         target: &Target,
-    ) -> Result<(Measured, Option<[Noop; 2]>), Failure> {
+    ) -> Result<(Measured, Option<[Noop; 2]>), CommandError> {
         let channels = target.connect(load.connections).await?;
         let open = |place: Place, terms: &Terms| {
             let channel = channels[place.worker % channels.len()].clone();
@@ -137,7 +137,7 @@ impl Bench {
     }
 
     /// Puts the load on what is below gRPC, if that is asked for.
-    async fn compare(&self, results: &mut Results) -> Result<(), Failure> {
+    async fn compare(&self, results: &mut Results) -> Result<(), CommandError> {
         let Results { load, wrongs, .. } = results;
         if self.baseline.contains(&Baseline::Broker) {
             let run = baselines::on_broker(load, &self.target).await?;
@@ -152,7 +152,7 @@ impl Bench {
         Ok(())
     }
 
-    fn show(&self, results: &Results) -> Result<(), Failure> {
+    fn show(&self, results: &Results) -> Result<(), CommandError> {
         if let Some(file) = &self.json {
             report::write(results, self, file)?;
         }
@@ -163,10 +163,10 @@ impl Bench {
             return Ok(());
         }
         let wrongs = results.wrongs.join("; ");
-        Err(Failure::refused(format!("bench: FAILED {wrongs}")))
+        Err(CommandError::failed(format!("bench: FAILED {wrongs}")))
     }
 
-    fn check_baselines(&self, load: &Load) -> Result<(), Failure> {
+    fn check_baselines(&self, load: &Load) -> Result<(), CommandError> {
         let below_grpc = [
             (Baseline::Broker, "--baseline broker"),
             (Baseline::Direct, "--baseline direct"),
@@ -176,17 +176,17 @@ impl Bench {
                 continue;
             }
             if !self.target.is_temporary() {
-                return Err(Failure::usage(format!(
+                return Err(CommandError::usage(format!(
                     "{name} is measured on a temporary SQLite file: not with --address or --config"
                 )));
             }
             if matches!(load.work, Work::Hold { .. }) {
-                return Err(Failure::usage(format!(
+                return Err(CommandError::usage(format!(
                     "{name} with --hold: what is compared is items a second, and none are settled"
                 )));
             }
             if baseline == Baseline::Direct && load.terms.wait.is_some() {
-                return Err(Failure::usage(format!(
+                return Err(CommandError::usage(format!(
                     "{name} with --wait: claims wait in the broker, not in the store"
                 )));
             }

@@ -1,12 +1,12 @@
 //! `demo`: the main job in one command. Worker processes share an ordinary table, one of them is killed in the middle of
 //! a batch, and the database and the workers' journals are then asked whether every row was processed once.
 
-mod crew;
 mod journal;
+mod progress;
+mod summary;
 mod table;
-mod verdict;
-mod view;
 pub(super) mod worker;
+mod workers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use clap::Args;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use self::crew::Crew;
-use self::view::View;
-use super::Failure;
-use super::output::say;
+use self::progress::Progress;
+use self::workers::Workers;
+use super::CommandError;
+use super::output::print_line;
 use crate::broker::{self, Broker};
 use crate::config::{Config, Sources};
 use crate::grpc::{self, Serving};
@@ -31,7 +31,7 @@ use crate::store::{QueueIndex, Stats, Store as _};
 /// How often the demo looks at the table.
 const TICK: Duration = Duration::from_millis(100);
 /// With nothing completed for this long, besides ten leases, something is wrong.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Watch workers share a table, and one of them die.
 ///
@@ -68,81 +68,81 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         if self.kill >= self.workers && self.kill > 0 {
-            return Err(Failure::usage(format!(
+            return Err(CommandError::usage(format!(
                 "--kill {} of --workers {}: one at least must stay to finish the work",
                 self.kill, self.workers
             )));
         }
         let folder = TempDir::with_prefix("lease-broker-demo-")
-            .map_err(|error| Failure::io(format!("no temporary folder: {error}")))?;
+            .map_err(|error| CommandError::io(format!("no temporary folder: {error}")))?;
         let start = Instant::now();
-        let stage = Stage::set(&self, &folder).await?;
-        let mut crew = Crew::hire(&self, stage.serving.address(), folder.path())?;
-        let worked = self.work(&stage, &mut crew).await;
-        crew.dismiss().await?;
-        let tally = verdict::Tally::take(&self, &crew, &stage.file)?;
-        stage.strike().await;
-        say!("\n{}", tally.table());
+        let service = DemoService::start(&self, &folder).await?;
+        let mut workers = Workers::start(&self, service.serving.address(), folder.path())?;
+        let worked = self.work(&service, &mut workers).await;
+        workers.stop().await?;
+        let summary = summary::Summary::read(&self, &workers, &service.file)?;
+        service.stop().await;
+        print_line!("\n{}", summary.table());
         worked?;
         if let Some(kept) = &self.keep {
-            say!("the database is in {}", kept.display());
+            print_line!("the database is in {}", kept.display());
         }
-        tally.verdict(&self, start.elapsed())
+        summary.verdict(&self, start.elapsed())
     }
 
     /// Watches the workers until every row is done and the outbox empty, and kills on the way.
-    async fn work(&self, stage: &Stage, crew: &mut Crew) -> Result<(), Failure> {
-        let mut view = View::new(self.events.into());
+    async fn work(&self, service: &DemoService, workers: &mut Workers) -> Result<(), CommandError> {
+        let mut display = Progress::new(self.events.into());
         let mut to_kill = self.kill;
         let mut progress = (0, Instant::now());
         loop {
-            let (events, outbox) = stage.look().await?;
+            let (events, outbox) = service.look().await?;
             let completed = events.of(State::Completed);
-            let holders = stage.holders().await?;
-            view.show(&events, &outbox, &holders);
+            let holders = service.holders().await?;
+            display.show(&events, &outbox, &holders);
             if completed == u64::from(self.events) && outbox.count.iter().sum::<u64>() == 0 {
-                view.end();
+                display.end();
                 return Ok(());
             }
             if completed > progress.0 {
                 progress = (completed, Instant::now());
-            } else if progress.1.elapsed() > PATIENCE + self.lease * 10 {
-                return Err(Failure::refused(format!(
+            } else if progress.1.elapsed() > STALL_TIMEOUT + self.lease * 10 {
+                return Err(CommandError::failed(format!(
                     "demo: FAILED nothing was completed for {}",
-                    humantime::format_duration(PATIENCE + self.lease * 10)
+                    humantime::format_duration(STALL_TIMEOUT + self.lease * 10)
                 )));
             }
             // The first dies when a quarter is done, the others after it, each with a batch in its hands.
             if to_kill > 0
                 && completed >= u64::from(self.events) / 4
-                && let Some(name) = crew.kill_one_at_work().await?
+                && let Some(name) = workers.kill_one_at_work().await?
             {
                 to_kill -= 1;
-                view.say(&format!("{name} was killed in the middle of a batch"));
+                display.say(&format!("{name} was killed in the middle of a batch"));
             }
-            crew.check()?;
+            workers.check()?;
             tokio::time::sleep(TICK).await;
         }
     }
 }
 
 /// The table, and the service on it.
-struct Stage {
+struct DemoService {
     file: PathBuf,
     store: Arc<SqliteStore>,
     broker: Arc<Broker>,
     serving: Serving,
 }
 
-impl Stage {
+impl DemoService {
     /// Makes the table as another program would, adopts it and serves it.
-    async fn set(demo: &Demo, folder: &TempDir) -> Result<Self, Failure> {
+    async fn start(demo: &Demo, folder: &TempDir) -> Result<Self, CommandError> {
         let file = match &demo.keep {
             None => folder.path().join("rainfall.db"),
             Some(kept) if kept.exists() => {
-                return Err(Failure::usage(format!(
+                return Err(CommandError::usage(format!(
                     "--keep {}: the file exists",
                     kept.display()
                 )));
@@ -150,7 +150,7 @@ impl Stage {
             Some(kept) => kept.clone(),
         };
         table::make(&file, demo.events)?;
-        say!(
+        print_line!(
             "made Rainfall_Events with {} rows, an ordinary table",
             demo.events
         );
@@ -161,10 +161,10 @@ impl Stage {
         let broker = Arc::new(Broker::start(store.clone(), &config.queues, settings));
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
-            .map_err(|error| Failure::io(format!("no port to listen on: {error}")))?;
+            .map_err(|error| CommandError::io(format!("no port to listen on: {error}")))?;
         let serving = grpc::serve(listener, broker.clone(), &config.server)
-            .map_err(|error| Failure::io(error.to_string()))?;
-        say!("serving it on {}\n", serving.address());
+            .map_err(|error| CommandError::io(error.to_string()))?;
+        print_line!("serving it on {}\n", serving.address());
         Ok(Self {
             file,
             store,
@@ -173,14 +173,14 @@ impl Stage {
         })
     }
 
-    async fn look(&self) -> Result<(Stats, Stats), Failure> {
+    async fn look(&self) -> Result<(Stats, Stats), CommandError> {
         let events = self.store.exact_stats(table::EVENTS).await?;
         let outbox = self.store.exact_stats(table::OUTBOX).await?;
         Ok((events, outbox))
     }
 
     /// Returns who holds how many rows, by name.
-    async fn holders(&self) -> Result<Vec<(String, usize)>, Failure> {
+    async fn holders(&self) -> Result<Vec<(String, usize)>, CommandError> {
         let leased = self
             .store
             .list(table::EVENTS, State::Leased, 100_000)
@@ -192,32 +192,32 @@ impl Stage {
         Ok(holders.into_iter().collect())
     }
 
-    async fn strike(self) {
+    async fn stop(self) {
         self.serving.drain().await;
         self.broker.stop().await;
     }
 }
 
-fn configure(demo: &Demo, folder: &TempDir) -> Result<Config, Failure> {
+fn configure(demo: &Demo, folder: &TempDir) -> Result<Config, CommandError> {
     let file = folder.path().join("demo.toml");
     std::fs::write(&file, table::configuration(demo.lease))
-        .map_err(|error| Failure::io(format!("{}: {error}", file.display())))?;
+        .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))?;
     let sources = Sources {
         file: Some(file),
         ..Sources::default()
     };
     let config = sources.load();
-    config.map_err(|error| Failure::usage(format!("--lease: {}", error.problem)))
+    config.map_err(|error| CommandError::usage(format!("--lease: {}", error.problem)))
 }
 
-fn adopt(file: &std::path::Path, config: &Config) -> Result<(), Failure> {
+fn adopt(file: &std::path::Path, config: &Config) -> Result<(), CommandError> {
     let mut schema = SqliteSchema::open(file)?;
     let QueueIndex(events) = table::EVENTS;
     let steps = schema.plan(&config.queues[events])?;
     for step in &steps {
         schema.apply(step, &mut |_| ())?;
     }
-    say!(
+    print_line!(
         "adopted it: {} changes, soft-lock columns and indexes beside its own",
         steps.len()
     );

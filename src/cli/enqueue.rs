@@ -11,9 +11,9 @@ use serde_json::{Map, Value as Json, json};
 use tonic::transport::Channel;
 use tonic_types::StatusExt as _;
 
-use super::Failure;
-use super::client::{Client, duration};
-use super::new_item::{item_of_json, item_of_texts};
+use super::CommandError;
+use super::client_args::{ClientArgs, proto_duration};
+use super::item_input::{item_from_json, item_from_texts};
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
 /// Add items to a queue: one given with --set, or a file of them.
@@ -49,7 +49,7 @@ pub(super) struct Enqueue {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     batch: u16,
     #[command(flatten)]
-    client: Client,
+    client: ClientArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -59,10 +59,10 @@ enum Format {
 }
 
 /// Items with the line that each stands on.
-type Items = Box<dyn Iterator<Item = Result<(u64, proto::NewItem), Failure>>>;
+type Items = Box<dyn Iterator<Item = Result<(u64, proto::NewItem), CommandError>>>;
 
 impl Enqueue {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.client.connect(Duration::ZERO).await?;
         match self.file.clone() {
             None => self.one(client).await,
@@ -70,13 +70,13 @@ impl Enqueue {
         }
     }
 
-    async fn one(self, mut client: LeaseBrokerServiceClient<Channel>) -> Result<(), Failure> {
+    async fn one(self, mut client: LeaseBrokerServiceClient<Channel>) -> Result<(), CommandError> {
         let columns = self.set.iter().map(|text| {
             text.split_once('=')
-                .ok_or_else(|| Failure::usage(format!("--set {text}: must be COLUMN=VALUE")))
+                .ok_or_else(|| CommandError::usage(format!("--set {text}: must be COLUMN=VALUE")))
         });
-        let mut item = item_of_texts(columns.collect::<Result<Vec<_>, _>>()?);
-        item.delay = self.delay.map(duration);
+        let mut item = item_from_texts(columns.collect::<Result<Vec<_>, _>>()?);
+        item.delay = self.delay.map(proto_duration);
         let request = proto::EnqueueRequest {
             queue: self.queue,
             items: vec![item],
@@ -93,7 +93,7 @@ impl Enqueue {
         self,
         mut client: LeaseBrokerServiceClient<Channel>,
         file: &PathBuf,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let bar = progress_bar(file);
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         let mut items = self.read(file, &bar)?.skip(skip);
@@ -125,30 +125,30 @@ impl Enqueue {
     }
 
     /// Says what was added before it stopped, and how to go on.
-    fn stopped(&self, failure: Failure, added: u64) -> Failure {
+    fn stopped(&self, failure: CommandError, added: u64) -> CommandError {
         let done = self.skip + added;
-        failure.within(format!(
+        failure.with_context(format!(
             "{added} items were added, and none from there on; once mended, go on with --skip {done}"
         ))
     }
 
-    fn read(&self, file: &PathBuf, bar: &ProgressBar) -> Result<Items, Failure> {
+    fn read(&self, file: &PathBuf, bar: &ProgressBar) -> Result<Items, CommandError> {
         let place = file.display().to_string();
         let input: Box<dyn Read> = if place == "-" {
             Box::new(io::stdin())
         } else {
             let file = File::open(file);
-            Box::new(file.map_err(|error| Failure::io(format!("{place}: {error}")))?)
+            Box::new(file.map_err(|error| CommandError::io(format!("{place}: {error}")))?)
         };
         let input = BufReader::new(bar.wrap_read(input));
         let by_name = file.extension().and_then(|extension| extension.to_str());
-        let delay = self.delay.map(duration);
+        let delay = self.delay.map(proto_duration);
         let format = match (self.format, by_name) {
             (Some(format), _) => format,
             (None, Some("csv")) => Format::Csv,
             (None, Some("jsonl" | "ndjson" | "json")) => Format::Jsonl,
             (None, _) => {
-                return Err(Failure::usage(format!(
+                return Err(CommandError::usage(format!(
                     "{place}: say --format csv or --format jsonl"
                 )));
             }
@@ -163,21 +163,21 @@ impl Enqueue {
     }
 }
 
-fn csv(input: impl Read + 'static, place: &str) -> Result<Items, Failure> {
+fn csv(input: impl Read + 'static, place: &str) -> Result<Items, CommandError> {
     let place = place.to_owned();
     let mut reader = csv::Reader::from_reader(input);
     let columns = reader
         .headers()
-        .map_err(|error| Failure::refused(format!("{place}: {error}")))?
+        .map_err(|error| CommandError::failed(format!("{place}: {error}")))?
         .clone();
     let items = reader.into_records().map(move |record| {
-        let record = record.map_err(|error| Failure::refused(format!("{place}: {error}")))?;
+        let record = record.map_err(|error| CommandError::failed(format!("{place}: {error}")))?;
         let line = record.position().map_or(0, csv::Position::line);
         let named = columns
             .iter()
             .zip(&record)
             .filter(|(_, value)| !value.is_empty());
-        Ok((line, item_of_texts(named)))
+        Ok((line, item_from_texts(named)))
     });
     Ok(Box::new(items))
 }
@@ -187,25 +187,27 @@ fn jsonl(input: impl BufRead + 'static, place: &str) -> Items {
     let lines = (1..).zip(input.lines());
     Box::new(lines.filter_map(move |(line, text)| {
         let item = || {
-            let text = text.map_err(|error| Failure::io(error.to_string()))?;
+            let text = text.map_err(|error| CommandError::io(error.to_string()))?;
             // Some editors start a file with a byte order mark; the CSV reader knows it too.
             let text = text.trim_start_matches('\u{feff}');
             if text.trim().is_empty() {
                 return Ok(None);
             }
             let json: Json = serde_json::from_str(text)
-                .map_err(|error| Failure::refused(format!("not JSON: {error}")))?;
-            item_of_json(&json).map(Some).map_err(Failure::refused)
+                .map_err(|error| CommandError::failed(format!("not JSON: {error}")))?;
+            item_from_json(&json)
+                .map(Some)
+                .map_err(CommandError::failed)
         };
         match item() {
             Ok(item) => item.map(|item| Ok((line, item))),
-            Err(failure) => Some(Err(failure.within(format!("{place}:{line}")))),
+            Err(failure) => Some(Err(failure.with_context(format!("{place}:{line}")))),
         }
     }))
 }
 
 /// Puts the line of the item that was refused before what is wrong with it.
-fn on_line(status: tonic::Status, lines: &[u64]) -> Failure {
+fn on_line(status: tonic::Status, lines: &[u64]) -> CommandError {
     let place = status
         .get_details_bad_request()
         .and_then(|request| {
@@ -218,9 +220,9 @@ fn on_line(status: tonic::Status, lines: &[u64]) -> Failure {
             let number = field.strip_prefix("items[")?.split_once(']')?.0;
             lines.get(number.parse::<usize>().ok()?).copied()
         });
-    let failure = Failure::from(status);
+    let failure = CommandError::from(status);
     match place {
-        Some(line) => failure.within(format!("line {line}")),
+        Some(line) => failure.with_context(format!("line {line}")),
         None => failure,
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 
-use super::Failure;
-use super::output::say;
-use super::output::{Output, seconds};
-use super::settings::{Settings, open_existing_store};
+use super::CommandError;
+use super::config_args::{ConfigArgs, open_existing_store};
+use super::output::print_line;
+use super::output::{OutputFormat, format_duration};
 use crate::config::Config;
 use crate::lease::State;
 use crate::store::{self, QueueIndex, Store};
@@ -28,17 +28,17 @@ pub(super) struct Stats {
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
-    view: View,
+    store: StoreArgs,
 }
 
 /// Where to look, and how to print what is there.
 #[derive(Debug, Args)]
-struct View {
+struct StoreArgs {
     #[command(flatten)]
-    settings: Settings,
+    config: ConfigArgs,
     /// How to print
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
 }
 
 /// List items of one state: who holds what, since when, until when.
@@ -59,7 +59,7 @@ pub(super) struct List {
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
-    view: View,
+    store: StoreArgs,
 }
 
 /// Make dead items ready, with all their attempts before them.
@@ -75,7 +75,7 @@ pub(super) struct Redrive {
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
     limit: usize,
     #[command(flatten)]
-    settings: Settings,
+    config: ConfigArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,8 +100,8 @@ impl From<StateName> for State {
 }
 
 impl Stats {
-    pub(super) async fn run(self) -> Result<(), Failure> {
-        let config = self.view.settings.load(Vec::new())?;
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let config = self.store.config.load(Vec::new())?;
         let store = open_existing_store(&config).await?;
         let mut rows = Vec::new();
         for (at, queue) in config.queues.iter().enumerate() {
@@ -112,19 +112,19 @@ impl Stats {
                 store.stats(at).await?
             };
             let mut row = Map::from_iter([("queue".to_owned(), json!(queue.name))]);
-            row.extend(counts(&stats, self.view.output));
+            row.extend(counts(&stats, self.store.output));
             row.insert("oldest_ready".to_owned(), age(stats.oldest_ready));
             row.insert("oldest_lease".to_owned(), age(stats.oldest_lease));
             rows.push(row);
         }
-        self.view.output.print(&rows, "no queues");
+        self.store.output.print(&rows, "no queues");
         Ok(())
     }
 }
 
 impl List {
-    pub(super) async fn run(self) -> Result<(), Failure> {
-        let config = self.view.settings.load(Vec::new())?;
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let config = self.store.config.load(Vec::new())?;
         let (store, queue) = find(&config, &self.queue).await?;
         let items = store.list(queue, self.state.into(), self.limit).await?;
         let rows: Vec<Map<String, Json>> = items
@@ -144,17 +144,17 @@ impl List {
                 .collect()
             })
             .collect();
-        self.view.output.print(&rows, "no such items");
+        self.store.output.print(&rows, "no such items");
         Ok(())
     }
 }
 
 impl Redrive {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         /// Rows that one transaction changes: workers are not kept waiting for long.
         const BATCH: usize = 1_000;
 
-        let config = self.settings.load(Vec::new())?;
+        let config = self.config.load(Vec::new())?;
         let (store, queue) = find(&config, &self.queue).await?;
         let mut redriven = 0;
         while redriven < self.limit {
@@ -166,40 +166,41 @@ impl Redrive {
                 more => redriven += more,
             }
         }
-        say!("{redriven} items are ready again");
+        print_line!("{redriven} items are ready again");
         Ok(())
     }
 }
 
 /// Returns the fields that tell the counts: for people each says itself that it may be more, for scripts it is a number and
 /// a list of its own says which.
-fn counts(stats: &store::Stats, output: Output) -> Map<String, Json> {
+fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
     let name = |state: &State| state.name().to_owned();
     let more: Vec<State> = State::ALL
         .into_iter()
         .filter(|state| stats.may_be_more(*state))
         .collect();
     let count = |state: &State| match output {
-        Output::Table if more.contains(state) => json!(format!("{}+", stats.of(*state))),
+        OutputFormat::Table if more.contains(state) => json!(format!("{}+", stats.of(*state))),
         _ => json!(stats.of(*state)),
     };
     let mut fields: Map<String, Json> = State::ALL
         .iter()
         .map(|state| (name(state), count(state)))
         .collect();
-    if output == Output::Json && !more.is_empty() {
+    if output == OutputFormat::Json && !more.is_empty() {
         let more: Vec<String> = more.iter().map(name).collect();
         fields.insert("at_least".to_owned(), json!(more));
     }
     fields
 }
 
-async fn find(config: &Config, name: &str) -> Result<(Arc<dyn Store>, QueueIndex), Failure> {
+async fn find(config: &Config, name: &str) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
     let place = config.queues.iter().position(|queue| queue.name == name);
-    let place = place.ok_or_else(|| Failure::usage(format!("no queue {name:?} is configured")))?;
+    let place =
+        place.ok_or_else(|| CommandError::usage(format!("no queue {name:?} is configured")))?;
     Ok((open_existing_store(config).await?, QueueIndex(place)))
 }
 
 fn age(age: Option<Duration>) -> Json {
-    age.map_or(Json::Null, |age| json!(seconds(age)))
+    age.map_or(Json::Null, |age| json!(format_duration(age)))
 }

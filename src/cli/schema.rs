@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 
-use super::Failure;
-use super::output::say;
-use super::settings::{Purpose, Settings, open_schema};
+use super::CommandError;
+use super::config_args::{ConfigArgs, SchemaAccess, open_schema};
+use super::output::print_line;
 use crate::queue::QueueSpec;
 use crate::store::schema;
 
@@ -16,11 +16,11 @@ use crate::store::schema;
 #[derive(Debug, Subcommand)]
 pub(super) enum Schema {
     /// Print the SQL that the queues' tables lack; changes nothing
-    Plan(Queues),
+    Plan(QueueArgs),
     /// Run what `plan` prints
-    Apply(Queues),
+    Apply(QueueArgs),
     /// Say whether `serve` would start; exit code 64 if it would not
-    Check(Queues),
+    Check(QueueArgs),
     /// Print the SQL that takes all of it away again; with --run, run it
     Drop(Drop),
 }
@@ -31,9 +31,9 @@ Examples:
   lease-broker schema plan --config queues.toml
   lease-broker schema apply --config queues.toml rainfall
   lease-broker schema check --config queues.toml")]
-pub(super) struct Queues {
+pub(super) struct QueueArgs {
     #[command(flatten)]
-    settings: Settings,
+    config: ConfigArgs,
     /// Queues to look at [default: all]
     queues: Vec<String>,
 }
@@ -48,7 +48,7 @@ Examples:
   lease-broker schema drop --config queues.toml rainfall --run")]
 pub(super) struct Drop {
     #[command(flatten)]
-    settings: Settings,
+    config: ConfigArgs,
     /// Queues to take from their tables
     #[arg(required = true)]
     queues: Vec<String>,
@@ -58,21 +58,21 @@ pub(super) struct Drop {
 }
 
 impl Drop {
-    fn run(self) -> Result<(), Failure> {
-        let purpose = if self.run {
-            Purpose::Change
+    fn run(self) -> Result<(), CommandError> {
+        let access = if self.run {
+            SchemaAccess::Change
         } else {
-            Purpose::Read
+            SchemaAccess::Read
         };
-        let queues = Queues {
-            settings: self.settings,
+        let queues = QueueArgs {
+            config: self.config,
             queues: self.queues,
         };
-        let (mut schema, queues) = queues.open(purpose)?;
+        let (mut schema, queues) = queues.open(access)?;
         for queue in queues {
             let steps = schema.plan_drop(&queue)?;
             if steps.is_empty() {
-                say!(
+                print_line!(
                     "-- queue {:?}, table {:?}: nothing to drop",
                     queue.name,
                     queue.table
@@ -82,7 +82,7 @@ impl Drop {
                 if self.run {
                     run(schema.as_mut(), &queue, &step)?;
                 } else {
-                    say!("{}\n", schema.script(&step));
+                    print_line!("{}\n", schema.script(&step));
                 }
             }
         }
@@ -95,7 +95,7 @@ fn run(
     schema: &mut dyn schema::Schema,
     queue: &QueueSpec,
     step: &schema::Step,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let bar = if stderr().is_terminal() {
         ProgressBar::new_spinner().with_message(step.purpose.clone())
     } else {
@@ -113,12 +113,12 @@ fn run(
     } else {
         String::new()
     };
-    say!("{}: {}{rows}", queue.name, step.purpose);
+    print_line!("{}: {}{rows}", queue.name, step.purpose);
     Ok(())
 }
 
 impl Schema {
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self) -> Result<(), CommandError> {
         match self {
             Self::Plan(queues) => queues.plan(),
             Self::Apply(queues) => queues.apply(),
@@ -128,9 +128,9 @@ impl Schema {
     }
 }
 
-impl Queues {
-    fn plan(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open(Purpose::Read)?;
+impl QueueArgs {
+    fn plan(self) -> Result<(), CommandError> {
+        let (mut schema, queues) = self.open(SchemaAccess::Read)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
             let verdict = if steps.is_empty() {
@@ -138,28 +138,28 @@ impl Queues {
             } else {
                 "run in this order"
             };
-            say!(
+            print_line!(
                 "-- queue {:?}, table {:?}: {verdict}",
                 queue.name,
                 queue.table
             );
             for step in steps {
-                say!("\n{}", schema.script(&step));
+                print_line!("\n{}", schema.script(&step));
             }
             for advice in schema.advice(&queue)? {
-                say!("\n-- not needed, but worth a thought: {advice}");
+                print_line!("\n-- not needed, but worth a thought: {advice}");
             }
-            say!("");
+            print_line!("");
         }
         Ok(())
     }
 
-    fn apply(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open(Purpose::Change)?;
+    fn apply(self) -> Result<(), CommandError> {
+        let (mut schema, queues) = self.open(SchemaAccess::Change)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
             if steps.is_empty() {
-                say!("{}: nothing is missing", queue.name);
+                print_line!("{}: nothing is missing", queue.name);
             }
             for step in steps {
                 run(schema.as_mut(), &queue, &step)?;
@@ -168,40 +168,45 @@ impl Queues {
         Ok(())
     }
 
-    fn check(self) -> Result<(), Failure> {
-        let (mut schema, queues) = self.open(Purpose::Read)?;
+    fn check(self) -> Result<(), CommandError> {
+        let (mut schema, queues) = self.open(SchemaAccess::Read)?;
         let mut problems = 0;
         for queue in queues {
             if queue.managed.is_some() && !schema.plan(&queue)?.is_empty() {
-                say!("{}: ok, serve makes what is missing", queue.name);
+                print_line!("{}: ok, serve makes what is missing", queue.name);
                 continue;
             }
             let missing = schema.check(&queue)?;
             problems += missing.len();
             if missing.is_empty() {
-                say!("{}: ok", queue.name);
+                print_line!("{}: ok", queue.name);
             }
             for problem in missing {
-                say!("{}: {problem}", queue.name);
+                print_line!("{}: {problem}", queue.name);
             }
         }
         match problems {
             0 => Ok(()),
-            _ => Err(Failure::usage(
+            _ => Err(CommandError::usage(
                 "something is missing: `lease-broker schema apply` adds it",
             )),
         }
     }
 
     /// Reads the configuration and opens the store's schema.
-    fn open(self, purpose: Purpose) -> Result<(Box<dyn schema::Schema>, Vec<QueueSpec>), Failure> {
-        let config = self.settings.load(Vec::new())?;
+    fn open(
+        self,
+        access: SchemaAccess,
+    ) -> Result<(Box<dyn schema::Schema>, Vec<QueueSpec>), CommandError> {
+        let config = self.config.load(Vec::new())?;
         for name in &self.queues {
             if !config.queues.iter().any(|queue| queue.name == *name) {
-                return Err(Failure::usage(format!("no queue {name:?} is configured")));
+                return Err(CommandError::usage(format!(
+                    "no queue {name:?} is configured"
+                )));
             }
         }
-        let schema = open_schema(&config, purpose)?;
+        let schema = open_schema(&config, access)?;
         let mut queues = config.queues;
         queues.retain(|queue| self.queues.is_empty() || self.queues.contains(&queue.name));
         Ok((schema, queues))

@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output::say;
-use super::settings::{Settings, open_store};
-use super::{Failure, run};
+use super::config_args::{ConfigArgs, open_store};
+use super::output::print_line;
+use super::{CommandError, run};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag};
 use crate::grpc;
@@ -29,7 +29,7 @@ Examples:
   LEASE_BROKER_LOG__FORMAT=json lease-broker serve --store /var/lib/lease-broker.db")]
 pub(super) struct Serve {
     #[command(flatten)]
-    settings: Settings,
+    config: ConfigArgs,
     /// Address and port to serve on; port 0 takes a free one [setting: server.listen]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -39,9 +39,10 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let config = self.settings.load(self.flags())?;
-        telemetry::start(&config.log).map_err(|why| Failure::usage(format!("log.level: {why}")))?;
+    pub(super) fn run(self) -> Result<(), CommandError> {
+        let config = self.config.load(self.flags())?;
+        telemetry::start(&config.log)
+            .map_err(|why| CommandError::usage(format!("log.level: {why}")))?;
         let mut runtime = Builder::new_multi_thread();
         run(runtime.worker_threads(config.threads()), serve(config))
     }
@@ -61,13 +62,13 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config) -> Result<(), Failure> {
+async fn serve(config: Config) -> Result<(), CommandError> {
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let store = open_store(&config).await?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::io(format!(
+        CommandError::io(format!(
             "{address} can't be listened on: {error}; --listen takes another"
         ))
     })?;
@@ -75,11 +76,11 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let settings = broker::Settings::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)
-        .map_err(|error| Failure::io(error.to_string()))?;
+        .map_err(|error| CommandError::io(error.to_string()))?;
     announce(&config, &place, serving.address());
 
     tokio::select! {
-        error = serving.failed() => return Err(Failure::io(error.to_string())),
+        error = serving.failed() => return Err(CommandError::io(error.to_string())),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -96,11 +97,11 @@ async fn serve(config: Config) -> Result<(), Failure> {
             }
             tell_counts(&broker);
             all.then_some(()).ok_or_else(|| {
-                Failure::refused("calls were still under way after server.drain_grace")
+                CommandError::failed("calls were still under way after server.drain_grace")
             })
         }
-        _ = terminate.recv() => Err(Failure::refused("ended by a second signal")),
-        _ = interrupt.recv() => Err(Failure::refused("ended by a second signal")),
+        _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
+        _ = interrupt.recv() => Err(CommandError::failed("ended by a second signal")),
     }
 }
 
@@ -129,8 +130,8 @@ fn tell_counts(broker: &Broker) {
     );
 }
 
-fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
-    signal(kind).map_err(|error| Failure::io(format!("signals can't be handled: {error}")))
+fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
+    signal(kind).map_err(|error| CommandError::io(format!("signals can't be handled: {error}")))
 }
 
 /// Says where the service is and what to try.
@@ -140,23 +141,23 @@ fn announce(config: &Config, place: &str, address: std::net::SocketAddr) {
         .iter()
         .map(|queue| queue.name.as_str())
         .collect();
-    say!(
+    print_line!(
         "lease-broker {} listens on {address}, queues in {place}: {}",
         env!("CARGO_PKG_VERSION"),
         names.join(", ")
     );
     if let Some(queue) = config.queues.first() {
-        let at = if address == crate::cli::client::DEFAULT_ADDRESS {
+        let at = if address == crate::cli::client_args::DEFAULT_ADDRESS {
             String::new()
         } else {
             format!(" --address http://{address}")
         };
-        say!(
+        print_line!(
             "try:  lease-broker enqueue {}{at} --set {}",
             queue.name,
             example_of(queue)
         );
-        say!("      lease-broker claim {}{at}", queue.name);
+        print_line!("      lease-broker claim {}{at}", queue.name);
     }
 }
 

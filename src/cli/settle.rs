@@ -5,23 +5,23 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 
-use super::Failure;
-use super::client::{Client, duration};
-use super::leases::{lease_ids, outcome, report_lost};
-use super::new_item::item_of_json;
-use super::output::Output;
+use super::CommandError;
+use super::client_args::{ClientArgs, proto_duration};
+use super::item_input::item_from_json;
+use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
+use super::output::OutputFormat;
 use crate::grpc::proto;
 
 /// The leases that a command ends.
 #[derive(Debug, Args)]
-struct Leases {
+struct LeaseArgs {
     /// Queue that the leases are of
     queue: String,
-    /// Leases, or - to read them from standard input: an id a line, or what `claim --output json` printed
+    /// LeaseArgs, or - to read them from standard input: an id a line, or what `claim --output json` printed
     #[arg(required = true)]
     lease_ids: Vec<String>,
     #[command(flatten)]
-    client: Client,
+    client: ClientArgs,
 }
 
 /// Complete leases: the work is done.
@@ -34,7 +34,7 @@ Examples:
 Exit code 1 if a lease was lost.")]
 pub(super) struct Complete {
     #[command(flatten)]
-    leases: Leases,
+    leases: LeaseArgs,
     /// Item to add to another queue in the same transaction: its queue, and its columns as JSON. Takes one lease
     #[arg(long, value_name = "QUEUE=JSON")]
     follow_up: Vec<String>,
@@ -50,7 +50,7 @@ Examples:
 Exit code 1 if a lease was lost.")]
 pub(super) struct Fail {
     #[command(flatten)]
-    leases: Leases,
+    leases: LeaseArgs,
     /// What went wrong, kept on the row
     #[arg(long, value_name = "TEXT", default_value = "")]
     error: String,
@@ -72,22 +72,22 @@ Examples:
 Exit code 1 if a lease was lost.")]
 pub(super) struct Release {
     #[command(flatten)]
-    leases: Leases,
+    leases: LeaseArgs,
     /// How long until the items are ready again [default: at once]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
 }
 
 impl Complete {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let follow_ups = self
             .follow_up
             .iter()
             .map(|text| follow_up(text))
             .collect::<Result<Vec<_>, _>>()?;
-        let ids = lease_ids(self.leases.lease_ids)?;
+        let ids = read_lease_ids(self.leases.lease_ids)?;
         if !follow_ups.is_empty() && ids.len() != 1 {
-            return Err(Failure::usage("--follow-up takes exactly one lease"));
+            return Err(CommandError::usage("--follow-up takes exactly one lease"));
         }
         let completions = ids.into_iter().map(|lease_id| proto::Completion {
             lease_id,
@@ -104,27 +104,29 @@ impl Complete {
     }
 }
 
-fn follow_up(text: &str) -> Result<proto::FollowUp, Failure> {
+fn follow_up(text: &str) -> Result<proto::FollowUp, CommandError> {
     let place = || format!("--follow-up {text}");
     let (queue, json) = text
         .split_once('=')
-        .ok_or_else(|| Failure::usage("must be QUEUE=JSON").within(place()))?;
+        .ok_or_else(|| CommandError::usage("must be QUEUE=JSON").with_context(place()))?;
     let json: Json = serde_json::from_str(json)
-        .map_err(|error| Failure::usage(format!("not JSON: {error}")).within(place()))?;
+        .map_err(|error| CommandError::usage(format!("not JSON: {error}")).with_context(place()))?;
     Ok(proto::FollowUp {
         queue: queue.to_owned(),
-        item: Some(item_of_json(&json).map_err(|why| Failure::usage(why).within(place()))?),
+        item: Some(
+            item_from_json(&json).map_err(|why| CommandError::usage(why).with_context(place()))?,
+        ),
     })
 }
 
 impl Fail {
-    pub(super) async fn run(self) -> Result<(), Failure> {
-        let failures = lease_ids(self.leases.lease_ids)?
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let failures = read_lease_ids(self.leases.lease_ids)?
             .into_iter()
             .map(|lease_id| proto::Failure {
                 lease_id,
                 error_message: self.error.clone(),
-                retry_delay: self.retry_delay.map(duration),
+                retry_delay: self.retry_delay.map(proto_duration),
                 dead_letter: self.dead_letter,
             });
         let request = proto::FailRequest {
@@ -138,11 +140,11 @@ impl Fail {
 }
 
 impl Release {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let request = proto::ReleaseRequest {
             queue: self.leases.queue,
-            lease_ids: lease_ids(self.leases.lease_ids)?,
-            delay: self.delay.map(duration),
+            lease_ids: read_lease_ids(self.leases.lease_ids)?,
+            delay: self.delay.map(proto_duration),
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.release(request).await?.into_inner().results;
@@ -150,13 +152,13 @@ impl Release {
     }
 }
 
-fn print(output: Output, results: &[proto::SettleResult]) -> Result<(), Failure> {
+fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), CommandError> {
     let rows: Vec<Map<String, Json>> = results
         .iter()
         .map(|result| {
             [
                 ("lease_id", json!(result.lease_id)),
-                ("outcome", json!(outcome(result.outcome()))),
+                ("outcome", json!(outcome_name(result.outcome()))),
                 ("state", state(result.state())),
             ]
             .map(|(name, value)| (name.to_owned(), value))
@@ -165,7 +167,7 @@ fn print(output: Output, results: &[proto::SettleResult]) -> Result<(), Failure>
         })
         .collect();
     output.print(&rows, "no leases");
-    report_lost(results.iter().map(proto::SettleResult::outcome))
+    fail_if_lost(results.iter().map(proto::SettleResult::outcome))
 }
 
 fn state(state: proto::ItemState) -> Json {

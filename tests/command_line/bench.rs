@@ -5,13 +5,15 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::desk::{Desk, QUEUES};
 use crate::support::patience::until_blocking;
 use crate::support::process::{Printed, program};
+use crate::workspace::{QUEUES, Workspace};
 
-/// Runs it with its temporary files in the desk's folder.
-fn bench(desk: &Desk, arguments: &str) -> Printed {
-    let output = start(desk, arguments).wait_with_output().expect("it ends");
+/// Runs it with its temporary files in the workspace's folder.
+fn bench(workspace: &Workspace, arguments: &str) -> Printed {
+    let output = start(workspace, arguments)
+        .wait_with_output()
+        .expect("it ends");
     Printed {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).expect("text"),
@@ -19,12 +21,12 @@ fn bench(desk: &Desk, arguments: &str) -> Printed {
     }
 }
 
-fn start(desk: &Desk, arguments: &str) -> Child {
+fn start(workspace: &Workspace, arguments: &str) -> Child {
     program()
         .arg("bench")
         .args(arguments.split_whitespace())
-        .current_dir(desk.folder.path())
-        .env("TMPDIR", desk.folder.path())
+        .current_dir(workspace.folder.path())
+        .env("TMPDIR", workspace.folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -33,8 +35,8 @@ fn start(desk: &Desk, arguments: &str) -> Child {
 }
 
 /// Runs it to a good end and returns its results.
-fn results(desk: &Desk, arguments: &str) -> Json {
-    let printed = bench(desk, &format!("{arguments} --json -"));
+fn results(workspace: &Workspace, arguments: &str) -> Json {
+    let printed = bench(workspace, &format!("{arguments} --json -"));
     assert_eq!(printed.code, 0, "{printed:?}");
     serde_json::from_str(&printed.out).expect("JSON")
 }
@@ -58,9 +60,9 @@ fn leftovers(folder: &Path) -> Vec<String> {
 
 #[test]
 fn with_next_a_worker_claims_by_its_completions() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let results = results(
-        &desk,
+        &workspace,
         "--items 500 --workers 4 --next --baseline broker,direct",
     );
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
@@ -75,8 +77,11 @@ fn with_next_a_worker_claims_by_its_completions() {
 
 #[test]
 fn every_item_is_settled_once_and_the_counts_add_up() {
-    let desk = Desk::with("");
-    let results = results(&desk, "--items 500 --workers 8 --connections 3 --batch 3");
+    let workspace = Workspace::with("");
+    let results = results(
+        &workspace,
+        "--items 500 --workers 8 --connections 3 --batch 3",
+    );
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!((items("enqueued"), items("completed")), (500, 500));
     assert_eq!((items("left"), items("leases_lost")), (0, 0));
@@ -113,10 +118,10 @@ fn every_item_is_settled_once_and_the_counts_add_up() {
 
 #[test]
 fn failures_and_releases_come_back_until_all_is_completed() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let load = "--items 300 --workers 8 --batch 5 --queues 2 --on-complete delete";
     let results = results(
-        &desk,
+        &workspace,
         &format!("{load} --fail 0.2 --release 0.2 --heartbeats 1"),
     );
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
@@ -130,9 +135,9 @@ fn failures_and_releases_come_back_until_all_is_completed() {
 
 #[test]
 fn a_timed_run_adds_what_it_consumes() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let load = "--duration 1s --warm-up 100ms --backlog 200 --workers 4 --on-complete archive";
-    let results = results(&desk, load);
+    let results = results(&workspace, load);
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!(
         items("enqueued"),
@@ -144,9 +149,9 @@ fn a_timed_run_adds_what_it_consumes() {
 
 #[test]
 fn claims_on_an_empty_queue_wait_and_end_with_the_run() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let load = "--workers 300 --connections 4 --wait 50s --no-enqueue --warm-up 0s --duration 1s";
-    let results = results(&desk, load);
+    let results = results(&workspace, load);
     assert_eq!(count(&results, "/load/items/enqueued"), 0);
     assert_eq!(count(&results, "/statements/claim/items"), 0);
     assert!(count(&results, "/statements/claim/calls") > 0);
@@ -155,9 +160,9 @@ fn claims_on_an_empty_queue_wait_and_end_with_the_run() {
 
 #[test]
 fn held_leases_are_extended_and_given_back() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let load = "--hold 100 --workers 4 --batch 10 --lease 6s --duration 1s";
-    let results = results(&desk, load);
+    let results = results(&workspace, load);
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!((items("enqueued"), items("released")), (100, 100));
     assert_eq!(items("leases_lost"), 0);
@@ -166,9 +171,9 @@ fn held_leases_are_extended_and_given_back() {
 
 #[test]
 fn an_open_loop_tells_of_every_claim_that_was_due() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let load = "--rate 200 --batch 2 --workers 4 --backlog 1000 --warm-up 0s --duration 1s";
-    let results = results(&desk, load);
+    let results = results(&workspace, load);
     let claims = |name: &str| count(&results, &format!("/load/timetable/claims_{name}"));
     assert!(claims("sent") + claims("missed") >= 100, "{results:#}");
     assert!(claims("late") <= claims("sent"), "{results:#}");
@@ -176,10 +181,10 @@ fn an_open_loop_tells_of_every_claim_that_was_due() {
 
 #[test]
 fn a_load_is_compared_with_the_empty_call_and_with_the_layers_below() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let load = "--items 200 --workers 4 --batch 5 --fail 0.1";
     let results = results(
-        &desk,
+        &workspace,
         &format!("{load} --baseline noop,broker --baseline direct"),
     );
     let noop = &results["baselines"]["noop"];
@@ -199,11 +204,11 @@ fn a_load_is_compared_with_the_empty_call_and_with_the_layers_below() {
 
 #[test]
 fn a_broker_that_runs_already_can_be_measured() {
-    let desk = Desk::serving();
-    desk.call("enqueue work --set payload=anothers");
-    let process = desk.process.as_ref().expect("a service");
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=anothers");
+    let process = workspace.process.as_ref().expect("a service");
     let address = format!("--address {} --queue work", process.url());
-    let measured = results(&desk, &format!("{address} --items 200 --workers 4"));
+    let measured = results(&workspace, &format!("{address} --items 200 --workers 4"));
     let items = |name: &str| count(&measured, &format!("/load/items/{name}"));
     assert_eq!(items("enqueued"), 200);
     // It was there before, so it is claimed too, but none is left for it.
@@ -212,7 +217,7 @@ fn a_broker_that_runs_already_can_be_measured() {
     assert_eq!(measured["load"]["broker"]["cpu_cores"], Json::Null);
     let pid = process.id();
     let watched = results(
-        &desk,
+        &workspace,
         &format!("{address} --items 50 --workers 4 --broker-pid {pid}"),
     );
     assert!(count(&watched, "/load/broker/resident_bytes_end") > 0);
@@ -220,30 +225,30 @@ fn a_broker_that_runs_already_can_be_measured() {
 
 #[test]
 fn a_configuration_can_be_measured() {
-    let desk = Desk::with(&format!("[store]\npath = 'q.db'\n{QUEUES}"));
+    let workspace = Workspace::with(&format!("[store]\npath = 'q.db'\n{QUEUES}"));
     let load = "--config queues.toml --queue outbox --items 100 --workers 4";
-    let results = results(&desk, load);
+    let results = results(&workspace, load);
     assert_eq!(count(&results, "/load/items/completed"), 100);
-    let stats = desk.store("stats --output json").json();
+    let stats = workspace.store("stats --output json").json();
     let outbox = stats.iter().find(|row| row["queue"] == "outbox");
     assert_eq!(outbox.expect("a row")["completed"], 100);
 }
 
 #[test]
 fn an_item_that_ends_again_is_told_of_and_fails_the_run() {
-    let desk = Desk::with(
+    let workspace = Workspace::with(
         "[queues.again]\nmanaged = { payload = 'text' }\non_complete = { recur = '1s' }",
     );
     let load = "--config queues.toml --queue again --workers 2 --backlog 2 --warm-up 0s";
-    let printed = bench(&desk, &format!("{load} --duration 3s"));
+    let printed = bench(&workspace, &format!("{load} --duration 3s"));
     assert_eq!(printed.code, 1, "{printed:?}");
     assert!(printed.err.contains("ended more than once"), "{printed:?}");
 }
 
 #[test]
 fn tables_are_printed_for_people_and_json_is_written_beside_them() {
-    let desk = Desk::with("");
-    let printed = bench(&desk, "--items 100 --workers 4 --json result.json");
+    let workspace = Workspace::with("");
+    let printed = bench(&workspace, "--items 100 --workers 4 --json result.json");
     assert_eq!(printed.code, 0, "{printed:?}");
     for word in [
         "ClaimBatch",
@@ -254,32 +259,32 @@ fn tables_are_printed_for_people_and_json_is_written_beside_them() {
     ] {
         assert!(printed.out.contains(word), "{word}: {printed:?}");
     }
-    let written = std::fs::read_to_string(desk.path("result.json")).expect("a file");
+    let written = std::fs::read_to_string(workspace.path("result.json")).expect("a file");
     let results: Json = serde_json::from_str(&written).expect("JSON");
     assert_eq!(count(&results, "/load/items/completed"), 100);
 }
 
 #[test]
 fn nothing_is_left_behind() {
-    let desk = Desk::with("");
-    let results = results(&desk, "--items 20 --workers 2");
+    let workspace = Workspace::with("");
+    let results = results(&workspace, "--items 20 --workers 2");
     let broker = count(&results, "/load/broker/pid");
     assert!(!Path::new(&format!("/proc/{broker}")).exists());
-    assert_eq!(leftovers(desk.folder.path()), [] as [&str; 0]);
+    assert_eq!(leftovers(workspace.folder.path()), [] as [&str; 0]);
 }
 
 #[test]
 fn an_interrupted_run_leaves_nothing_behind_either() {
     for signal in ["INT", "TERM"] {
-        let desk = Desk::with("");
-        let child = start(&desk, "--duration 1h --workers 2 --backlog 10");
+        let workspace = Workspace::with("");
+        let child = start(&workspace, "--duration 1h --workers 2 --backlog 10");
         let mut broker = None;
         until_blocking("its broker works", || {
             broker = child_of(child.id());
-            let folders = leftovers(desk.folder.path());
+            let folders = leftovers(workspace.folder.path());
             let logs = folders
                 .iter()
-                .map(|name| desk.path(name).join("bench.db-wal"));
+                .map(|name| workspace.path(name).join("bench.db-wal"));
             broker.is_some() && logs.into_iter().any(|log| log.exists())
         });
         let sent = std::process::Command::new("kill")
@@ -294,7 +299,7 @@ fn an_interrupted_run_leaves_nothing_behind_either() {
         until_blocking("its broker has ended", || {
             !Path::new(&format!("/proc/{broker}")).exists()
         });
-        assert_eq!(leftovers(desk.folder.path()), [] as [&str; 0]);
+        assert_eq!(leftovers(workspace.folder.path()), [] as [&str; 0]);
     }
 }
 
@@ -310,7 +315,7 @@ fn child_of(parent: u32) -> Option<u32> {
 
 #[test]
 fn nonsense_is_refused_by_the_flags_name() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     for (arguments, named) in [
         ("--batch 1001", "--batch"),
         ("--workers 0", "--workers"),
@@ -337,7 +342,7 @@ fn nonsense_is_refused_by_the_flags_name() {
         ("--wait 1s --baseline direct", "--wait"),
         ("--hold 5 --baseline broker", "--baseline broker"),
     ] {
-        let printed = bench(&desk, arguments);
+        let printed = bench(&workspace, arguments);
         assert_eq!(printed.code, 64, "{arguments}: {printed:?}");
         assert!(printed.err.contains(named), "{arguments}: {printed:?}");
     }
@@ -345,11 +350,12 @@ fn nonsense_is_refused_by_the_flags_name() {
 
 #[test]
 fn a_broker_that_does_not_answer_or_start_is_told_of() {
-    let desk = Desk::with("[queues.work]\nmanaged = { payload = 'text' }\nlease = 'never'");
-    let nobody = bench(&desk, "--address 127.0.0.1:1");
+    let workspace =
+        Workspace::with("[queues.work]\nmanaged = { payload = 'text' }\nlease = 'never'");
+    let nobody = bench(&workspace, "--address 127.0.0.1:1");
     assert_eq!(nobody.code, 69, "{nobody:?}");
     assert!(nobody.err.contains("127.0.0.1:1"), "{nobody:?}");
-    let wrong = bench(&desk, "--config queues.toml");
+    let wrong = bench(&workspace, "--config queues.toml");
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(wrong.err.contains("lease"), "{wrong:?}");
 }

@@ -1,10 +1,10 @@
 //! `enqueue`: single items, CSV and JSON lines.
 
-use crate::desk::Desk;
 use crate::support::database;
+use crate::workspace::Workspace;
 
-fn payloads(desk: &Desk) -> Vec<(Option<String>, Option<i64>)> {
-    let database = desk.database();
+fn payloads(workspace: &Workspace) -> Vec<(Option<String>, Option<i64>)> {
+    let database = workspace.database();
     let mut statement = database
         .prepare("SELECT payload, number FROM work ORDER BY id")
         .expect("a query");
@@ -20,82 +20,86 @@ fn row(payload: &str, number: impl Into<Option<i64>>) -> (Option<String>, Option
 
 #[test]
 fn one_item_is_added_and_its_key_printed() {
-    let desk = Desk::serving();
-    let added = desk
+    let workspace = Workspace::serving();
+    let added = workspace
         .call("enqueue work --set payload=a=b --set number=7")
         .json();
     assert_eq!(added, [serde_json::json!({"key": "1"})]);
-    assert_eq!(payloads(&desk), [row("a=b", 7)]);
+    assert_eq!(payloads(&workspace), [row("a=b", 7)]);
 }
 
 #[test]
 fn a_delay_keeps_items_back() {
-    let desk = Desk::serving();
-    desk.call("enqueue work --set payload=a --delay 1h").json();
-    let state: i64 = database::value(&desk.database(), "SELECT lease_state FROM work");
+    let workspace = Workspace::serving();
+    workspace
+        .call("enqueue work --set payload=a --delay 1h")
+        .json();
+    let state: i64 = database::value(&workspace.database(), "SELECT lease_state FROM work");
     assert_eq!(state, 2);
 }
 
 #[test]
 fn csv_names_its_columns_and_leaves_empty_values_out() {
-    let desk = Desk::serving();
-    desk.write(
+    let workspace = Workspace::serving();
+    workspace.write(
         "items.csv",
         "number,payload\n1,one\n,\"two, \"\"quoted\"\"\nand more\"\n3,\n",
     );
-    let added = desk.call("enqueue work --file items.csv --batch 2").json();
+    let added = workspace
+        .call("enqueue work --file items.csv --batch 2")
+        .json();
     assert_eq!(added, [serde_json::json!({"added": 3})]);
     let expected = [
         row("one", 1),
         row("two, \"quoted\"\nand more", None),
         (None, Some(3)),
     ];
-    assert_eq!(payloads(&desk), expected);
+    assert_eq!(payloads(&workspace), expected);
 }
 
 #[test]
 fn json_lines_are_read_from_standard_input() {
-    let desk = Desk::serving();
+    let workspace = Workspace::serving();
     let lines = "{\"payload\": \"one\", \"number\": 1}\n\n{\"payload\": null}\n";
     let command = "enqueue work --file - --format jsonl";
-    let added = desk.call_with_input(command, lines).json();
+    let added = workspace.call_with_input(command, lines).json();
     assert_eq!(added, [serde_json::json!({"added": 2})]);
-    assert_eq!(payloads(&desk), [row("one", 1), (None, None)]);
+    assert_eq!(payloads(&workspace), [row("one", 1), (None, None)]);
 }
 
 #[test]
 fn standard_input_needs_a_format() {
-    let desk = Desk::serving();
-    let refused = desk.call_with_input("enqueue work --file -", "");
+    let workspace = Workspace::serving();
+    let refused = workspace.call_with_input("enqueue work --file -", "");
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("--format"), "{refused:?}");
 }
 
 #[test]
 fn a_line_that_is_wrong_is_named_and_skip_goes_on_behind_what_was_added() {
-    let desk = Desk::serving();
+    let workspace = Workspace::serving();
     let line = |n: i64, column: &str| format!("{{\"payload\": \"p\", \"{column}\": {n}}}\n");
     let mut lines: Vec<String> = (1..=7).map(|n| line(n, "number")).collect();
     lines[4] = line(5, "nothing");
-    desk.write("items.jsonl", &lines.concat());
-    let stopped = desk.call("enqueue work --file items.jsonl --batch 2");
+    workspace.write("items.jsonl", &lines.concat());
+    let stopped = workspace.call("enqueue work --file items.jsonl --batch 2");
     assert_eq!(stopped.code, 1, "{stopped:?}");
     for named in ["line 5", "nothing", "4 items were added", "--skip 4"] {
         assert!(stopped.err.contains(named), "{named}: {stopped:?}");
     }
     lines[4] = line(5, "number");
-    desk.write("items.jsonl", &lines.concat());
-    let added = desk
+    workspace.write("items.jsonl", &lines.concat());
+    let added = workspace
         .call("enqueue work --file items.jsonl --batch 2 --skip 4")
         .json();
     assert_eq!(added, [serde_json::json!({"added": 3})]);
-    let numbers: Vec<_> = payloads(&desk).into_iter().map(|row| row.1).collect();
+    let numbers: Vec<_> = payloads(&workspace).into_iter().map(|row| row.1).collect();
     assert_eq!(numbers, (1..=7).map(Some).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_line_that_can_not_be_read_is_named_too() {
-    let desk = Desk::serving();
+    let workspace = Workspace::serving();
     for (name, text, line) in [
         (
             "bad.jsonl",
@@ -105,46 +109,46 @@ fn a_line_that_can_not_be_read_is_named_too() {
         ("list.jsonl", "[1]\n", "list.jsonl:1"),
         ("bad.csv", "payload,number\na,1\nb,2,3\n", "line: 3"),
     ] {
-        desk.write(name, text);
-        let stopped = desk.call(&format!("enqueue work --file {name}"));
+        workspace.write(name, text);
+        let stopped = workspace.call(&format!("enqueue work --file {name}"));
         assert_eq!(stopped.code, 1, "{stopped:?}");
         for named in [line, "0 items were added", "--skip 0"] {
             assert!(stopped.err.contains(named), "{named}: {stopped:?}");
         }
     }
-    assert_eq!(payloads(&desk), []);
+    assert_eq!(payloads(&workspace), []);
 }
 
 #[test]
 fn a_refused_csv_value_is_named_by_its_line() {
-    let desk = Desk::serving();
-    desk.write("items.csv", "payload,nothing\na,\nb,\nc,1\n");
-    let stopped = desk.call("enqueue work --file items.csv");
+    let workspace = Workspace::serving();
+    workspace.write("items.csv", "payload,nothing\na,\nb,\nc,1\n");
+    let stopped = workspace.call("enqueue work --file items.csv");
     assert_eq!(stopped.code, 1, "{stopped:?}");
     assert!(stopped.err.contains("line 4"), "{stopped:?}");
-    assert_eq!(payloads(&desk), []);
+    assert_eq!(payloads(&workspace), []);
 }
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_first_name() {
-    let desk = Desk::serving();
-    desk.write("items.csv", "\u{feff}payload,number\none,1\n");
-    desk.call("enqueue work --file items.csv").json();
-    desk.write(
+    let workspace = Workspace::serving();
+    workspace.write("items.csv", "\u{feff}payload,number\none,1\n");
+    workspace.call("enqueue work --file items.csv").json();
+    workspace.write(
         "items.jsonl",
         "\u{feff}{\"payload\": \"two\"}\r\n{\"payload\": \"three\"}\r\n",
     );
-    desk.call("enqueue work --file items.jsonl").json();
+    workspace.call("enqueue work --file items.jsonl").json();
     assert_eq!(
-        payloads(&desk),
+        payloads(&workspace),
         [row("one", 1), row("two", None), row("three", None)]
     );
 }
 
 #[test]
 fn a_file_that_is_not_there_exits_74() {
-    let desk = Desk::serving();
-    let failed = desk.call("enqueue work --file missing.csv");
+    let workspace = Workspace::serving();
+    let failed = workspace.call("enqueue work --file missing.csv");
     assert_eq!(failed.code, 74, "{failed:?}");
     assert!(failed.err.contains("missing.csv"), "{failed:?}");
 }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::desk::Desk;
 use crate::skipped::skipped;
+use crate::workspace::Workspace;
 
 const COMMANDS: [&str; 16] = [
     "serve",
@@ -26,8 +26,8 @@ const COMMANDS: [&str; 16] = [
 
 #[test]
 fn the_help_of_every_command_shows_examples() {
-    let desk = Desk::with("");
-    let help = desk.run("--help");
+    let workspace = Workspace::with("");
+    let help = workspace.run("--help");
     assert!(help.out.contains("Examples:"), "{help:?}");
     for command in COMMANDS {
         let name = command.split(' ').next().expect("a name");
@@ -36,7 +36,7 @@ fn the_help_of_every_command_shows_examples() {
             "{name} is not in {help:?}"
         );
         for help in [format!("{command} --help"), format!("{command} -h")] {
-            let printed = desk.run(&help);
+            let printed = workspace.run(&help);
             assert_eq!(printed.code, 0, "{printed:?}");
             assert!(printed.out.contains("Examples:"), "{help}: {printed:?}");
             let example = format!("  lease-broker {command}");
@@ -49,9 +49,9 @@ fn the_help_of_every_command_shows_examples() {
 
 #[test]
 fn every_example_parses() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     let help = COMMANDS
-        .map(|command| desk.run(&format!("{command} --help")).out)
+        .map(|command| workspace.run(&format!("{command} --help")).out)
         .concat();
     let mut seen = 0;
     for line in help.lines().filter(|line| line.starts_with("  ")) {
@@ -72,7 +72,7 @@ fn every_example_parses() {
             .replace('\'', "")
             .replace("{\"payload\": \"shipped\"}", "{}");
         let words: Vec<&str> = example.split_whitespace().chain(["--help"]).collect();
-        let printed = crate::support::process::run(desk.folder.path(), &words);
+        let printed = crate::support::process::run(workspace.folder.path(), &words);
         assert_eq!(printed.code, 0, "{example}: {printed:?}");
         seen += 1;
     }
@@ -81,8 +81,8 @@ fn every_example_parses() {
 
 #[test]
 fn the_version_is_the_packages() {
-    let desk = Desk::with("");
-    let version = desk.run("--version");
+    let workspace = Workspace::with("");
+    let version = workspace.run("--version");
     assert_eq!(
         version.out,
         format!("lease-broker {}\n", env!("CARGO_PKG_VERSION"))
@@ -91,15 +91,19 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn completions_are_scripts_that_their_shell_reads() {
-    let desk = Desk::with("");
+    let workspace = Workspace::with("");
     for shell in ["bash", "zsh", "fish"] {
-        let script = desk.run(&format!("completions {shell}"));
+        let script = workspace.run(&format!("completions {shell}"));
         assert_eq!(script.code, 0, "{script:?}");
         for command in ["serve", "enqueue", "redrive"] {
             assert!(script.out.contains(command), "{shell}");
         }
-        desk.write(shell, &script.out);
-        match Command::new(shell).arg("-n").arg(desk.path(shell)).status() {
+        workspace.write(shell, &script.out);
+        match Command::new(shell)
+            .arg("-n")
+            .arg(workspace.path(shell))
+            .status()
+        {
             Ok(status) => assert!(status.success(), "{shell}"),
             Err(error) => skipped(&format!("no {shell} to read its completions ({error})")),
         }
@@ -111,7 +115,7 @@ fn completions_are_scripts_that_their_shell_reads() {
 fn a_reader_that_goes_away_is_no_failure() {
     use std::process::Stdio;
 
-    let desk = Desk::with(crate::desk::QUEUES);
+    let workspace = Workspace::with(crate::workspace::QUEUES);
     for arguments in [
         &[
             "schema",
@@ -126,7 +130,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     ] {
         let mut child = crate::support::process::program()
             .args(arguments)
-            .current_dir(desk.folder.path())
+            .current_dir(workspace.folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::desk::Desk;
 use crate::support::database;
+use crate::workspace::Workspace;
 
 #[test]
 fn a_claim_prints_leases_for_programs_to_read() {
-    let desk = Desk::serving();
-    desk.call("enqueue work --set payload=hello --set number=5");
-    let leases = desk.call("claim work --worker me --lease 5m").json();
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=hello --set number=5");
+    let leases = workspace.call("claim work --worker me --lease 5m").json();
     assert_eq!(leases.len(), 1);
     let lease = &leases[0];
     assert_eq!(lease["key"], "1");
@@ -21,29 +21,29 @@ fn a_claim_prints_leases_for_programs_to_read() {
         json!({"id": 1, "payload": "hello", "number": 5})
     );
     assert_eq!(lease["trace_parent"].as_str().map(str::len), Some(55));
-    let owner: String = database::value(&desk.database(), "SELECT lease_owner FROM work");
+    let owner: String = database::value(&workspace.database(), "SELECT lease_owner FROM work");
     assert_eq!(owner, "me");
     assert_eq!(
-        desk.call("claim work --wait 10ms").json(),
+        workspace.call("claim work --wait 10ms").json(),
         [] as [serde_json::Value; 0]
     );
 }
 
 #[test]
 fn a_request_id_returns_the_same_leases() {
-    let desk = Desk::serving();
-    desk.call("enqueue work --set payload=hello");
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=hello");
     let command = "claim work --request-id 0d3adb33-f000-4000-8000-000000000001";
-    let first = desk.call(command).json();
-    let again = desk.call(command).json();
+    let first = workspace.call(command).json();
+    let again = workspace.call(command).json();
     assert_eq!(first[0]["lease_id"], again[0]["lease_id"]);
 }
 
 #[test]
 fn every_settlement_prints_what_became_of_each_lease() {
-    let desk = Desk::serving();
-    let id = desk.lease();
-    let beat = desk
+    let workspace = Workspace::serving();
+    let id = workspace.lease();
+    let beat = workspace
         .call(&format!("heartbeat work {id} --lease 10m"))
         .json();
     assert_eq!(
@@ -52,33 +52,35 @@ fn every_settlement_prints_what_became_of_each_lease() {
     );
     let applied =
         |state: &str, id: &str| json!({"lease_id": id, "outcome": "applied", "state": state});
-    let done = desk.call(&format!("complete work {id}")).json();
+    let done = workspace.call(&format!("complete work {id}")).json();
     assert_eq!(done, [applied("completed", &id)]);
-    let id = desk.lease();
-    let given_back = desk.call(&format!("release work {id}")).json();
+    let id = workspace.lease();
+    let given_back = workspace.call(&format!("release work {id}")).json();
     assert_eq!(given_back, [applied("ready", &id)]);
-    desk.call("claim work");
-    let id = desk.lease();
-    let failed = desk
+    workspace.call("claim work");
+    let id = workspace.lease();
+    let failed = workspace
         .call(&format!("fail work {id} --error broken --dead-letter"))
         .json();
     assert_eq!(failed, [applied("dead", &id)]);
     let error: String = database::value(
-        &desk.database(),
+        &workspace.database(),
         "SELECT lease_error FROM work WHERE lease_state = 4",
     );
     assert_eq!(error, "broken");
-    let id = desk.lease();
-    let later = desk.call(&format!("release work {id} --delay 1h")).json();
+    let id = workspace.lease();
+    let later = workspace
+        .call(&format!("release work {id} --delay 1h"))
+        .json();
     assert_eq!(later, [applied("delayed", &id)]);
 }
 
 #[test]
 fn a_lost_lease_exits_1_and_the_others_of_the_call_are_settled() {
-    let desk = Desk::serving();
-    let id = desk.lease();
+    let workspace = Workspace::serving();
+    let id = workspace.lease();
     for command in ["heartbeat", "release"] {
-        let printed = desk.call(&format!("{command} work nonsense"));
+        let printed = workspace.call(&format!("{command} work nonsense"));
         assert_eq!(printed.code, 1, "{printed:?}");
         assert!(
             printed.out.contains("\"outcome\":\"lease lost\""),
@@ -86,48 +88,48 @@ fn a_lost_lease_exits_1_and_the_others_of_the_call_are_settled() {
         );
         assert!(printed.err.contains("1 lease is not held"), "{printed:?}");
     }
-    let printed = desk.call(&format!("complete work nonsense {id} x"));
+    let printed = workspace.call(&format!("complete work nonsense {id} x"));
     assert_eq!(printed.code, 1, "{printed:?}");
     assert!(printed.err.contains("2 leases are not held"), "{printed:?}");
-    let state: i64 = database::value(&desk.database(), "SELECT lease_state FROM work");
+    let state: i64 = database::value(&workspace.database(), "SELECT lease_state FROM work");
     assert_eq!(state, 3);
 }
 
 #[test]
 fn leases_are_read_from_standard_input_as_ids_or_as_claim_printed_them() {
-    let desk = Desk::serving();
-    desk.write("items.csv", "payload\na\nb\nc\n");
-    desk.call("enqueue work --file items.csv");
-    let claimed = desk.call("claim work --max 2");
-    let beats = desk
+    let workspace = Workspace::serving();
+    workspace.write("items.csv", "payload\na\nb\nc\n");
+    workspace.call("enqueue work --file items.csv");
+    let claimed = workspace.call("claim work --max 2");
+    let beats = workspace
         .call_with_input("heartbeat work -", &claimed.out)
         .json();
     assert_eq!(beats.len(), 2);
-    let third = desk.call("claim work").json();
+    let third = workspace.call("claim work").json();
     let third = third[0]["lease_id"].as_str().expect("an id");
     let input = format!("{}\n{third}\n", claimed.out);
-    let done = desk.call_with_input("complete work -", &input).json();
+    let done = workspace.call_with_input("complete work -", &input).json();
     assert!(
         done.iter().all(|result| result["outcome"] == "applied"),
         "{done:?}"
     );
     assert_eq!(done.len(), 3);
-    let refused = desk.call_with_input("complete work -", "{\"key\": \"1\"}");
+    let refused = workspace.call_with_input("complete work -", "{\"key\": \"1\"}");
     assert_eq!(refused.code, 64, "{refused:?}");
 }
 
 #[test]
 fn a_completion_adds_its_follow_ups() {
-    let desk = Desk::serving();
-    let id = desk.lease();
-    let done = desk.call(&format!(
+    let workspace = Workspace::serving();
+    let id = workspace.lease();
+    let done = workspace.call(&format!(
         "complete work {id} --follow-up outbox={{\"payload\":\"shipped\"}}"
     ));
     done.json();
-    let payload: String = database::value(&desk.database(), "SELECT payload FROM outbox");
+    let payload: String = database::value(&workspace.database(), "SELECT payload FROM outbox");
     assert_eq!(payload, "shipped");
     for wrong in ["outbox", "outbox={", "outbox=[1]"] {
-        let refused = desk.call(&format!("complete work {id} --follow-up {wrong}"));
+        let refused = workspace.call(&format!("complete work {id} --follow-up {wrong}"));
         assert_eq!(refused.code, 64, "{refused:?}");
         assert!(refused.err.contains("--follow-up"), "{refused:?}");
     }
@@ -135,12 +137,12 @@ fn a_completion_adds_its_follow_ups() {
 
 #[test]
 fn a_table_for_people_has_the_same_columns() {
-    let desk = Desk::serving();
-    let url = desk.process.as_ref().expect("a service").url();
-    let nothing = desk.run(&format!("claim work --address {url}"));
+    let workspace = Workspace::serving();
+    let url = workspace.process.as_ref().expect("a service").url();
+    let nothing = workspace.run(&format!("claim work --address {url}"));
     assert_eq!((nothing.code, &*nothing.out), (0, "nothing is ready\n"));
-    desk.call("enqueue work --set payload=hello");
-    let table = desk.run(&format!("claim work --address {url}"));
+    workspace.call("enqueue work --set payload=hello");
+    let table = workspace.run(&format!("claim work --address {url}"));
     let lines: Vec<&str> = table.out.lines().collect();
     assert_eq!(lines.len(), 2, "{table:?}");
     assert!(

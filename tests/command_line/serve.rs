@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::desk::{Desk, QUEUES};
 use crate::support::client::Client;
 use crate::support::patience::{soon, until_blocking};
 use crate::support::process::Process;
+use crate::workspace::{QUEUES, Workspace};
 
 #[test]
 fn the_announcement_says_what_to_try_and_it_works() {
-    let mut desk = Desk::serving();
-    let process = desk.process.as_mut().expect("a service");
+    let mut workspace = Workspace::serving();
+    let process = workspace.process.as_mut().expect("a service");
     assert!(
         process.announced.contains(env!("CARGO_PKG_VERSION")),
         "{}",
@@ -23,15 +23,15 @@ fn the_announcement_says_what_to_try_and_it_works() {
         command.trim().to_owned()
     });
     for command in commands {
-        let tried = desk.run(&command);
+        let tried = workspace.run(&command);
         assert_eq!(tried.code, 0, "{command}: {tried:?}");
     }
 }
 
 fn stops_by(signal: &str) {
-    let mut desk = Desk::serving();
-    desk.lease();
-    let process = desk.process.as_mut().expect("a service");
+    let mut workspace = Workspace::serving();
+    workspace.lease();
+    let process = workspace.process.as_mut().expect("a service");
     process.signal(signal);
     let status = process.wait();
     assert_eq!(status.code(), Some(0), "{}", process.log());
@@ -50,10 +50,10 @@ fn sigint_drains_and_exits_0() {
 
 #[test]
 fn the_log_ends_with_what_was_served() {
-    let mut desk = Desk::serving();
-    let id = desk.lease();
-    desk.call(&format!("complete work {id}"));
-    let process = desk.process.as_mut().expect("a service");
+    let mut workspace = Workspace::serving();
+    let id = workspace.lease();
+    workspace.call(&format!("complete work {id}"));
+    let process = workspace.process.as_mut().expect("a service");
     process.signal("TERM");
     process.wait();
     let log = process.log();
@@ -70,8 +70,8 @@ fn the_log_ends_with_what_was_served() {
 
 #[tokio::test]
 async fn sigterm_answers_those_who_wait_and_ends_though_connections_stay_open() {
-    let mut desk = Desk::serving();
-    let process = desk.process.as_mut().expect("a service");
+    let mut workspace = Workspace::serving();
+    let process = workspace.process.as_mut().expect("a service");
     let client = Client::new(process.channel(), "work");
     let waiting = tokio::spawn({
         let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
@@ -93,8 +93,8 @@ async fn sigterm_answers_those_who_wait_and_ends_though_connections_stay_open() 
 
 #[test]
 fn a_second_signal_ends_a_drain_that_takes_long() {
-    let desk = Desk::with(&format!("[server]\ndrain_delay = '60s'\n{QUEUES}"));
-    let mut process = Process::serve(&desk.path("q.db"), &desk.path("queues.toml"));
+    let workspace = Workspace::with(&format!("[server]\ndrain_delay = '60s'\n{QUEUES}"));
+    let mut process = Process::serve(&workspace.path("q.db"), &workspace.path("queues.toml"));
     process.signal("TERM");
     until_blocking("it drains", || process.log().contains("draining"));
     assert!(process.is_running());
@@ -104,21 +104,25 @@ fn a_second_signal_ends_a_drain_that_takes_long() {
 
 #[test]
 fn what_was_leased_before_a_restart_is_settled_after_it() {
-    let mut desk = Desk::serving();
-    let id = desk.lease();
-    desk.process.as_mut().expect("a service").signal("TERM");
-    desk.process.as_mut().expect("a service").wait();
-    desk.serve();
-    let done = desk.call(&format!("complete work {id}")).json();
+    let mut workspace = Workspace::serving();
+    let id = workspace.lease();
+    workspace
+        .process
+        .as_mut()
+        .expect("a service")
+        .signal("TERM");
+    workspace.process.as_mut().expect("a service").wait();
+    workspace.serve();
+    let done = workspace.call(&format!("complete work {id}")).json();
     assert_eq!(done[0]["outcome"], "applied");
 }
 
 #[test]
 fn settings_come_from_the_environment_too_and_flags_win() {
-    let desk = Desk::with(QUEUES);
+    let workspace = Workspace::with(QUEUES);
     let output = crate::support::process::program()
         .args(["serve", "--listen", "nonsense"])
-        .env("LEASE_BROKER_CONFIG", desk.path("queues.toml"))
+        .env("LEASE_BROKER_CONFIG", workspace.path("queues.toml"))
         .env("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:0")
         .output()
         .expect("it runs");
@@ -136,10 +140,10 @@ fn settings_come_from_the_environment_too_and_flags_win() {
 
 #[test]
 fn log_lines_can_be_json() {
-    let desk = Desk::with(&format!("[log]\nformat = 'json'\n{QUEUES}"));
+    let workspace = Workspace::with(&format!("[log]\nformat = 'json'\n{QUEUES}"));
     let mut process = Process::start(
-        &desk.path("q.db"),
-        &desk.path("queues.toml"),
+        &workspace.path("q.db"),
+        &workspace.path("queues.toml"),
         &["--log-level", "info"],
     );
     process.signal("TERM");

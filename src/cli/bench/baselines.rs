@@ -14,7 +14,7 @@ use super::load::Load;
 use super::measured::{Measured, Watch};
 use super::{own, run};
 use crate::broker::{self, Broker};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::store::{QueueIndex, Store};
 
 /// What a load is compared with.
@@ -29,7 +29,7 @@ pub(super) enum Baseline {
 }
 
 /// Runs the load on the broker in this process.
-pub(super) async fn on_broker(load: &Load, flags: &TargetFlags) -> Result<Measured, Failure> {
+pub(super) async fn on_broker(load: &Load, flags: &TargetFlags) -> Result<Measured, CommandError> {
     let folder = folder()?;
     let (config, store) = own::fresh_store(folder.path(), flags)?;
     let settings = broker::Settings::from(&config);
@@ -44,7 +44,7 @@ pub(super) async fn on_broker(load: &Load, flags: &TargetFlags) -> Result<Measur
 }
 
 /// Runs the load on the store in this process.
-pub(super) async fn on_store(load: &Load, flags: &TargetFlags) -> Result<Measured, Failure> {
+pub(super) async fn on_store(load: &Load, flags: &TargetFlags) -> Result<Measured, CommandError> {
     let folder = folder()?;
     let (_, store) = own::fresh_store(folder.path(), flags)?;
     let open = |place: Place, terms: &Terms| OnStore::new(store.clone(), place, terms);
@@ -61,7 +61,7 @@ pub(super) async fn on_store(load: &Load, flags: &TargetFlags) -> Result<Measure
 }
 
 /// Makes failed items ready again, as a broker would; ends only if that fails.
-async fn reap(store: &Arc<dyn Store>, queues: usize) -> Failure {
+async fn reap(store: &Arc<dyn Store>, queues: usize) -> CommandError {
     const EVERY: Duration = Duration::from_millis(10);
     const ROWS: usize = 500;
     loop {
@@ -74,7 +74,7 @@ async fn reap(store: &Arc<dyn Store>, queues: usize) -> Failure {
     }
 }
 
-fn folder() -> Result<TempDir, Failure> {
+fn folder() -> Result<TempDir, CommandError> {
     TempDir::with_prefix("lease-broker-bench-")
-        .map_err(|error| Failure::io(format!("no temporary folder: {error}")))
+        .map_err(|error| CommandError::io(format!("no temporary folder: {error}")))
 }

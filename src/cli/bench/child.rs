@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::child_log::{self, Served};
 use super::usage::Pid;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How long it may take to open its store and listen.
 const START: Duration = Duration::from_secs(60);
@@ -30,8 +30,8 @@ pub(super) struct ChildBroker {
 
 impl ChildBroker {
     /// Starts it with a configuration, on `store` if that is a file.
-    pub(super) async fn start(config: &Path, store: Option<&Path>) -> Result<Self, Failure> {
-        let failed = |error| Failure::io(format!("a broker can't be started: {error}"));
+    pub(super) async fn start(config: &Path, store: Option<&Path>) -> Result<Self, CommandError> {
+        let failed = |error| CommandError::io(format!("a broker can't be started: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "info"])
@@ -53,7 +53,7 @@ impl ChildBroker {
         let (Some(id), Some(out), Some(err)) =
             (process.id(), process.stdout.take(), process.stderr.take())
         else {
-            return Err(Failure::io("the broker ended at once"));
+            return Err(CommandError::io("the broker ended at once"));
         };
         let log = tokio::spawn(child_log::read(err));
         let mut lines = BufReader::new(out).lines();
@@ -67,7 +67,7 @@ impl ChildBroker {
             let _ = process.kill().await;
             // It has said why on the way.
             let _ = log.await;
-            return Err(Failure::usage("the broker did not start"));
+            return Err(CommandError::usage("the broker did not start"));
         };
         Ok(Self {
             process,
@@ -81,7 +81,7 @@ impl ChildBroker {
     }
 
     /// Lets it drain and end; returns what it says that it has served.
-    pub(super) async fn stop(mut self) -> Result<Option<Served>, Failure> {
+    pub(super) async fn stop(mut self) -> Result<Option<Served>, CommandError> {
         let id = i32::try_from(self.pid.0).ok().and_then(SystemPid::from_raw);
         if let Some(id) = id {
             // One that has ended already shows by its exit code.
@@ -90,14 +90,16 @@ impl ChildBroker {
         let ended = tokio::time::timeout(NOTICE, self.process.wait()).await;
         let Ok(ended) = ended else {
             let _ = self.process.kill().await;
-            return Err(Failure::refused("bench: FAILED the broker does not end"));
+            return Err(CommandError::failed(
+                "bench: FAILED the broker does not end",
+            ));
         };
-        let status = ended.map_err(|error| Failure::io(format!("the broker: {error}")))?;
+        let status = ended.map_err(|error| CommandError::io(format!("the broker: {error}")))?;
         let served = self.log.await.ok().flatten();
         if status.success() {
             Ok(served)
         } else {
-            Err(Failure::refused(format!(
+            Err(CommandError::failed(format!(
                 "bench: FAILED the broker ended with {status}"
             )))
         }

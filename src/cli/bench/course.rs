@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::load::Load;
 use super::measured::Watch;
 use super::pace::Lateness;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How long calls under way may take once the run is over.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,12 +48,12 @@ impl Course {
 
 /// The tasks of a run.
 #[derive(Default)]
-pub(super) struct Tasks(JoinSet<Result<(), Failure>>);
+pub(super) struct Tasks(JoinSet<Result<(), CommandError>>);
 
 impl Tasks {
     pub(super) fn spawn(
         &mut self,
-        task: impl Future<Output = Result<(), Failure>> + Send + 'static,
+        task: impl Future<Output = Result<(), CommandError>> + Send + 'static,
     ) {
         self.0.spawn(task);
     }
@@ -62,7 +62,7 @@ impl Tasks {
     pub(super) async fn unless_one_fails<T>(
         &mut self,
         end: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CommandError> {
         tokio::pin!(end);
         loop {
             tokio::select! {
@@ -74,7 +74,7 @@ impl Tasks {
     }
 
     /// Waits until all have ended.
-    pub(super) async fn all(&mut self) -> Result<(), Failure> {
+    pub(super) async fn all(&mut self) -> Result<(), CommandError> {
         while let Some(ended) = self.0.join_next().await {
             outcome(ended)?;
         }
@@ -82,17 +82,17 @@ impl Tasks {
     }
 
     /// Waits until all have ended that were told to, though not for ever.
-    pub(super) async fn end(&mut self) -> Result<(), Failure> {
+    pub(super) async fn end(&mut self) -> Result<(), CommandError> {
         let ended = tokio::time::timeout(PATIENCE, self.all()).await;
         ended.unwrap_or_else(|_| {
             let patience = humantime::format_duration(PATIENCE);
-            Err(Failure::unavailable(format!(
+            Err(CommandError::unavailable(format!(
                 "bench: FAILED calls were not answered within {patience}"
             )))
         })
     }
 }
 
-fn outcome(ended: Result<Result<(), Failure>, JoinError>) -> Result<(), Failure> {
-    ended.unwrap_or_else(|error| Err(Failure::refused(format!("bench: FAILED {error}"))))
+fn outcome(ended: Result<Result<(), CommandError>, JoinError>) -> Result<(), CommandError> {
+    ended.unwrap_or_else(|error| Err(CommandError::failed(format!("bench: FAILED {error}"))))
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::layer::Terms;
 use super::load::{Load, Mix, Work};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How many items wait for the workers unless something else is said.
 const BACKLOG: u64 = 20_000;
@@ -148,23 +148,25 @@ pub(super) struct LoadFlags {
 
 impl LoadFlags {
     /// Returns the load, or what about it is nonsense.
-    pub(super) fn load(&self, queues: u32, column: &str) -> Result<Load, Failure> {
+    pub(super) fn load(&self, queues: u32, column: &str) -> Result<Load, CommandError> {
         let most = if self.items.is_some() { 0.999 } else { 1.0 };
         if self.fail + self.release > most {
-            return Err(Failure::usage(format!(
+            return Err(CommandError::usage(format!(
                 "--fail {} and --release {}: together they are over {most}",
                 self.fail, self.release
             )));
         }
         if self.workers < queues {
-            return Err(Failure::usage(format!(
+            return Err(CommandError::usage(format!(
                 "--workers {} of --queues {queues}: each queue needs one at least",
                 self.workers
             )));
         }
         let time = self.duration.unwrap_or(TIME);
         if time.is_zero() {
-            return Err(Failure::usage("--duration 0s: nothing can be measured"));
+            return Err(CommandError::usage(
+                "--duration 0s: nothing can be measured",
+            ));
         }
         let work = match (self.items, self.hold) {
             (Some(items), _) => Work::Items(items),

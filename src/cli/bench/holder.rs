@@ -10,7 +10,7 @@ use super::course::Course;
 use super::latency::Rpc;
 use super::layer::{Ending, Layer, Place};
 use super::ledger::Settled;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How long to wait for items that producers have added and a claim did not find.
 const LULL: Duration = Duration::from_millis(10);
@@ -41,7 +41,7 @@ impl<L: Layer> Holder<L> {
     }
 
     /// Holds the leases until the run is over, makes sure that they are held still, and gives them back.
-    pub(super) async fn hold(mut self) -> Result<(), Failure> {
+    pub(super) async fn hold(mut self) -> Result<(), CommandError> {
         let stop = self.course.stop.clone();
         while !stop.is_cancelled() {
             match self.held.front() {
@@ -65,7 +65,7 @@ impl<L: Layer> Holder<L> {
         Ok(())
     }
 
-    async fn claim(&mut self) -> Result<(), Failure> {
+    async fn claim(&mut self) -> Result<(), CommandError> {
         let batch = usize::try_from(self.wanted).unwrap_or(usize::MAX);
         let start = Instant::now();
         let leases = self.layer.claim(batch.min(self.course.load.batch)).await?;
@@ -86,7 +86,7 @@ impl<L: Layer> Holder<L> {
         Ok(())
     }
 
-    async fn extend_first(&mut self) -> Result<(), Failure> {
+    async fn extend_first(&mut self) -> Result<(), CommandError> {
         let Some((due, leases)) = self.held.pop_front() else {
             return Ok(());
         };

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// Listens for SIGINT and SIGTERM.
 pub(super) struct Interrupt {
@@ -12,9 +12,10 @@ pub(super) struct Interrupt {
 
 impl Interrupt {
     /// Starts to listen: from now on a signal ends nothing by itself.
-    pub(super) fn listen() -> Result<Self, Failure> {
+    pub(super) fn listen() -> Result<Self, CommandError> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::io(format!("signals can't be handled: {error}")))
+            signal(kind)
+                .map_err(|error| CommandError::io(format!("signals can't be handled: {error}")))
         };
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
@@ -25,12 +26,12 @@ impl Interrupt {
     /// Does the work unless a signal comes first.
     pub(super) async fn unless<T>(
         &mut self,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        work: impl Future<Output = Result<T, CommandError>>,
+    ) -> Result<T, CommandError> {
         tokio::select! {
             done = work => done,
-            _ = self.interrupt.recv() => Err(Failure::refused("bench: interrupted")),
-            _ = self.terminate.recv() => Err(Failure::refused("bench: interrupted")),
+            _ = self.interrupt.recv() => Err(CommandError::failed("bench: interrupted")),
+            _ = self.terminate.recv() => Err(CommandError::failed("bench: interrupted")),
         }
     }
 }

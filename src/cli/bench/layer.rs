@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::keys::ItemKey;
 use super::ledger::Settled;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How a worker ends leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +32,20 @@ pub(super) trait Layer: Send + 'static {
     fn claim(
         &mut self,
         max_items: usize,
-    ) -> impl Future<Output = Result<Vec<Self::Lease>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Vec<Self::Lease>, CommandError>> + Send;
 
     /// Extends leases, and returns how many were lost.
     fn heartbeat(
         &mut self,
         leases: &[Self::Lease],
-    ) -> impl Future<Output = Result<u64, Failure>> + Send;
+    ) -> impl Future<Output = Result<u64, CommandError>> + Send;
 
     /// Ends leases, and returns what became of each, in their order.
     fn settle(
         &mut self,
         ending: Ending,
         leases: &[Self::Lease],
-    ) -> impl Future<Output = Result<Vec<Settled>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Vec<Settled>, CommandError>> + Send;
 
     /// Completes leases and claims up to `max_items` items in one call; returns what became of each lease, and what was
     /// claimed.
@@ -53,13 +53,13 @@ pub(super) trait Layer: Send + 'static {
         &mut self,
         leases: &[Self::Lease],
         max_items: usize,
-    ) -> impl Future<Output = Result<(Vec<Settled>, Vec<Self::Lease>), Failure>> + Send;
+    ) -> impl Future<Output = Result<(Vec<Settled>, Vec<Self::Lease>), CommandError>> + Send;
 
     /// Adds so many items, and returns their keys.
     fn enqueue(
         &mut self,
         items: usize,
-    ) -> impl Future<Output = Result<Vec<ItemKey>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Vec<ItemKey>, CommandError>> + Send;
 }
 
 /// Whose access it is.

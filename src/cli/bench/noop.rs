@@ -12,7 +12,7 @@ use super::course::Tasks;
 use super::latency::{Latencies, Rpc, Summary};
 use super::load::Load;
 use super::measured::per_second;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 const TIME: Duration = Duration::from_secs(2);
 
@@ -25,7 +25,7 @@ pub(super) struct Noop {
 
 impl Noop {
     /// Calls for a while, each worker as fast as it can.
-    pub(super) async fn measure(load: &Load, channels: &[Channel]) -> Result<Self, Failure> {
+    pub(super) async fn measure(load: &Load, channels: &[Channel]) -> Result<Self, CommandError> {
         let latencies = Arc::new(Latencies::new());
         let mut tasks = Tasks::default();
         let start = Instant::now();

@@ -2,13 +2,13 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// What a process opens besides its connections.
 const OTHERS: u64 = 256;
 
 /// Raises the limit of this process, and of those that it starts, so far that it has room for `connections`.
-pub(super) fn make_room_for(connections: usize) -> Result<(), Failure> {
+pub(super) fn make_room_for(connections: usize) -> Result<(), CommandError> {
     let needed = connections as u64 + OTHERS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
@@ -19,7 +19,7 @@ pub(super) fn make_room_for(connections: usize) -> Result<(), Failure> {
         maximum: limit.maximum,
     };
     setrlimit(Resource::Nofile, raised).map_err(|error| {
-        Failure::usage(format!(
+        CommandError::usage(format!(
             "--connections {connections}: the limit of open files can't be raised to {needed} ({error})"
         ))
     })

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::flags::{OnComplete, TargetFlags};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::config::{Config, Flag, Sources};
 use crate::store::Store;
 use crate::store::sqlite::{SqliteStore, system_clock};
 
 /// Writes the configuration into `folder`; returns its path.
-pub(super) fn write_config(folder: &Path, flags: &TargetFlags) -> Result<PathBuf, Failure> {
+pub(super) fn write_config(folder: &Path, flags: &TargetFlags) -> Result<PathBuf, CommandError> {
     let mut text = String::new();
     for at in 1..=flags.queues {
         let on_complete = match flags.on_complete {
@@ -29,7 +29,7 @@ pub(super) fn write_config(folder: &Path, flags: &TargetFlags) -> Result<PathBuf
     }
     let file = folder.join("bench.toml");
     std::fs::write(&file, text)
-        .map_err(|error| Failure::io(format!("{}: {error}", file.display())))?;
+        .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))?;
     Ok(file)
 }
 
@@ -43,7 +43,7 @@ fn queue(at: u32) -> String {
 }
 
 /// Reads a configuration as `serve` does; `store` is the SQLite file, if it is given.
-pub(super) fn read_config(config: &Path, store: Option<&Path>) -> Result<Config, Failure> {
+pub(super) fn read_config(config: &Path, store: Option<&Path>) -> Result<Config, CommandError> {
     let store = store.and_then(Path::to_str).map(|path| Flag {
         name: "--store",
         key: &["store", "path"],
@@ -61,7 +61,7 @@ pub(super) fn read_config(config: &Path, store: Option<&Path>) -> Result<Config,
 pub(super) fn fresh_store(
     folder: &Path,
     flags: &TargetFlags,
-) -> Result<(Config, Arc<dyn Store>), Failure> {
+) -> Result<(Config, Arc<dyn Store>), CommandError> {
     let config = read_config(
         &write_config(folder, flags)?,
         Some(&folder.join("fresh.db")),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::course::Course;
 use super::latency::Rpc;
 use super::layer::{Layer, Place};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// The most items that one call may add.
 const LIST: u64 = 1_000;
@@ -24,7 +24,7 @@ pub(super) struct Producer<L: Layer> {
 
 impl<L: Layer> Producer<L> {
     /// Adds so many items.
-    pub(super) async fn fill(&mut self, mut items: u64) -> Result<(), Failure> {
+    pub(super) async fn fill(&mut self, mut items: u64) -> Result<(), CommandError> {
         while items > 0 && !self.course.stop.is_cancelled() {
             let list = items.min(LIST);
             self.add(list).await?;
@@ -34,7 +34,7 @@ impl<L: Layer> Producer<L> {
     }
 
     /// Adds items whenever fewer than `backlog` wait, until the run is over.
-    pub(super) async fn keep_filled(mut self, backlog: u64) -> Result<(), Failure> {
+    pub(super) async fn keep_filled(mut self, backlog: u64) -> Result<(), CommandError> {
         // Full lists where the backlog is deep enough not to run dry meanwhile.
         let worth_it = (backlog / 4).clamp(1, LIST);
         let stop = self.course.stop.clone();
@@ -50,7 +50,7 @@ impl<L: Layer> Producer<L> {
         Ok(())
     }
 
-    async fn add(&mut self, items: u64) -> Result<(), Failure> {
+    async fn add(&mut self, items: u64) -> Result<(), CommandError> {
         let start = Instant::now();
         let keys = self
             .layer

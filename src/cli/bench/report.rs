@@ -14,18 +14,18 @@ use super::measured::{Measured, per_second};
 use super::minutes::Minute;
 use super::noop::Noop;
 use super::results::Results;
-use crate::cli::Failure;
-use crate::cli::output::line;
+use crate::cli::CommandError;
+use crate::cli::output::write_line;
 
 /// Writes the results to a file, or to standard output for `-`.
-pub(super) fn write(results: &Results, bench: &Bench, file: &Path) -> Result<(), Failure> {
+pub(super) fn write(results: &Results, bench: &Bench, file: &Path) -> Result<(), CommandError> {
     let text = format!("{:#}", report(results, bench));
     if file == Path::new("-") {
-        line(&text);
+        write_line(&text);
         return Ok(());
     }
     std::fs::write(file, text + "\n")
-        .map_err(|error| Failure::io(format!("--json {}: {error}", file.display())))
+        .map_err(|error| CommandError::io(format!("--json {}: {error}", file.display())))
 }
 
 fn report(results: &Results, bench: &Bench) -> Json {

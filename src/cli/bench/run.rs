@@ -13,7 +13,7 @@ use super::producer::Producer;
 use super::shares::Shares;
 use super::view::View;
 use super::worker::Worker;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How many producers there are, if not more queues: enough to keep full lists on their way.
 const PRODUCERS: usize = 4;
@@ -24,7 +24,7 @@ pub(super) async fn run<L: Layer>(
     load: &Load,
     watch: &Watch,
     open: impl Fn(Place, &Terms) -> L,
-) -> Result<Measured, Failure> {
+) -> Result<Measured, CommandError> {
     let course = Course::new(load, watch);
     let _view = View::show(name, course.clone());
     let mut tasks = Tasks::default();
@@ -168,7 +168,7 @@ fn places(load: &Load) -> impl Iterator<Item = Place> {
 async fn claim_after<L: Layer>(
     load: &Load,
     open: &impl Fn(Place, &Terms) -> L,
-) -> Result<u64, Failure> {
+) -> Result<u64, CommandError> {
     let terms = Terms {
         wait: None,
         ..load.terms.clone()

@@ -1,7 +1,7 @@
 //! What the store says that it has, against which the bench's own books are checked.
 
-use crate::cli::Failure;
-use crate::cli::settings::open_store;
+use crate::cli::CommandError;
+use crate::cli::config_args::open_store;
 use crate::config::Config;
 use crate::lease::State;
 use crate::store::QueueIndex;
@@ -16,7 +16,7 @@ pub(super) struct Stock {
 
 impl Stock {
     /// Counts, in a store of the bench's own connections.
-    pub(super) async fn take(config: &Config, queues: &[String]) -> Result<Self, Failure> {
+    pub(super) async fn take(config: &Config, queues: &[String]) -> Result<Self, CommandError> {
         let store = open_store(config).await?;
         let mut stock = Self::default();
         for (at, queue) in config.queues.iter().enumerate() {

@@ -7,7 +7,7 @@ use super::load::Work;
 use super::measured::Measured;
 use super::noop::Noop;
 use super::results::Results;
-use crate::cli::output::{self, line, say};
+use crate::cli::output::{self, print_line, write_line};
 
 /// What is not known.
 const UNKNOWN: &str = "–";
@@ -17,7 +17,7 @@ pub(super) fn print(results: &Results) {
     let run = &results.over_grpc;
     rpcs(run, results.noop);
     if let Some(table) = run.timetable {
-        say!(
+        print_line!(
             "\nclaims: {} sent in time, {} late, {} missed",
             table.sent - table.late,
             table.late,
@@ -29,7 +29,7 @@ pub(super) fn print(results: &Results) {
     minutes(run);
     baselines(results);
     let (total, balance) = (&run.total, &run.balance);
-    say!(
+    print_line!(
         "\nenqueued {}  completed {}  failed {}  released {}  dead {}  left {}  lost {}",
         total.added,
         total.completed,
@@ -43,7 +43,7 @@ pub(super) fn print(results: &Results) {
         Work::Hold { .. } => (run.per_second(run.extended), "leases extended/s"),
         Work::Items(_) | Work::For { .. } => (run.items_per_second(), "items/s"),
     };
-    say!(
+    print_line!(
         "{} {what} over {} s, {} calls/s",
         number(rate),
         number(run.time.as_secs_f64()),
@@ -75,8 +75,8 @@ fn rpcs(run: &Measured, noop: Option<[Noop; 2]>) {
             );
         }
     }
-    output::flush_left(&mut table);
-    line(&table.trim_fmt());
+    output::align_left(&mut table);
+    write_line(&table.trim_fmt());
 }
 
 fn uses(run: &Measured) {
@@ -108,8 +108,8 @@ fn uses(run: &Measured) {
     ]);
     let [cores, each] = cpu(run.own_cpu);
     table.add_row(["generator".to_owned(), cores, each]);
-    output::flush_left(&mut table);
-    say!("\n{}", table.trim_fmt());
+    output::align_left(&mut table);
+    print_line!("\n{}", table.trim_fmt());
 }
 
 #[expect(clippy::cast_precision_loss, reason = "ratios")]
@@ -135,8 +135,8 @@ fn statements(results: &Results) {
         let name = operation.name().to_owned();
         table.add_row([name].into_iter().chain(counts).chain([each]));
     }
-    output::flush_left(&mut table);
-    say!("\n{}", table.trim_fmt());
+    output::align_left(&mut table);
+    print_line!("\n{}", table.trim_fmt());
 }
 
 fn minutes(run: &Measured) {
@@ -154,10 +154,10 @@ fn minutes(run: &Measured) {
             bytes(minute.store_bytes),
         ]);
     }
-    output::flush_left(&mut table);
-    say!("\n{}", table.trim_fmt());
+    output::align_left(&mut table);
+    print_line!("\n{}", table.trim_fmt());
     if let Some(share) = run.last_minute_to_first() {
-        say!("the last minute's items/s are {:.2} of the first's", share);
+        print_line!("the last minute's items/s are {:.2} of the first's", share);
     }
 }
 
@@ -187,7 +187,7 @@ fn baselines(results: &Results) {
         }
     }
     if !lines.is_empty() {
-        say!("\n{}", lines.join("\n"));
+        print_line!("\n{}", lines.join("\n"));
     }
 }
 

@@ -12,7 +12,7 @@ use super::measured::Watch;
 use super::own;
 use super::stock::Stock;
 use super::usage::Pid;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::config::{Config, StoreKind};
 
 /// The broker under load.
@@ -45,7 +45,7 @@ pub(super) struct Ended {
 
 impl Target {
     /// Finds the broker, or starts one.
-    pub(super) async fn open(flags: &TargetFlags) -> Result<Self, Failure> {
+    pub(super) async fn open(flags: &TargetFlags) -> Result<Self, CommandError> {
         if let Some(address) = &flags.address {
             return Ok(Self {
                 address: with_scheme(address),
@@ -62,7 +62,7 @@ impl Target {
             return Self::start(file, None, vec![flags.queue.clone()], None).await;
         }
         let folder = TempDir::with_prefix("lease-broker-bench-")
-            .map_err(|error| Failure::io(format!("no temporary folder: {error}")))?;
+            .map_err(|error| CommandError::io(format!("no temporary folder: {error}")))?;
         let config = own::write_config(folder.path(), flags)?;
         let store = folder.path().join("bench.db");
         Self::start(&config, Some(&store), own::queues(flags), Some(folder)).await
@@ -73,7 +73,7 @@ impl Target {
         store: Option<&Path>,
         queues: Vec<String>,
         folder: Option<TempDir>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let config = own::read_config(file, store)?;
         let child = ChildBroker::start(file, store).await?;
         Ok(Self {
@@ -103,17 +103,17 @@ impl Target {
     }
 
     /// Makes so many connections.
-    pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>, Failure> {
+    pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>, CommandError> {
         let address = &self.address;
         let endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|error| Failure::usage(format!("--address {address}: {error}")))?
+            .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?
             .tcp_nodelay(true);
         let mut channels = Vec::with_capacity(connections);
         for _ in 0..connections {
             let channel = endpoint.connect().await.map_err(|error| {
                 let cause = std::error::Error::source(&error)
                     .map_or(error.to_string(), ToString::to_string);
-                Failure::unavailable(format!("no service answers at {address} ({cause})"))
+                CommandError::unavailable(format!("no service answers at {address} ({cause})"))
             })?;
             channels.push(channel);
         }
@@ -121,7 +121,7 @@ impl Target {
     }
 
     /// Ends the bench's own broker, and asks its store what it has.
-    pub(super) async fn close(self) -> Result<Ended, Failure> {
+    pub(super) async fn close(self) -> Result<Ended, CommandError> {
         let Some(own) = self.own else {
             return Ok(Ended::default());
         };

@@ -11,7 +11,7 @@ use super::layer::{Ending, Layer, Place};
 use super::ledger::Settled;
 use super::pace::Pace;
 use super::shares::Shares;
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
 /// How long to leave a store alone that has nothing ready, while other workers' items may come back.
 const LULL: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ pub(super) struct Worker<L: Layer> {
 
 impl<L: Layer> Worker<L> {
     /// Works until the run is over.
-    pub(super) async fn work(mut self) -> Result<(), Failure> {
+    pub(super) async fn work(mut self) -> Result<(), CommandError> {
         let course = self.course.clone();
         let (stop, done) = (&course.stop, course.ledger.done());
         while !self.is_over() {
@@ -66,7 +66,7 @@ impl<L: Layer> Worker<L> {
     }
 
     /// Processes a batch, and returns the next one if its completion claims that.
-    async fn process(&mut self, leases: &[L::Lease]) -> Result<Vec<L::Lease>, Failure> {
+    async fn process(&mut self, leases: &[L::Lease]) -> Result<Vec<L::Lease>, CommandError> {
         for _ in 0..self.course.load.mix.heartbeats {
             let start = Instant::now();
             let lost = self.layer.heartbeat(leases).await?;
@@ -92,7 +92,10 @@ impl<L: Layer> Worker<L> {
         self.course.stop.is_cancelled() || self.course.ledger.done().is_cancelled()
     }
 
-    async fn complete_and_claim(&mut self, leases: &[L::Lease]) -> Result<Vec<L::Lease>, Failure> {
+    async fn complete_and_claim(
+        &mut self,
+        leases: &[L::Lease],
+    ) -> Result<Vec<L::Lease>, CommandError> {
         let start = Instant::now();
         let both = self
             .layer
@@ -116,7 +119,7 @@ impl<L: Layer> Worker<L> {
         ending: Ending,
         rpc: Rpc,
         leases: &[L::Lease],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         if leases.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! A worker's own record of what it did, one JSON object a line, on the file before the worker goes on.
+//! A worker's own record of what it action, one JSON object a line, on the file before the worker goes on.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Failure;
+use crate::cli::CommandError;
 
-/// Something that a worker did with one item.
+/// Something that a worker action with one item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) key: String,
-    pub(super) did: Deed,
+    pub(super) action: Action,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Deed {
+pub(super) enum Action {
     Claimed,
     Completed,
     Lost,
@@ -33,7 +33,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens the journal, to write on at its end.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Self {
             path: path.to_owned(),
@@ -44,12 +44,12 @@ impl Journal {
     /// Adds entries in one write.
     pub(super) fn write(
         &mut self,
-        did: Deed,
+        action: Action,
         keys: impl Iterator<Item = String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let mut lines = String::new();
         for key in keys {
-            let line = serde_json::to_string(&Entry { key, did });
+            let line = serde_json::to_string(&Entry { key, action });
             lines.push_str(&line.map_err(|error| failed(&self.path, &error.into()))?);
             lines.push('\n');
         }
@@ -58,8 +58,8 @@ impl Journal {
     }
 }
 
-/// Reads a journal; a last line that its writer did not live to finish is left out.
-pub(super) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
+/// Reads a journal; a last line that its writer action not live to finish is left out.
+pub(super) fn read(path: &Path) -> Result<Vec<Entry>, CommandError> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -71,6 +71,6 @@ pub(super) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
         .collect()
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::io(format!("{}: {error}", path.display()))
+fn failed(path: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::io(format!("{}: {error}", path.display()))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::store::QueueIndex;
 
 /// The queues, in the order of the configuration: by name.
@@ -34,7 +34,7 @@ on_complete = \"delete\"
 }
 
 /// Makes the table and its rows.
-pub(super) fn make(file: &Path, events: u32) -> Result<(), Failure> {
+pub(super) fn make(file: &Path, events: u32) -> Result<(), CommandError> {
     let make = |connection: Connection| {
         connection.execute_batch(
             "CREATE TABLE Rainfall_Events (
@@ -58,5 +58,5 @@ pub(super) fn make(file: &Path, events: u32) -> Result<(), Failure> {
     Connection::open(file)
         .and_then(make)
         .map(|_| ())
-        .map_err(|error| Failure::io(format!("{}: {error}", file.display())))
+        .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))
 }

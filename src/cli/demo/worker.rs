@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use uuid::Uuid;
 
-use super::journal::{Deed, Journal};
-use crate::cli::Failure;
-use crate::cli::client::duration;
+use super::journal::{Action, Journal};
+use crate::cli::CommandError;
+use crate::cli::client_args::proto_duration;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, value::Kind};
 
@@ -62,10 +62,10 @@ impl Role {
 }
 
 impl DemoWorker {
-    pub(in crate::cli) async fn run(self) -> Result<(), Failure> {
+    pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
         let mut client = LeaseBrokerServiceClient::connect(self.address.clone())
             .await
-            .map_err(|error| Failure::unavailable(format!("{}: {error}", self.address)))?;
+            .map_err(|error| CommandError::unavailable(format!("{}: {error}", self.address)))?;
         let mut journal = Journal::open(&self.journal)?;
         let mut stdin = tokio::io::stdin();
         let ended = async {
@@ -86,12 +86,12 @@ impl DemoWorker {
     async fn claim(
         &self,
         mut client: LeaseBrokerServiceClient<Channel>,
-    ) -> Result<Vec<proto::Lease>, Failure> {
+    ) -> Result<Vec<proto::Lease>, CommandError> {
         let request = proto::ClaimBatchRequest {
             queue: self.role.queue(),
             worker_id: self.name.clone(),
             max_items: self.batch,
-            wait_timeout: Some(duration(WAIT)),
+            wait_timeout: Some(proto_duration(WAIT)),
             // If this reply were lost, the same request would find the same leases.
             request_id: Uuid::new_v4().to_string(),
             ..proto::ClaimBatchRequest::default()
@@ -104,17 +104,17 @@ impl DemoWorker {
         client: &mut LeaseBrokerServiceClient<Channel>,
         journal: &mut Journal,
         leases: Vec<proto::Lease>,
-    ) -> Result<(), Failure> {
-        journal.write(Deed::Claimed, leases.iter().map(key))?;
+    ) -> Result<(), CommandError> {
+        journal.write(Action::Claimed, leases.iter().map(key))?;
         let ids: Vec<String> = leases.iter().map(|lease| lease.lease_id.clone()).collect();
-        let keep = self.keep(client.clone(), ids, allotted(&leases));
+        let keep = self.keep(client.clone(), ids, min_time_left(&leases));
         let work = self.work(&leases);
         let completions = tokio::select! {
             completions = work => completions,
             lost = keep => return Err(lost),
         };
         if self.role == Role::Transfer {
-            journal.write(Deed::Moved, leases.iter().map(event_id))?;
+            journal.write(Action::Moved, leases.iter().map(event_id))?;
         }
         let request = proto::CompleteRequest {
             queue: self.role.queue(),
@@ -122,13 +122,13 @@ impl DemoWorker {
             next: None,
         };
         let results = client.complete(request).await?.into_inner().results;
-        for deed in [Deed::Completed, Deed::Lost] {
-            let applied = deed == Deed::Completed;
+        for action in [Action::Completed, Action::Lost] {
+            let applied = action == Action::Completed;
             let done = leases
                 .iter()
                 .zip(&results)
                 .filter(|(_, result)| (result.outcome() == proto::Outcome::Applied) == applied);
-            journal.write(deed, done.map(|(lease, _)| key(lease)))?;
+            journal.write(action, done.map(|(lease, _)| key(lease)))?;
         }
         Ok(())
     }
@@ -138,10 +138,10 @@ impl DemoWorker {
         &self,
         mut client: LeaseBrokerServiceClient<Channel>,
         lease_ids: Vec<String>,
-        allotted: Duration,
-    ) -> Failure {
+        min_time_left: Duration,
+    ) -> CommandError {
         loop {
-            tokio::time::sleep(allotted / 3).await;
+            tokio::time::sleep(min_time_left / 3).await;
             let request = proto::HeartbeatRequest {
                 queue: self.role.queue(),
                 lease_ids: lease_ids.clone(),
@@ -194,7 +194,7 @@ impl DemoWorker {
 }
 
 /// The time that all of the leases have left.
-fn allotted(leases: &[proto::Lease]) -> Duration {
+fn min_time_left(leases: &[proto::Lease]) -> Duration {
     let left = leases.iter().filter_map(|lease| lease.time_left);
     let left = left.filter_map(|left| Duration::try_from(left).ok());
     left.min().unwrap_or(WAIT)

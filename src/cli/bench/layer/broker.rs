@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::store::{item_key, new_item};
 use super::{Ending, Layer, Place, Terms};
 use crate::broker::{self, Broker, Claim, Completion, Grant};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
 use crate::lease::State;
@@ -60,7 +60,7 @@ impl Layer for OnBroker {
         lease.1
     }
 
-    async fn claim(&mut self, max_items: usize) -> Result<Vec<Self::Lease>, Failure> {
+    async fn claim(&mut self, max_items: usize) -> Result<Vec<Self::Lease>, CommandError> {
         let claim = Claim {
             max_items,
             ..self.claim.clone()
@@ -69,7 +69,7 @@ impl Layer for OnBroker {
         Ok(self.leases(grant))
     }
 
-    async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, Failure> {
+    async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, CommandError> {
         let ids = ids(leases);
         let held = self.broker.heartbeat(&self.queue, &ids, self.claim.lease);
         let held = held.await.map_err(refused)?;
@@ -80,7 +80,7 @@ impl Layer for OnBroker {
         &mut self,
         ending: Ending,
         leases: &[Self::Lease],
-    ) -> Result<Vec<Settled>, Failure> {
+    ) -> Result<Vec<Settled>, CommandError> {
         let ids = ids(leases);
         let states = match ending {
             Ending::Complete => self.broker.complete(&self.queue, completions(ids)).await,
@@ -104,7 +104,7 @@ impl Layer for OnBroker {
         &mut self,
         leases: &[Self::Lease],
         max_items: usize,
-    ) -> Result<(Vec<Settled>, Vec<Self::Lease>), Failure> {
+    ) -> Result<(Vec<Settled>, Vec<Self::Lease>), CommandError> {
         let next = Claim {
             max_items,
             wait: None,
@@ -119,7 +119,7 @@ impl Layer for OnBroker {
         Ok((settled.collect(), self.leases(grant)))
     }
 
-    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, Failure> {
+    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, CommandError> {
         let items = vec![self.item.clone(); items];
         let keys = self.broker.enqueue(&self.queue, items).await;
         Ok(keys.map_err(refused)?.iter().map(item_key).collect())
@@ -150,6 +150,6 @@ fn ids(leases: &[(String, ItemKey)]) -> Vec<String> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "maps an error")]
-fn refused(error: broker::Error) -> Failure {
-    Failure::refused(format!("bench: FAILED {error}"))
+fn refused(error: broker::Error) -> CommandError {
+    CommandError::failed(format!("bench: FAILED {error}"))
 }

@@ -10,11 +10,11 @@ use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
 use super::{Ending, Layer, Place, Terms};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
 use crate::cli::bench::wire;
-use crate::cli::client::duration;
+use crate::cli::client_args::proto_duration;
 use crate::grpc::proto::{self, value::Kind};
 
 const COMPLETE: &str = "/leasebroker.v1.LeaseBrokerService/Complete";
@@ -61,25 +61,27 @@ impl OverGrpc {
             rpc: Grpc::new(channel).max_decoding_message_size(usize::MAX),
             queue: Bytes::copy_from_slice(queue.as_bytes()),
             worker_id: place.worker_id().into(),
-            lease: terms.lease.map(duration),
-            wait: terms.wait.map(duration),
+            lease: terms.lease.map(proto_duration),
+            wait: terms.wait.map(proto_duration),
             item: item.encode_to_vec().into(),
         }
     }
 
-    async fn call<Q, A>(&mut self, method: &'static str, request: Q) -> Result<A, Failure>
+    async fn call<Q, A>(&mut self, method: &'static str, request: Q) -> Result<A, CommandError>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
         let ready = self.rpc.ready().await;
-        ready.map_err(|error| Failure::unavailable(format!("the connection failed: {error}")))?;
+        ready.map_err(|error| {
+            CommandError::unavailable(format!("the connection failed: {error}"))
+        })?;
         let path = PathAndQuery::from_static(method);
         let request = tonic::Request::new(request);
         let answer = self.rpc.unary(request, path, ProstCodec::default()).await;
         answer
             .map(tonic::Response::into_inner)
-            .map_err(|status| Failure::from(status).within(method))
+            .map_err(|status| CommandError::from(status).with_context(method))
     }
 
     fn lease_ids(&self, leases: &[Lease]) -> wire::LeaseIds {
@@ -93,7 +95,7 @@ impl OverGrpc {
     fn endings(&self, leases: &[Lease], retry: Option<Duration>) -> wire::Endings {
         let ending = |lease: &Lease| wire::Ending {
             lease_id: lease.id.clone(),
-            retry_delay: retry.map(duration),
+            retry_delay: retry.map(proto_duration),
         };
         wire::Endings {
             queue: self.queue.clone(),
@@ -109,7 +111,7 @@ impl Layer for OverGrpc {
         lease.key
     }
 
-    async fn claim(&mut self, max_items: usize) -> Result<Vec<Lease>, Failure> {
+    async fn claim(&mut self, max_items: usize) -> Result<Vec<Lease>, CommandError> {
         let request = wire::ClaimBatchRequest {
             queue: self.queue.clone(),
             worker_id: self.worker_id.clone(),
@@ -126,7 +128,7 @@ impl Layer for OverGrpc {
         &mut self,
         leases: &[Lease],
         max_items: usize,
-    ) -> Result<(Vec<Settled>, Vec<Lease>), Failure> {
+    ) -> Result<(Vec<Settled>, Vec<Lease>), CommandError> {
         let request = wire::CompleteRequest {
             queue: self.queue.clone(),
             completions: self.endings(leases, None).endings,
@@ -150,7 +152,7 @@ impl Layer for OverGrpc {
         Ok((settled, next.collect()))
     }
 
-    async fn heartbeat(&mut self, leases: &[Lease]) -> Result<u64, Failure> {
+    async fn heartbeat(&mut self, leases: &[Lease]) -> Result<u64, CommandError> {
         let mut request = self.lease_ids(leases);
         request.duration = self.lease;
         let method = "/leasebroker.v1.LeaseBrokerService/Heartbeat";
@@ -161,7 +163,11 @@ impl Layer for OverGrpc {
         Ok(lost.count() as u64)
     }
 
-    async fn settle(&mut self, ending: Ending, leases: &[Lease]) -> Result<Vec<Settled>, Failure> {
+    async fn settle(
+        &mut self,
+        ending: Ending,
+        leases: &[Lease],
+    ) -> Result<Vec<Settled>, CommandError> {
         let answer: wire::SettleResults = match ending {
             Ending::Complete => {
                 let request = self.endings(leases, None);
@@ -188,7 +194,7 @@ impl Layer for OverGrpc {
         Ok(answer.results.iter().map(settled).collect())
     }
 
-    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, Failure> {
+    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, CommandError> {
         let request = wire::EnqueueRequest {
             queue: self.queue.clone(),
             items: vec![self.item.clone(); items],
@@ -205,11 +211,11 @@ fn is_applied(outcome: i32) -> bool {
     outcome == proto::Outcome::Applied as i32
 }
 
-fn expect_all(answers: usize, asked: usize) -> Result<(), Failure> {
+fn expect_all(answers: usize, asked: usize) -> Result<(), CommandError> {
     if answers == asked {
         return Ok(());
     }
-    Err(Failure::refused(format!(
+    Err(CommandError::failed(format!(
         "bench: FAILED {answers} answers to {asked} items"
     )))
 }

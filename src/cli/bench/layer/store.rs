@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::broker::settled;
 use super::{Ending, Layer, Place, Terms};
-use crate::cli::Failure;
+use crate::cli::CommandError;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
 use crate::lease_id::LeaseRef;
@@ -46,7 +46,7 @@ impl Layer for OnStore {
         item_key(&lease.key)
     }
 
-    async fn claim(&mut self, max_items: usize) -> Result<Vec<LeaseRef>, Failure> {
+    async fn claim(&mut self, max_items: usize) -> Result<Vec<LeaseRef>, CommandError> {
         let call = ClaimCall {
             worker: self.worker.clone(),
             token: Uuid::new_v4(),
@@ -59,7 +59,7 @@ impl Layer for OnStore {
         Ok(items.map(|item| item.lease).collect())
     }
 
-    async fn heartbeat(&mut self, leases: &[LeaseRef]) -> Result<u64, Failure> {
+    async fn heartbeat(&mut self, leases: &[LeaseRef]) -> Result<u64, CommandError> {
         let extension = |lease: &LeaseRef| Extension {
             lease: lease.clone(),
             duration: self.lease,
@@ -73,7 +73,7 @@ impl Layer for OnStore {
         &mut self,
         ending: Ending,
         leases: &[LeaseRef],
-    ) -> Result<Vec<Settled>, Failure> {
+    ) -> Result<Vec<Settled>, CommandError> {
         let settlement = |lease: &LeaseRef| Settlement {
             lease: lease.clone(),
             ending: match ending {
@@ -99,14 +99,14 @@ impl Layer for OnStore {
         &mut self,
         leases: &[LeaseRef],
         max_items: usize,
-    ) -> Result<(Vec<Settled>, Vec<LeaseRef>), Failure> {
+    ) -> Result<(Vec<Settled>, Vec<LeaseRef>), CommandError> {
         let mut claiming = self.clone();
         let settle = self.settle(Ending::Complete, leases);
         let (settled, claimed) = tokio::join!(settle, claiming.claim(max_items));
         Ok((settled?, claimed?))
     }
 
-    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, Failure> {
+    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, CommandError> {
         let items = vec![self.item.clone(); items];
         let keys = self.store.enqueue(self.queue, items.into()).await?;
         Ok(keys.iter().map(item_key).collect())

@@ -12,7 +12,7 @@ use crate::grpc::proto::{self, value::Kind};
 ///
 /// # Errors
 /// What is wrong, naming the column.
-pub(super) fn item_of_json(json: &Json) -> Result<proto::NewItem, String> {
+pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
     let Json::Object(fields) = json else {
         return Err("an item must be a JSON object, its fields the columns".to_owned());
     };
@@ -75,7 +75,7 @@ fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
 }
 
 /// Makes an item of columns and their texts, which the database turns into the columns' types.
-pub(super) fn item_of_texts<'a>(
+pub(super) fn item_from_texts<'a>(
     columns: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> proto::NewItem {
     let text = |text: &str| proto::Value {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_json_object_becomes_typed_columns() {
-        let item = item_of_json(&json!({
+        let item = item_from_json(&json!({
             "n": null, "b": true, "i": -5, "d": 1.5, "t": "x",
             "raw": {"bytes": "AP8="}, "price": {"decimal": "12.50"}, "at": {"timestamp": "1970-01-01T00:00:01.5Z"},
         }))
@@ -126,7 +126,7 @@ mod tests {
             (json!({"a": {"bytes": "!"}}), "base64"),
             (json!({"a": 18_446_744_073_709_551_615_u64}), "decimal"),
         ] {
-            let why = item_of_json(&json).expect_err("refused");
+            let why = item_from_json(&json).expect_err("refused");
             assert!(why.contains(named), "{why}");
         }
     }

@@ -1,18 +1,18 @@
-//! The demo's live view: bars where the terminal can draw them, plain lines where not.
+//! The demo's live display: bars where the terminal can draw them, plain lines where not.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::cli::output::say;
+use crate::cli::output::print_line;
 use crate::lease::State;
 use crate::store::Stats;
 
 /// The pause between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) enum View {
+pub(super) enum Progress {
     Drawn {
         bars: MultiProgress,
         completed: ProgressBar,
@@ -25,7 +25,7 @@ pub(super) enum View {
     },
 }
 
-impl View {
+impl Progress {
     pub(super) fn new(events: u64) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         if dumb || !stderr().is_terminal() {
@@ -83,7 +83,7 @@ impl View {
             Self::Lines { start, next } if Instant::now() >= *next => {
                 *next = Instant::now() + LINE_EVERY;
                 let at = start.elapsed().as_secs_f64();
-                say!(
+                print_line!(
                     "{at:5.1} s  completed {}  {states}  {held}",
                     events.of(State::Completed)
                 );
@@ -99,7 +99,7 @@ impl View {
                 let _ = bars.println(text);
             }
             Self::Lines { start, .. } => {
-                say!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
+                print_line!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
             }
         }
     }

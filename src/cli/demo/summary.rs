@@ -7,14 +7,14 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::Demo;
-use super::crew::{Account, Crew};
-use super::journal::Deed;
-use crate::cli::Failure;
-use crate::cli::output::{self, say};
+use super::journal::Action;
+use super::workers::{WorkerReport, Workers};
+use crate::cli::CommandError;
+use crate::cli::output::{self, print_line};
 
 /// The figures.
-pub(super) struct Tally {
-    accounts: Vec<Account>,
+pub(super) struct Summary {
+    reports: Vec<WorkerReport>,
     /// By the database: rows completed, rows marked processed, leases that expired, results left in the outbox.
     completed: u64,
     processed: u64,
@@ -28,34 +28,34 @@ pub(super) struct Tally {
     takeovers: usize,
 }
 
-impl Tally {
+impl Summary {
     /// Reads the database and the journals.
-    pub(super) fn take(demo: &Demo, crew: &Crew, file: &Path) -> Result<Self, Failure> {
-        let accounts = crew.accounts()?;
+    pub(super) fn read(demo: &Demo, workers: &Workers, file: &Path) -> Result<Self, CommandError> {
+        let reports = workers.reports()?;
         let connection = Connection::open(file).map_err(|error| unread(file, &error))?;
-        let ask = |sql: &str| -> Result<u64, Failure> {
+        let ask = |sql: &str| -> Result<u64, CommandError> {
             let answer: i64 = connection
                 .query_row(sql, [], |row| row.get(0))
                 .map_err(|error| unread(file, &error))?;
             Ok(answer.unsigned_abs())
         };
         let completed = ask("SELECT count(*) FROM Rainfall_Events WHERE lease_state = 3")?;
-        let did = |transfer, deed| {
-            let of_role = accounts
+        let action = |transfer, action| {
+            let of_role = reports
                 .iter()
-                .filter(move |account| account.transfer == transfer);
-            let entries = of_role.flat_map(|account| &account.entries);
+                .filter(move |report| report.transfer == transfer);
+            let entries = of_role.flat_map(|report| &report.entries);
             entries
-                .filter(move |entry| entry.did == deed)
+                .filter(move |entry| entry.action == action)
                 .map(|entry| entry.key.as_str())
         };
-        let done = times(did(false, Deed::Completed));
-        let moved = times(did(true, Deed::Moved));
+        let done = times(action(false, Action::Completed));
+        let moved = times(action(true, Action::Moved));
         let twice = [&done, &moved].into_iter().flat_map(HashMap::values);
         let completed_twice = twice.filter(|times| **times > 1).count();
         let events = u64::from(demo.events);
         let unmoved = events.saturating_sub(moved.len() as u64);
-        let takeovers = takeovers(&accounts);
+        let takeovers = takeovers(&reports);
         Ok(Self {
             completed,
             processed: ask("SELECT count(*) FROM Rainfall_Events WHERE Processed = 1")?,
@@ -65,38 +65,38 @@ impl Tally {
             completed_twice,
             lost: events.saturating_sub(completed).max(unmoved),
             takeovers,
-            accounts,
+            reports,
         })
     }
 
-    /// Returns what each worker did, as a table.
+    /// Returns what each worker action, as a table.
     pub(super) fn table(&self) -> String {
         let mut table = output::table();
         table.set_header(["worker", "claimed", "completed", "lost", "end"]);
-        for account in &self.accounts {
-            let count = |deed| {
-                account
+        for report in &self.reports {
+            let count = |action| {
+                report
                     .entries
                     .iter()
-                    .filter(|entry| entry.did == deed)
+                    .filter(|entry| entry.action == action)
                     .count()
             };
             let [claimed, completed, lost] =
-                [Deed::Claimed, Deed::Completed, Deed::Lost].map(count);
+                [Action::Claimed, Action::Completed, Action::Lost].map(count);
             table.add_row([
-                account.name.clone(),
+                report.name.clone(),
                 claimed.to_string(),
                 completed.to_string(),
                 lost.to_string(),
-                if account.killed { "killed" } else { "finished" }.to_owned(),
+                if report.killed { "killed" } else { "finished" }.to_owned(),
             ]);
         }
-        output::flush_left(&mut table);
+        output::align_left(&mut table);
         table.trim_fmt()
     }
 
     /// Prints the last line, and fails if not all of it is as it must be.
-    pub(super) fn verdict(&self, demo: &Demo, took: Duration) -> Result<(), Failure> {
+    pub(super) fn verdict(&self, demo: &Demo, took: Duration) -> Result<(), CommandError> {
         let line = format!(
             "events={} completed={} completed_twice={} lost={} expired={} takeovers={} seconds={:.1}",
             demo.events,
@@ -115,10 +115,10 @@ impl Tally {
             && self.lost == 0;
         let taken_over = demo.kill == 0 || (self.expired > 0 && self.takeovers > 0);
         if all_once && taken_over {
-            say!("demo: ok {line}");
+            print_line!("demo: ok {line}");
             Ok(())
         } else {
-            Err(Failure::refused(format!("demo: FAILED {line}")))
+            Err(CommandError::failed(format!("demo: FAILED {line}")))
         }
     }
 }
@@ -133,22 +133,22 @@ fn times<'a>(keys: impl Iterator<Item = &'a str>) -> HashMap<&'a str, usize> {
 }
 
 /// Counts the events that a killed worker held last and another completed.
-fn takeovers(accounts: &[Account]) -> usize {
-    let keys = |killed, deed| {
-        let members = accounts
+fn takeovers(reports: &[WorkerReport]) -> usize {
+    let keys = |killed, action| {
+        let workers = reports
             .iter()
-            .filter(move |account| account.killed == killed && !account.transfer);
-        let entries = members.flat_map(|account| &account.entries);
+            .filter(move |report| report.killed == killed && !report.transfer);
+        let entries = workers.flat_map(|report| &report.entries);
         entries
-            .filter(move |entry| entry.did == deed)
+            .filter(move |entry| entry.action == action)
             .map(|entry| entry.key.as_str())
     };
-    let held: HashSet<&str> = keys(true, Deed::Claimed).collect();
-    keys(false, Deed::Completed)
+    let held: HashSet<&str> = keys(true, Action::Claimed).collect();
+    keys(false, Action::Completed)
         .filter(|key| held.contains(key))
         .count()
 }
 
-fn unread(file: &Path, error: &rusqlite::Error) -> Failure {
-    Failure::io(format!("{}: {error}", file.display()))
+fn unread(file: &Path, error: &rusqlite::Error) -> CommandError {
+    CommandError::io(format!("{}: {error}", file.display()))
 }

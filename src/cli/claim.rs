@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 
-use super::Failure;
-use super::client::{Client, duration};
-use super::leases::{lease_ids, outcome, report_lost};
-use super::output::{Output, seconds_of, value};
+use super::CommandError;
+use super::client_args::{ClientArgs, proto_duration};
+use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
+use super::output::{OutputFormat, json_duration, json_value};
 use crate::grpc::proto;
 
 /// Lease items, to try things by hand or in a script.
@@ -37,23 +37,23 @@ pub(super) struct Claim {
     #[arg(long, value_name = "UUID")]
     request_id: Option<String>,
     #[command(flatten)]
-    client: Client,
+    client: ClientArgs,
 }
 
 impl Claim {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let mut client = self.client.connect(self.wait.unwrap_or_default()).await?;
         let request = proto::ClaimBatchRequest {
             queue: self.queue,
             worker_id: self.worker.unwrap_or_else(default_worker),
             max_items: self.max,
-            lease_duration: self.lease.map(duration),
-            wait_timeout: self.wait.map(duration),
+            lease_duration: self.lease.map(proto_duration),
+            wait_timeout: self.wait.map(proto_duration),
             request_id: self.request_id.unwrap_or_default(),
         };
         let leases = client.claim_batch(request).await?.into_inner().leases;
         let mut rows: Vec<_> = leases.iter().map(row_of).collect();
-        if self.client.output == Output::Table {
+        if self.client.output == OutputFormat::Table {
             // For programs, and wide.
             for row in &mut rows {
                 row.shift_remove("trace_parent");
@@ -78,13 +78,13 @@ fn row_of(lease: &proto::Lease) -> Map<String, Json> {
     columns.sort_by_key(|(name, _)| *name);
     let columns: Map<String, Json> = columns
         .into_iter()
-        .map(|(name, column)| (name.clone(), value(column)))
+        .map(|(name, column)| (name.clone(), json_value(column)))
         .collect();
     [
         ("key", json!(item.key)),
         ("attempt", json!(lease.attempt)),
         ("fencing_token", json!(lease.fencing_token)),
-        ("time_left", seconds_of(lease.time_left)),
+        ("time_left", json_duration(lease.time_left)),
         ("columns", Json::Object(columns)),
         ("trace_parent", json!(lease.trace_parent)),
         ("lease_id", json!(lease.lease_id)),
@@ -111,16 +111,16 @@ pub(super) struct Heartbeat {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
     #[command(flatten)]
-    client: Client,
+    client: ClientArgs,
 }
 
 impl Heartbeat {
-    pub(super) async fn run(self) -> Result<(), Failure> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let mut client = self.client.connect(Duration::ZERO).await?;
         let request = proto::HeartbeatRequest {
             queue: self.queue,
-            lease_ids: lease_ids(self.lease_ids)?,
-            lease_duration: self.lease.map(duration),
+            lease_ids: read_lease_ids(self.lease_ids)?,
+            lease_duration: self.lease.map(proto_duration),
         };
         let results = client.heartbeat(request).await?.into_inner().results;
         let rows: Vec<Map<String, Json>> = results
@@ -128,8 +128,8 @@ impl Heartbeat {
             .map(|result| {
                 [
                     ("lease_id", json!(result.lease_id)),
-                    ("outcome", json!(outcome(result.outcome()))),
-                    ("time_left", seconds_of(result.time_left)),
+                    ("outcome", json!(outcome_name(result.outcome()))),
+                    ("time_left", json_duration(result.time_left)),
                 ]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into_iter()
@@ -137,6 +137,6 @@ impl Heartbeat {
             })
             .collect();
         self.client.output.print(&rows, "no leases");
-        report_lost(results.iter().map(proto::HeartbeatResult::outcome))
+        fail_if_lost(results.iter().map(proto::HeartbeatResult::outcome))
     }
 }

@@ -15,12 +15,12 @@ max_attempts = 1
 managed = { payload = 'text' }
 ";
 
-pub(crate) struct Desk {
+pub(crate) struct Workspace {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) process: Option<Process>,
 }
 
-impl Desk {
+impl Workspace {
     /// A folder with the configuration alone.
     pub(crate) fn with(toml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -33,9 +33,9 @@ impl Desk {
 
     /// With a service of two queues, `work` and `outbox`.
     pub(crate) fn serving() -> Self {
-        let mut desk = Self::with(QUEUES);
-        desk.serve();
-        desk
+        let mut workspace = Self::with(QUEUES);
+        workspace.serve();
+        workspace
     }
 
     pub(crate) fn serve(&mut self) {

@@ -10,24 +10,24 @@ use crate::config::ConfigError;
 use crate::store::StoreError;
 
 /// The exit code of a wrong command line or configuration.
-pub const USAGE: u8 = 64;
+pub const EXIT_USAGE: u8 = 64;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CommandError {
     code: u8,
     text: String,
 }
 
-impl Failure {
+impl CommandError {
     /// Something was refused, lost or not as it should be.
-    pub(super) fn refused(text: impl Into<String>) -> Self {
+    pub(super) fn failed(text: impl Into<String>) -> Self {
         Self::new(1, text)
     }
 
     /// The command line or the configuration is wrong.
     pub(super) fn usage(text: impl Into<String>) -> Self {
-        Self::new(USAGE, text)
+        Self::new(EXIT_USAGE, text)
     }
 
     /// The service does not answer.
@@ -48,8 +48,8 @@ impl Failure {
     }
 
     /// Puts where it happened before what happened.
-    pub(super) fn within(mut self, place: impl fmt::Display) -> Self {
-        self.text = format!("{place}: {}", self.text);
+    pub(super) fn with_context(mut self, context: impl fmt::Display) -> Self {
+        self.text = format!("{context}: {}", self.text);
         self
     }
 
@@ -59,31 +59,31 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
         Self::usage(error.to_string())
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         let text = error.to_string();
         match error {
             StoreError::Misconfigured(_) => Self::usage(text),
             StoreError::Io(_) | StoreError::Unavailable(_) => Self::io(text),
-            StoreError::Rejected(_) => Self::refused(text),
+            StoreError::Rejected(_) => Self::failed(text),
             StoreError::Bug(_) => Self::new(70, text),
         }
     }
 }
 
-impl From<Status> for Failure {
+impl From<Status> for CommandError {
     fn from(status: Status) -> Self {
         let reason = status
             .get_details_error_info()
@@ -96,7 +96,7 @@ impl From<Status> for Failure {
             Code::Cancelled => Self::unavailable(format!(
                 "the service did not answer in time ({text}); --timeout gives it longer"
             )),
-            _ => Self::refused(text),
+            _ => Self::failed(text),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::Failure;
+use super::CommandError;
 use crate::config::{self, Config, Flag, Sources, StoreKind};
 use crate::store::mssql::{self, MssqlSchema, MssqlStore};
 use crate::store::schema::Schema;
@@ -14,7 +14,7 @@ use crate::store::{Store, StoreError};
 
 /// Where the settings are.
 #[derive(Debug, Args)]
-pub(super) struct Settings {
+pub(super) struct ConfigArgs {
     /// Configuration file; what it does not set is as in deploy/config.default.toml
     #[arg(long, value_name = "FILE", env = "LEASE_BROKER_CONFIG")]
     config: Option<PathBuf>,
@@ -23,13 +23,13 @@ pub(super) struct Settings {
     store: Option<PathBuf>,
 }
 
-impl Settings {
+impl ConfigArgs {
     /// Reads the configuration: defaults, file, environment, flags.
-    pub(super) fn load(&self, mut flags: Vec<Flag>) -> Result<Config, Failure> {
+    pub(super) fn load(&self, mut flags: Vec<Flag>) -> Result<Config, CommandError> {
         if let Some(path) = &self.store {
             let path = path
                 .to_str()
-                .ok_or_else(|| Failure::usage("--store: the path is not valid UTF-8"))?;
+                .ok_or_else(|| CommandError::usage("--store: the path is not valid UTF-8"))?;
             flags.push(Flag {
                 name: "--store",
                 key: &["store", "path"],
@@ -43,7 +43,7 @@ impl Settings {
         };
         let config = sources.with_process_environment().load()?;
         if self.store.is_some() && config.store.kind != StoreKind::Sqlite {
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "--store names a SQLite file, and store.kind is \"mssql\": leave one of them out",
             ));
         }
@@ -52,7 +52,7 @@ impl Settings {
 }
 
 /// Opens the store that the configuration names.
-pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteStore::open(&config.store.path, &config.queues, system_clock());
@@ -65,7 +65,7 @@ pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failur
         }
     };
     opened.map_err(|error| match error {
-        StoreError::Misconfigured(problems) => Failure::usage(format!(
+        StoreError::Misconfigured(problems) => CommandError::usage(format!(
             "{problems}\nTo see what is missing: lease-broker schema plan. To add it: lease-broker schema apply. (Give \
              them the same --config and --store.)"
         )),
@@ -74,9 +74,9 @@ pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failur
 }
 
 /// Opens the store that the configuration names, if it is there already.
-pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     if config.store.kind == StoreKind::Sqlite && !config.store.path.exists() {
-        return Err(Failure::io(format!(
+        return Err(CommandError::io(format!(
             "there is no file {}; name another with --store or --config",
             config.store.path.display()
         )));
@@ -86,30 +86,33 @@ pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store
 
 /// What a schema is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum SchemaAccess {
     Read,
     Change,
 }
 
 /// Opens the schema of the store that the configuration names. Not to be used within a runtime.
-pub(super) fn open_schema(config: &Config, purpose: Purpose) -> Result<Box<dyn Schema>, Failure> {
+pub(super) fn open_schema(
+    config: &Config,
+    access: SchemaAccess,
+) -> Result<Box<dyn Schema>, CommandError> {
     let path = &config.store.path;
-    Ok(match (config.store.kind, purpose) {
-        (StoreKind::Sqlite, Purpose::Read) => Box::new(SqliteSchema::open_to_read(path)?),
-        (StoreKind::Sqlite, Purpose::Change) => Box::new(SqliteSchema::open(path)?),
+    Ok(match (config.store.kind, access) {
+        (StoreKind::Sqlite, SchemaAccess::Read) => Box::new(SqliteSchema::open_to_read(path)?),
+        (StoreKind::Sqlite, SchemaAccess::Change) => Box::new(SqliteSchema::open(path)?),
         (StoreKind::Mssql, _) => Box::new(MssqlSchema::open(&mssql_settings(&config.store)?)?),
     })
 }
 
 /// Reads how to reach the server; the connection string may be in a file of its own.
-fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, Failure> {
+fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, CommandError> {
     let set = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
     let connection_string = match set(&store.connection_string_file) {
         None => store.connection_string.clone(),
         Some(path) => {
             let text = std::fs::read_to_string(&path).map_err(|error| {
                 let place = path.display();
-                Failure::usage(format!("store.connection_string_file: {place}: {error}"))
+                CommandError::usage(format!("store.connection_string_file: {place}: {error}"))
             })?;
             text.trim().to_owned().into()
         }

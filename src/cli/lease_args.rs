@@ -4,11 +4,11 @@ use std::io::{BufRead as _, stdin};
 
 use serde_json::Value as Json;
 
-use super::Failure;
+use super::CommandError;
 use crate::grpc::proto;
 
 /// Returns the leases given; in the place of `-`, those on standard input.
-pub(super) fn lease_ids(given: Vec<String>) -> Result<Vec<String>, Failure> {
+pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandError> {
     let mut ids = Vec::new();
     for id in given {
         if id != "-" {
@@ -16,13 +16,14 @@ pub(super) fn lease_ids(given: Vec<String>) -> Result<Vec<String>, Failure> {
             continue;
         }
         for line in stdin().lock().lines() {
-            let line = line.map_err(|error| Failure::io(format!("standard input: {error}")))?;
+            let line =
+                line.map_err(|error| CommandError::io(format!("standard input: {error}")))?;
             let line = line.trim();
             match serde_json::from_str::<Json>(line) {
                 Ok(Json::Object(fields)) => match fields.get("lease_id") {
                     Some(Json::String(id)) => ids.push(id.clone()),
                     _ => {
-                        return Err(Failure::usage(format!(
+                        return Err(CommandError::usage(format!(
                             "standard input: no lease_id in {line}"
                         )));
                     }
@@ -36,7 +37,7 @@ pub(super) fn lease_ids(given: Vec<String>) -> Result<Vec<String>, Failure> {
 }
 
 /// Names an outcome as the documentation does.
-pub(super) fn outcome(outcome: proto::Outcome) -> &'static str {
+pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     match outcome {
         proto::Outcome::Applied => "applied",
         proto::Outcome::LeaseLost => "lease lost",
@@ -45,16 +46,18 @@ pub(super) fn outcome(outcome: proto::Outcome) -> &'static str {
 }
 
 /// Makes the command fail if a lease was lost.
-pub(super) fn report_lost(outcomes: impl Iterator<Item = proto::Outcome>) -> Result<(), Failure> {
+pub(super) fn fail_if_lost(
+    outcomes: impl Iterator<Item = proto::Outcome>,
+) -> Result<(), CommandError> {
     let lost = outcomes
         .filter(|outcome| *outcome != proto::Outcome::Applied)
         .count();
     match lost {
         0 => Ok(()),
-        1 => Err(Failure::refused(
+        1 => Err(CommandError::failed(
             "1 lease is not held any more; nothing was changed for it",
         )),
-        lost => Err(Failure::refused(format!(
+        lost => Err(CommandError::failed(format!(
             "{lost} leases are not held any more; nothing was changed for them"
         ))),
     }
