@@ -1,18 +1,18 @@
 //! The broker: limits, attempts and backoff, group commit, waiting claims, the reaper, and draining. It knows no SQL and
 //! no gRPC, and keeps nothing that the store does not have.
 
-mod claims;
-mod counts;
+mod claim_dispatcher;
 mod error;
-mod grant;
-mod lane;
+mod fail_fast_store;
+mod group_commit;
 mod limits;
-mod pulse;
+mod operation_metrics;
 mod reaper;
 mod requests;
-mod signals;
-mod statements;
-mod watched;
+mod store_health;
+mod undelivered;
+mod wakeups;
+mod write_operations;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use self::counts::{Count, Operation};
 pub use self::error::Error;
-pub use self::grant::Grant;
-pub use self::requests::{Claim, Completion, Failure};
+pub use self::operation_metrics::{Operation, OperationCount};
+pub use self::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
+pub use self::undelivered::UndeliveredLeases;
 
-use self::claims::Claims;
-use self::counts::Counts;
-use self::lane::Lane;
-use self::pulse::Pulse;
+use self::claim_dispatcher::ClaimDispatcher;
+use self::fail_fast_store::FailFastStore;
+use self::group_commit::GroupCommit;
+use self::operation_metrics::OperationMetrics;
 use self::reaper::Reaper;
-use self::signals::Signals;
-use self::statements::Lanes;
-use self::watched::Watched;
+use self::store_health::StoreHealth;
+use self::wakeups::Wakeups;
+use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
 use crate::lease::{AfterFailure, State};
 use crate::lease_id::LeaseRef;
@@ -52,13 +52,13 @@ pub struct Broker {
     limits: Limits,
     queues: Vec<Queue>,
     by_name: HashMap<String, QueueIndex>,
-    pulse: Arc<Pulse>,
-    counts: Arc<Counts>,
+    pulse: Arc<StoreHealth>,
+    counts: Arc<OperationMetrics>,
     draining: CancellationToken,
     stop: CancellationToken,
     /// The reapers, the claims, and the watch over the store.
     tasks: TaskTracker,
-    lanes: Lanes,
+    lanes: GroupCommitTasks,
 }
 
 /// A queue at work.
@@ -66,16 +66,16 @@ struct Queue {
     spec: QueueSpec,
     index: QueueIndex,
     columns: Arc<[String]>,
-    signals: Arc<Signals>,
-    claims: Claims,
-    heartbeats: Lane<Extension, Option<Held>>,
-    settlements: Lane<Settlement, Option<State>>,
-    enqueues: Lane<NewItem, Key>,
+    signals: Arc<Wakeups>,
+    claims: ClaimDispatcher,
+    heartbeats: GroupCommit<Extension, Option<Held>>,
+    settlements: GroupCommit<Settlement, Option<State>>,
+    enqueues: GroupCommit<NewItem, Key>,
 }
 
 /// What a broker needs to know besides its store and its queues.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct BrokerConfig {
     /// What a call may ask for.
     pub limits: Limits,
     /// How the store is polled while claims wait.
@@ -84,7 +84,7 @@ pub struct Settings {
     pub reaper: config::Reaper,
 }
 
-impl From<&Config> for Settings {
+impl From<&Config> for BrokerConfig {
     fn from(config: &Config) -> Self {
         Self {
             limits: config.limits,
@@ -96,23 +96,26 @@ impl From<&Config> for Settings {
 
 impl Broker {
     /// Starts a broker for `queues`, in the order in which the store was opened with them. Needs a tokio runtime.
-    pub fn start(store: Arc<dyn Store>, queues: &[QueueSpec], settings: Settings) -> Self {
+    pub fn start(store: Arc<dyn Store>, queues: &[QueueSpec], settings: BrokerConfig) -> Self {
         let tasks = TaskTracker::new();
-        let lanes = Lanes::default();
+        let lanes = GroupCommitTasks::default();
         let (draining, stop) = (CancellationToken::new(), CancellationToken::new());
-        let (pulse, counts) = (Arc::new(Pulse::new()), Arc::new(Counts::default()));
+        let (pulse, counts) = (
+            Arc::new(StoreHealth::new()),
+            Arc::new(OperationMetrics::default()),
+        );
         tasks.spawn(pulse.clone().watch(store.clone(), stop.clone()));
-        let store: Arc<dyn Store> = Arc::new(Watched {
+        let store: Arc<dyn Store> = Arc::new(FailFastStore {
             store,
             pulse: pulse.clone(),
             counts: counts.clone(),
         });
-        let signals: Arc<[Arc<Signals>]> = queues.iter().map(|_| Arc::default()).collect();
+        let signals: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
         let start = |(at, spec): (usize, &QueueSpec)| {
             let index = QueueIndex(at);
             let own = signals[at].clone();
             let settlements =
-                statements::settle(&lanes, store.clone(), index, spec, signals.clone());
+                write_operations::settle(&lanes, store.clone(), index, spec, signals.clone());
             let reaper = Reaper {
                 store: store.clone(),
                 queue: index,
@@ -122,7 +125,7 @@ impl Broker {
             };
             tasks.spawn(reaper.run(stop.clone()));
             Queue {
-                claims: Claims::spawn(
+                claims: ClaimDispatcher::spawn(
                     &tasks,
                     store.clone(),
                     index,
@@ -131,9 +134,9 @@ impl Broker {
                     settlements.clone(),
                     draining.clone(),
                 ),
-                heartbeats: statements::heartbeat(&lanes, store.clone(), index),
+                heartbeats: write_operations::heartbeat(&lanes, store.clone(), index),
                 settlements,
-                enqueues: statements::enqueue(&lanes, store.clone(), index, own.clone()),
+                enqueues: write_operations::enqueue(&lanes, store.clone(), index, own.clone()),
                 columns: store.columns(index),
                 signals: own,
                 spec: spec.clone(),
@@ -162,10 +165,13 @@ impl Broker {
     ///
     /// # Errors
     /// [`Error::Draining`] once [`Broker::drain`] was called, and those of a bad field, a limit or the store.
-    pub async fn claim(&self, claim: Claim) -> Result<Grant, Error> {
+    pub async fn claim(&self, claim: ClaimRequest) -> Result<UndeliveredLeases, Error> {
         self.counts.call(Operation::Claim);
         let queue = self.queue(&claim.queue)?;
-        let (wait, patience) = (claim.wait, claim.patience.unwrap_or(Duration::MAX));
+        let (wait, patience) = (
+            claim.wait_timeout,
+            claim.time_to_deadline.unwrap_or(Duration::MAX),
+        );
         let call = claim.call(&queue.spec, &self.limits, self.store.secret())?;
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
@@ -202,7 +208,7 @@ impl Broker {
     pub async fn complete(
         &self,
         queue: &str,
-        completions: Vec<Completion>,
+        completions: Vec<LeaseCompletion>,
     ) -> Result<Vec<Option<State>>, Error> {
         let queue = self.queue(queue)?;
         self.limits.at_most("completions", completions.len())?;
@@ -224,16 +230,16 @@ impl Broker {
     /// waiting for any. The leases of a call that fails are given back at once; a claim that fails alone gets none.
     pub async fn complete_and_claim(
         &self,
-        completions: Vec<Completion>,
-        next: Claim,
-    ) -> Result<(Vec<Option<State>>, Grant), Error> {
+        completions: Vec<LeaseCompletion>,
+        next: ClaimRequest,
+    ) -> Result<(Vec<Option<State>>, UndeliveredLeases), Error> {
         self.counts.call(Operation::Claim);
         let queue = self.queue(&next.queue)?;
         let call = next.call(&queue.spec, &self.limits, self.store.secret());
-        let call = call.map_err(|error| error.within("next"))?;
+        let call = call.map_err(|error| error.in_message("next"))?;
         let complete = self.complete(&queue.spec.name, completions);
         let (states, grant) = tokio::join!(complete, queue.claims.claim(call, None));
-        let nothing = || Grant::new(Vec::new(), queue.settlements.clone());
+        let nothing = || UndeliveredLeases::new(Vec::new(), queue.settlements.clone());
         let grant = grant.unwrap_or_else(|_| nothing());
         Ok((states?, grant))
     }
@@ -242,7 +248,7 @@ impl Broker {
     pub async fn fail(
         &self,
         queue: &str,
-        failures: Vec<Failure>,
+        failures: Vec<LeaseFailure>,
     ) -> Result<Vec<Option<State>>, Error> {
         let queue = self.queue(queue)?;
         self.limits.at_most("failures", failures.len())?;
@@ -320,12 +326,12 @@ impl Broker {
     }
 
     /// Follows whether the store answers.
-    pub fn store_answers(&self) -> watch::Receiver<bool> {
+    pub fn store_health(&self) -> watch::Receiver<bool> {
         self.pulse.answers()
     }
 
     /// Returns how often an operation was asked for since the start, and what that took.
-    pub fn count(&self, operation: Operation) -> Count {
+    pub fn operation_count(&self, operation: Operation) -> OperationCount {
         self.counts.of(operation)
     }
 

@@ -48,7 +48,7 @@ pub enum Error {
 impl Error {
     /// Puts the field that it is about, if it is about one, into a message of the request.
     #[must_use]
-    pub fn within(mut self, message: &str) -> Self {
+    pub fn in_message(mut self, message: &str) -> Self {
         if let Self::InvalidField { field, .. } | Self::LimitExceeded { field, .. } = &mut self {
             *field = format!("{message}.{field}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::signals::Signals;
+use super::wakeups::Wakeups;
 use crate::config;
 use crate::store::{QueueIndex, Reaped, Store, StoreError};
 
@@ -18,7 +18,7 @@ pub(super) struct Reaper {
     pub(super) queue: QueueIndex,
     pub(super) name: String,
     pub(super) settings: config::Reaper,
-    pub(super) signals: Arc<Signals>,
+    pub(super) signals: Arc<Wakeups>,
 }
 
 impl Reaper {

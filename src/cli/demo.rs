@@ -157,7 +157,7 @@ impl DemoService {
         let config = configure(demo, folder)?;
         adopt(&file, &config)?;
         let store = Arc::new(SqliteStore::open(&file, &config.queues, system_clock())?);
-        let settings = broker::Settings::from(&config);
+        let settings = broker::BrokerConfig::from(&config);
         let broker = Arc::new(Broker::start(store.clone(), &config.queues, settings));
         let listener = TcpListener::bind("127.0.0.1:0")
             .await

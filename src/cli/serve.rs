@@ -73,7 +73,7 @@ async fn serve(config: Config) -> Result<(), CommandError> {
         ))
     })?;
     let place = store.place();
-    let settings = broker::Settings::from(&config);
+    let settings = broker::BrokerConfig::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)
         .map_err(|error| CommandError::io(error.to_string()))?;
@@ -108,7 +108,7 @@ async fn serve(config: Config) -> Result<(), CommandError> {
 /// Logs what was asked of the service since its start: calls, the operations of the store that they shared, and items.
 fn tell_counts(broker: &Broker) {
     let [claim, heartbeat, settle, enqueue, reap, other] =
-        Operation::ALL.map(|operation| broker.count(operation));
+        Operation::ALL.map(|operation| broker.operation_count(operation));
     tracing::info!(
         claim_calls = claim.calls,
         claim_statements = claim.statements,

@@ -17,7 +17,7 @@ pub(super) async fn follow(
     broker: Arc<Broker>,
     draining: CancellationToken,
 ) {
-    let mut answers = broker.store_answers();
+    let mut answers = broker.store_health();
     loop {
         let serving = *answers.borrow_and_update();
         report(&reporter, serving).await;

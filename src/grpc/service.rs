@@ -9,7 +9,9 @@ use tonic::{Request, Response, Status};
 use super::convert::{duration, heartbeat_result, lease, new_item, settle_result};
 use super::deadline::Deadline;
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
-use crate::broker::{Broker, Claim, Completion, Error, Failure, Grant};
+use crate::broker::{
+    Broker, ClaimRequest, Error, LeaseCompletion, LeaseFailure, UndeliveredLeases,
+};
 use crate::lease_id::is_trace_parent;
 use crate::store::ClaimedItem;
 use crate::value::{Key, Value};
@@ -95,7 +97,7 @@ impl LeaseBrokerService for Service {
                 wait_timeout: None,
                 request_id: next.request_id,
             };
-            let next = claim_of(next, deadline).map_err(|error| error.within("next"))?;
+            let next = claim_of(next, deadline).map_err(|error| error.in_message("next"))?;
             let names = self.broker.columns(&queue)?;
             let both = self.broker.complete_and_claim(completions, next);
             let (states, grant) = both.await?;
@@ -118,7 +120,7 @@ impl LeaseBrokerService for Service {
             let failures = failures
                 .map(|(at, failure)| {
                     let field = format!("failures[{at}].retry_delay");
-                    Ok(Failure {
+                    Ok(LeaseFailure {
                         lease_id: failure.lease_id,
                         error: failure.error_message,
                         retry_delay: duration(field, failure.retry_delay)?,
@@ -180,11 +182,11 @@ impl Service {
         &self,
         queue: &str,
         names: &[String],
-        grant: Grant,
+        grant: UndeliveredLeases,
         size: usize,
     ) -> Vec<proto::Lease> {
         let fitting = self.fitting(names, grant.items(), size);
-        let leases = grant.accept(fitting).into_iter().map(|item| {
+        let leases = grant.deliver(fitting).into_iter().map(|item| {
             let lease_id = self.broker.lease_id(queue, &item.lease);
             lease(queue, lease_id, names, item)
         });
@@ -216,16 +218,16 @@ fn key_bytes(key: &Key) -> usize {
     }
 }
 
-fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Claim, Error> {
+fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<ClaimRequest, Error> {
     let invalid = |field: &str, problem: &str| Error::InvalidField {
         field: field.to_owned(),
         problem: problem.to_owned(),
     };
-    Ok(Claim {
-        wait: duration("wait_timeout", request.wait_timeout)?,
+    Ok(ClaimRequest {
+        wait_timeout: duration("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
             .map_err(|_| invalid("max_items", "must be at least 1"))?,
-        lease: duration("lease_duration", request.lease_duration)?,
+        lease_duration: duration("lease_duration", request.lease_duration)?,
         request_id: match request.request_id.as_str() {
             "" => None,
             id => Some(
@@ -234,8 +236,8 @@ fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Cla
             ),
         },
         queue: request.queue,
-        worker: request.worker_id,
-        patience: deadline.patience(),
+        worker_id: request.worker_id,
+        time_to_deadline: deadline.patience(),
     })
 }
 
@@ -243,14 +245,14 @@ fn completion_of(
     at: usize,
     completion: proto::Completion,
     trace_parent: Option<&str>,
-) -> Result<Completion, Error> {
+) -> Result<LeaseCompletion, Error> {
     let follow_ups = completion.follow_ups.into_iter().enumerate();
     let follow_ups = follow_ups.map(|(place, follow_up)| {
         let field = || format!("completions[{at}].follow_ups[{place}].item");
         let item = follow_up.item.unwrap_or_default();
         Ok((follow_up.queue, new_item(&field, item, trace_parent)?))
     });
-    Ok(Completion {
+    Ok(LeaseCompletion {
         lease_id: completion.lease_id,
         follow_ups: follow_ups.collect::<Result<_, Error>>()?,
     })

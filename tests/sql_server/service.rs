@@ -40,7 +40,7 @@ impl Service {
         };
         let store = MssqlStore::open(&settings, &config.queues).await;
         let store = Arc::new(store.expect("a store"));
-        let settings = broker::Settings::from(&config);
+        let settings = broker::BrokerConfig::from(&config);
         let broker = Arc::new(Broker::start(store, &config.queues, settings));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let serving = grpc::serve(listener, broker.clone(), &config.server);

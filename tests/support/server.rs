@@ -64,7 +64,7 @@ impl Server {
         prepare(&config);
         let store = SqliteStore::open(&config.store.path, &config.queues, system_clock());
         let store = Arc::new(store.expect("a store"));
-        let settings = broker::Settings::from(&config);
+        let settings = broker::BrokerConfig::from(&config);
         let broker = Arc::new(Broker::start(store, &config.queues, settings));
         let listener = TcpListener::bind(config.server.listen).await;
         let listener = listener.expect("a free port");

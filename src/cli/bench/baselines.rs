@@ -32,7 +32,7 @@ pub(super) enum Baseline {
 pub(super) async fn on_broker(load: &Load, flags: &TargetFlags) -> Result<Measured, CommandError> {
     let folder = folder()?;
     let (config, store) = own::fresh_store(folder.path(), flags)?;
-    let settings = broker::Settings::from(&config);
+    let settings = broker::BrokerConfig::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let open = |place: Place, terms: &Terms| {
         let queue = &config.queues[place.queue].name;

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-use crate::broker::{Count, Operation};
+use crate::broker::{Operation, OperationCount};
 
 /// What a broker has served, by kind of operation.
-pub(super) type Served = Vec<(Operation, Count)>;
+pub(super) type Served = Vec<(Operation, OperationCount)>;
 
 /// Reads the log to its end.
 pub(super) async fn read(log: impl AsyncRead + Unpin) -> Option<Served> {
@@ -36,7 +36,7 @@ fn counts(event: &Map<String, Json>) -> Served {
         event.get(&name).and_then(Json::as_u64).unwrap_or_default()
     };
     let count = |operation| {
-        let count = Count {
+        let count = OperationCount {
             calls: field(operation, "calls"),
             statements: field(operation, "statements"),
             items: field(operation, "items"),

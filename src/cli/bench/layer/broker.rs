@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::store::{item_key, new_item};
 use super::{Ending, Layer, Place, Terms};
-use crate::broker::{self, Broker, Claim, Completion, Grant};
+use crate::broker::{self, Broker, ClaimRequest, LeaseCompletion, UndeliveredLeases};
 use crate::cli::CommandError;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
@@ -16,7 +16,7 @@ use crate::store::NewItem;
 pub(in crate::cli::bench) struct OnBroker {
     broker: Arc<Broker>,
     queue: String,
-    claim: Claim,
+    claim: ClaimRequest,
     item: NewItem,
 }
 
@@ -30,21 +30,21 @@ impl OnBroker {
         Self {
             broker,
             queue: queue.to_owned(),
-            claim: Claim {
+            claim: ClaimRequest {
                 queue: queue.to_owned(),
-                worker: place.worker_id(),
+                worker_id: place.worker_id(),
                 max_items: 0,
-                lease: terms.lease,
-                wait: terms.wait,
-                patience: None,
+                lease_duration: terms.lease,
+                wait_timeout: terms.wait,
+                time_to_deadline: None,
                 request_id: None,
             },
             item: new_item(terms),
         }
     }
 
-    fn leases(&self, grant: Grant) -> Vec<(String, ItemKey)> {
-        let leases = grant.accept(usize::MAX).into_iter().map(|item| {
+    fn leases(&self, grant: UndeliveredLeases) -> Vec<(String, ItemKey)> {
+        let leases = grant.deliver(usize::MAX).into_iter().map(|item| {
             let id = self.broker.lease_id(&self.queue, &item.lease);
             (id, item_key(&item.lease.key))
         });
@@ -61,7 +61,7 @@ impl Layer for OnBroker {
     }
 
     async fn claim(&mut self, max_items: usize) -> Result<Vec<Self::Lease>, CommandError> {
-        let claim = Claim {
+        let claim = ClaimRequest {
             max_items,
             ..self.claim.clone()
         };
@@ -71,7 +71,9 @@ impl Layer for OnBroker {
 
     async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, CommandError> {
         let ids = ids(leases);
-        let held = self.broker.heartbeat(&self.queue, &ids, self.claim.lease);
+        let held = self
+            .broker
+            .heartbeat(&self.queue, &ids, self.claim.lease_duration);
         let held = held.await.map_err(refused)?;
         Ok(held.iter().filter(|held| held.is_none()).count() as u64)
     }
@@ -85,7 +87,7 @@ impl Layer for OnBroker {
         let states = match ending {
             Ending::Complete => self.broker.complete(&self.queue, completions(ids)).await,
             Ending::Fail => {
-                let failure = |lease_id| broker::Failure {
+                let failure = |lease_id| broker::LeaseFailure {
                     lease_id,
                     error: String::new(),
                     retry_delay: Some(Duration::ZERO),
@@ -105,9 +107,9 @@ impl Layer for OnBroker {
         leases: &[Self::Lease],
         max_items: usize,
     ) -> Result<(Vec<Settled>, Vec<Self::Lease>), CommandError> {
-        let next = Claim {
+        let next = ClaimRequest {
             max_items,
-            wait: None,
+            wait_timeout: None,
             ..self.claim.clone()
         };
         let both = self
@@ -137,8 +139,8 @@ pub(super) fn settled(ending: Ending, state: Option<State>) -> Settled {
     }
 }
 
-fn completions(ids: Vec<String>) -> Vec<Completion> {
-    let completion = |lease_id| Completion {
+fn completions(ids: Vec<String>) -> Vec<LeaseCompletion> {
+    let completion = |lease_id| LeaseCompletion {
         lease_id,
         follow_ups: Vec::new(),
     };

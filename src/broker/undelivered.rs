@@ -1,18 +1,21 @@
 //! Leases on their way to the worker that claimed them.
 
-use super::lane::Lane;
+use super::group_commit::GroupCommit;
 use crate::lease::State;
 use crate::store::{ClaimedItem, Ending, Settlement};
 
 /// Leases that nobody has taken yet: those that are dropped are released at once, so that a caller who has gone away
 /// keeps no item from others.
-pub struct Grant {
+pub struct UndeliveredLeases {
     items: Vec<ClaimedItem>,
-    releases: Lane<Settlement, Option<State>>,
+    releases: GroupCommit<Settlement, Option<State>>,
 }
 
-impl Grant {
-    pub(super) fn new(items: Vec<ClaimedItem>, releases: Lane<Settlement, Option<State>>) -> Self {
+impl UndeliveredLeases {
+    pub(super) fn new(
+        items: Vec<ClaimedItem>,
+        releases: GroupCommit<Settlement, Option<State>>,
+    ) -> Self {
         Self { items, releases }
     }
 
@@ -22,7 +25,7 @@ impl Grant {
     }
 
     /// Takes the leases over, but gives back those after the first `most`.
-    pub fn accept(mut self, most: usize) -> Vec<ClaimedItem> {
+    pub fn deliver(mut self, most: usize) -> Vec<ClaimedItem> {
         let rest = self.items.split_off(most.min(self.items.len()));
         let taken = std::mem::replace(&mut self.items, rest);
         drop(self);
@@ -30,7 +33,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for UndeliveredLeases {
     fn drop(&mut self) {
         let unclaimed = std::mem::take(&mut self.items);
         self.releases.post(releases_of(unclaimed));

@@ -7,8 +7,8 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lane::Lane;
-use super::signals::Signals;
+use super::group_commit::GroupCommit;
+use super::wakeups::Wakeups;
 use crate::lease::State;
 use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{Ending, Extension, Held, NewItem, QueueIndex, Settlement, Store};
@@ -16,12 +16,12 @@ use crate::value::Key;
 
 /// The tasks of all lanes, and what ends them.
 #[derive(Default)]
-pub(super) struct Lanes {
+pub(super) struct GroupCommitTasks {
     tasks: TaskTracker,
     close: CancellationToken,
 }
 
-impl Lanes {
+impl GroupCommitTasks {
     /// Takes no more calls, and waits until all that were taken are answered.
     pub(super) async fn end(&self) {
         self.close.cancel();
@@ -32,11 +32,11 @@ impl Lanes {
 
 /// Starts the lane of heartbeats.
 pub(super) fn heartbeat(
-    lanes: &Lanes,
+    lanes: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
-) -> Lane<Extension, Option<Held>> {
-    Lane::spawn(
+) -> GroupCommit<Extension, Option<Held>> {
+    GroupCommit::spawn(
         &lanes.tasks,
         &lanes.close,
         store.width(),
@@ -49,12 +49,12 @@ pub(super) fn heartbeat(
 
 /// Starts the lane of new items.
 pub(super) fn enqueue(
-    lanes: &Lanes,
+    lanes: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
-    signals: Arc<Signals>,
-) -> Lane<NewItem, Key> {
-    Lane::spawn(
+    signals: Arc<Wakeups>,
+) -> GroupCommit<NewItem, Key> {
+    GroupCommit::spawn(
         &lanes.tasks,
         &lanes.close,
         store.width(),
@@ -74,14 +74,14 @@ pub(super) fn enqueue(
 
 /// Starts the lane of settlements; `signals` are those of every queue, as completions add items to others.
 pub(super) fn settle(
-    lanes: &Lanes,
+    lanes: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
     spec: &QueueSpec,
-    signals: Arc<[Arc<Signals>]>,
-) -> Lane<Settlement, Option<State>> {
+    signals: Arc<[Arc<Wakeups>]>,
+) -> GroupCommit<Settlement, Option<State>> {
     let on_complete = spec.on_complete.clone();
-    Lane::spawn(
+    GroupCommit::spawn(
         &lanes.tasks,
         &lanes.close,
         store.width(),
@@ -108,7 +108,7 @@ fn tell(
     state: State,
     queue: QueueIndex,
     on_complete: &OnComplete,
-    signals: &[Arc<Signals>],
+    signals: &[Arc<Wakeups>],
 ) {
     let delay = match ending {
         Ending::Complete { .. } => match on_complete {

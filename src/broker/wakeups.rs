@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 /// The signals of one queue.
 #[derive(Default)]
-pub(super) struct Signals {
+pub(super) struct Wakeups {
     /// An item has become ready through this broker.
     pub(super) ready: Notify,
     /// When the reaper is to look.
-    pub(super) due: Alarm,
+    pub(super) due: DueTimer,
 }
 
-impl Signals {
+impl Wakeups {
     /// Tells of an item that is ready after `delay`.
     pub(super) fn item_ready_in(&self, delay: Duration) {
         if delay.is_zero() {
@@ -28,12 +28,12 @@ impl Signals {
 
 /// A wake-up time that anybody can bring forward.
 #[derive(Default)]
-pub(super) struct Alarm {
+pub(super) struct DueTimer {
     at: Mutex<Option<Instant>>,
     brought_forward: Notify,
 }
 
-impl Alarm {
+impl DueTimer {
     /// Sets the time, later or sooner.
     pub(super) fn set(&self, delay: Duration) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + delay);
@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_alarm_can_be_brought_forward_and_never_put_off_by_others() {
-        let alarm = Alarm::default();
+        let alarm = DueTimer::default();
         alarm.set(Duration::from_secs(60));
         let start = Instant::now();
         tokio::join!(alarm.ring(), async {

@@ -29,11 +29,11 @@ struct Call<I, R> {
 }
 
 /// One kind of call on one queue.
-pub(super) struct Lane<I, R> {
+pub(super) struct GroupCommit<I, R> {
     calls: mpsc::UnboundedSender<Call<I, R>>,
 }
 
-impl<I, R> Clone for Lane<I, R> {
+impl<I, R> Clone for GroupCommit<I, R> {
     fn clone(&self) -> Self {
         Self {
             calls: self.calls.clone(),
@@ -41,7 +41,7 @@ impl<I, R> Clone for Lane<I, R> {
     }
 }
 
-impl<I, R> Lane<I, R>
+impl<I, R> GroupCommit<I, R>
 where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
@@ -215,15 +215,18 @@ mod tests {
     type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
 
     /// A statement that doubles, rejects 13, waits for a permit, and remembers its groups.
-    fn doubling(tasks: &TaskTracker) -> (Lane<u32, u32>, Arc<Semaphore>, Groups) {
+    fn doubling(tasks: &TaskTracker) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
         doubling_by(1, tasks)
     }
 
-    fn doubling_by(width: usize, tasks: &TaskTracker) -> (Lane<u32, u32>, Arc<Semaphore>, Groups) {
+    fn doubling_by(
+        width: usize,
+        tasks: &TaskTracker,
+    ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
         let (gate, seen) = (permits.clone(), groups.clone());
-        let lane = Lane::spawn(
+        let lane = GroupCommit::spawn(
             tasks,
             &CancellationToken::new(),
             width,

@@ -1,4 +1,4 @@
-//! Counts what callers ask of the broker and what the broker asks of its store: how well calls share statements.
+//! OperationMetrics what callers ask of the broker and what the broker asks of its store: how well calls share statements.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +45,7 @@ impl Operation {
 
 /// One kind of operation in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct OperationCount {
     /// Calls that came in from callers.
     pub calls: u64,
     /// Operations that the store was asked for.
@@ -56,7 +56,7 @@ pub struct Count {
 
 /// Counters that any number of tasks add to. They order nothing, so the cheapest kind of access does.
 #[derive(Debug, Default)]
-pub(super) struct Counts([Counters; Operation::ALL.len()]);
+pub(super) struct OperationMetrics([Counters; Operation::ALL.len()]);
 
 /// A cache line for each kind: different kinds run on different cores.
 #[derive(Debug, Default)]
@@ -67,27 +67,27 @@ struct Counters {
     items: AtomicU64,
 }
 
-impl Counts {
+impl OperationMetrics {
     pub(super) fn call(&self, of: Operation) {
         self.0[of as usize].calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an operation that begins.
+    /// OperationMetrics an operation that begins.
     pub(super) fn statement(&self, of: Operation) {
         let counters = &self.0[of as usize];
         counters.statements.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what an operation carried.
+    /// OperationMetrics what an operation carried.
     pub(super) fn items(&self, of: Operation, items: usize) {
         let counters = &self.0[of as usize];
         counters.items.fetch_add(items as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn of(&self, operation: Operation) -> Count {
+    pub(super) fn of(&self, operation: Operation) -> OperationCount {
         let counters = &self.0[operation as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Count {
+        OperationCount {
             calls: read(&counters.calls),
             statements: read(&counters.statements),
             items: read(&counters.items),

@@ -16,12 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const SLOW: Duration = Duration::from_secs(3);
 
 /// Knows whether the store answers.
-pub(super) struct Pulse {
+pub(super) struct StoreHealth {
     suspected: Notify,
     answers: watch::Sender<bool>,
 }
 
-impl Pulse {
+impl StoreHealth {
     pub(super) fn new() -> Self {
         Self {
             suspected: Notify::new(),

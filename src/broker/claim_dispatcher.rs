@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::grant::{Grant, releases_of};
-use super::lane::{Lane, ended};
-use super::signals::Signals;
+use super::group_commit::{GroupCommit, ended};
+use super::undelivered::{UndeliveredLeases, releases_of};
+use super::wakeups::Wakeups;
 use crate::config::Polling;
 use crate::lease::State;
 use crate::store::{ClaimCall, ClaimedItem, QueueIndex, Settlement, Store, StoreError};
@@ -25,16 +25,16 @@ const GROUP_ITEMS: usize = 1_000;
 const GROUP_CALLS: usize = 256;
 
 /// Takes claims for one queue.
-pub(super) struct Claims {
-    calls: mpsc::UnboundedSender<Pending>,
+pub(super) struct ClaimDispatcher {
+    calls: mpsc::UnboundedSender<PendingClaim>,
     releases: Releases,
 }
 
 /// Where leases go back that nobody took.
-type Releases = Lane<Settlement, Option<State>>;
+type Releases = GroupCommit<Settlement, Option<State>>;
 
 /// A claim that has not been answered.
-struct Pending {
+struct PendingClaim {
     call: ClaimCall,
     /// Until when it waits for an item; none: it is answered as soon as the store was asked.
     wait_until: Option<Instant>,
@@ -42,22 +42,22 @@ struct Pending {
     asking: Arc<AtomicBool>,
     /// Whether leases of an earlier call of the same request, which was given up, are left for this one.
     inherits: bool,
-    caller: oneshot::Sender<Result<Grant, StoreError>>,
+    caller: oneshot::Sender<Result<UndeliveredLeases, StoreError>>,
 }
 
-impl Claims {
+impl ClaimDispatcher {
     /// Starts the task, which answers those who wait when `draining` is cancelled.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         store: Arc<dyn Store>,
         queue: QueueIndex,
         polling: Polling,
-        signals: Arc<Signals>,
+        signals: Arc<Wakeups>,
         releases: Releases,
         draining: CancellationToken,
     ) -> Self {
         let (calls, inbox) = mpsc::unbounded_channel();
-        let dispatcher = Dispatcher {
+        let dispatcher = DispatcherTask {
             store,
             queue,
             polling,
@@ -73,17 +73,17 @@ impl Claims {
         Self { calls, releases }
     }
 
-    /// Claims, and waits up to `wait` for at least one item. If the returned future is dropped, what it would have got is
+    /// ClaimDispatcher, and waits up to `wait` for at least one item. If the returned future is dropped, what it would have got is
     /// released.
     pub(super) async fn claim(
         &self,
         call: ClaimCall,
         wait: Option<Duration>,
-    ) -> Result<Grant, StoreError> {
+    ) -> Result<UndeliveredLeases, StoreError> {
         let (caller, mut answer) = oneshot::channel();
         let wait_until = wait.map(|wait| Instant::now() + wait);
         let asking = Arc::new(AtomicBool::new(true));
-        let pending = Pending {
+        let pending = PendingClaim {
             call,
             wait_until,
             asking: asking.clone(),
@@ -92,7 +92,7 @@ impl Claims {
         };
         if self.calls.send(pending).is_err() {
             // It drains: there is nothing any more.
-            return Ok(Grant::new(Vec::new(), self.releases.clone()));
+            return Ok(UndeliveredLeases::new(Vec::new(), self.releases.clone()));
         }
         let Some(until) = wait_until else {
             return answer.await.unwrap_or_else(|_| Err(ended()));
@@ -107,21 +107,21 @@ impl Claims {
         }
         answer
             .await
-            .unwrap_or_else(|_| Ok(Grant::new(Vec::new(), self.releases.clone())))
+            .unwrap_or_else(|_| Ok(UndeliveredLeases::new(Vec::new(), self.releases.clone())))
     }
 }
 
-/// The task behind [`Claims`].
-struct Dispatcher {
+/// The task behind [`ClaimDispatcher`].
+struct DispatcherTask {
     store: Arc<dyn Store>,
     queue: QueueIndex,
     polling: Polling,
-    signals: Arc<Signals>,
+    signals: Arc<Wakeups>,
     releases: Releases,
-    /// Claims for which the store has not been asked yet.
-    arrived: VecDeque<Pending>,
-    /// Claims that wait, the longest waiting first: when the store was last asked, nothing was left for them.
-    waiting: VecDeque<Pending>,
+    /// ClaimDispatcher for which the store has not been asked yet.
+    arrived: VecDeque<PendingClaim>,
+    /// ClaimDispatcher that wait, the longest waiting first: when the store was last asked, nothing was left for them.
+    waiting: VecDeque<PendingClaim>,
     /// How many waiting claims make it worth looking for those whose callers have gone.
     sweep_at: usize,
     /// The pause before the next poll for rows that other programs made ready.
@@ -129,10 +129,10 @@ struct Dispatcher {
     next_poll: Instant,
 }
 
-impl Dispatcher {
+impl DispatcherTask {
     async fn serve(
         mut self,
-        mut inbox: mpsc::UnboundedReceiver<Pending>,
+        mut inbox: mpsc::UnboundedReceiver<PendingClaim>,
         draining: CancellationToken,
     ) {
         loop {
@@ -154,7 +154,8 @@ impl Dispatcher {
                 self.arrived.push_back(pending);
             }
             // Behind others who wait there is nothing for a claim that can wait too.
-            let joins = |pending: &Pending| pending.wait_until.is_some() && !pending.call.repeat;
+            let joins =
+                |pending: &PendingClaim| pending.wait_until.is_some() && !pending.call.repeat;
             if !ask && !idle && self.arrived.iter().all(joins) {
                 while let Some(pending) = self.arrived.pop_front() {
                     self.nothing_for(pending);
@@ -223,7 +224,7 @@ impl Dispatcher {
     }
 
     /// Tells everybody that the store fails: asked for one group after another, the last would wait many time-outs long.
-    fn fail_all(&mut self, group: Vec<Pending>, error: &StoreError) {
+    fn fail_all(&mut self, group: Vec<PendingClaim>, error: &StoreError) {
         let others = self.waiting.drain(..).chain(self.arrived.drain(..));
         for pending in group.into_iter().chain(others) {
             pending.answer(Err(error.clone()), &self.releases);
@@ -235,7 +236,7 @@ impl Dispatcher {
     /// its way back.
     async fn give_back(&mut self, token: Option<Uuid>, items: Vec<ClaimedItem>, served: &[Uuid]) {
         let Some(token) = token else {
-            drop(Grant::new(items, self.releases.clone()));
+            drop(UndeliveredLeases::new(items, self.releases.clone()));
             return;
         };
         if served.contains(&token) {
@@ -253,8 +254,8 @@ impl Dispatcher {
 
     /// Takes the claims that the next statement serves. Once nothing is ready, only those that may hold leases already
     /// are worth one; the others are told, or wait.
-    fn next_group(&mut self, drained: bool) -> Vec<Pending> {
-        let mut group: Vec<Pending> = Vec::new();
+    fn next_group(&mut self, drained: bool) -> Vec<PendingClaim> {
+        let mut group: Vec<PendingClaim> = Vec::new();
         let mut items = 0;
         while items < GROUP_ITEMS && group.len() < GROUP_CALLS {
             let next = if drained {
@@ -287,7 +288,7 @@ impl Dispatcher {
     }
 
     /// Lets a claim wait for which there was nothing, or tells it so.
-    fn nothing_for(&mut self, pending: Pending) {
+    fn nothing_for(&mut self, pending: PendingClaim) {
         if pending
             .wait_until
             .is_none_or(|until| until <= Instant::now())
@@ -298,22 +299,23 @@ impl Dispatcher {
         pending.asking.store(false, Ordering::Release);
         self.waiting.push_back(pending);
         if self.waiting.len() >= self.sweep_at {
-            let is_wanted = |pending: &Pending| !pending.caller.is_closed() || pending.inherits;
+            let is_wanted =
+                |pending: &PendingClaim| !pending.caller.is_closed() || pending.inherits;
             self.waiting.retain(is_wanted);
             self.sweep_at = (self.waiting.len() * 2).max(1_024);
         }
     }
 }
 
-impl Pending {
+impl PendingClaim {
     /// Answers, and returns the leases if nobody listens any more.
     fn answer(
         self,
         outcome: Result<Vec<ClaimedItem>, StoreError>,
         releases: &Releases,
     ) -> Option<Vec<ClaimedItem>> {
-        let grant = outcome.map(|items| Grant::new(items, releases.clone()));
+        let grant = outcome.map(|items| UndeliveredLeases::new(items, releases.clone()));
         let unheard = self.caller.send(grant).err()?;
-        unheard.ok().map(|grant| grant.accept(usize::MAX))
+        unheard.ok().map(|grant| grant.deliver(usize::MAX))
     }
 }

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::counts::{Counts, Operation};
-use super::grant::releases_of;
-use super::pulse::Pulse;
+use super::operation_metrics::{Operation, OperationMetrics};
+use super::store_health::StoreHealth;
+use super::undelivered::releases_of;
 use crate::lease::State;
 use crate::lease_id::Secret;
 use crate::store::{
@@ -19,7 +19,7 @@ use crate::store::{
 use crate::value::Key;
 
 /// A claim under way.
-type Claiming = BoxFuture<'static, Result<Vec<Vec<ClaimedItem>>, StoreError>>;
+type ClaimFuture = BoxFuture<'static, Result<Vec<Vec<ClaimedItem>>, StoreError>>;
 
 /// Waits for a claim that nobody waits for any more, and releases what it gets: the worker was told that there is nothing.
 /// The leases of a request id stay: it is sent again.
@@ -27,7 +27,7 @@ async fn give_back(
     store: Arc<dyn Store>,
     queue: QueueIndex,
     calls: Arc<[ClaimCall]>,
-    claim: Claiming,
+    claim: ClaimFuture,
 ) {
     let Ok(lists) = claim.await else {
         return;
@@ -40,14 +40,14 @@ async fn give_back(
     }
 }
 
-/// A store under the watch of a [`Pulse`].
-pub(super) struct Watched {
+/// A store under the watch of a [`StoreHealth`].
+pub(super) struct FailFastStore {
     pub(super) store: Arc<dyn Store>,
-    pub(super) pulse: Arc<Pulse>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) pulse: Arc<StoreHealth>,
+    pub(super) counts: Arc<OperationMetrics>,
 }
 
-impl Watched {
+impl FailFastStore {
     /// Runs an operation while the store answers, and counts it with what it carried.
     async fn run<T>(
         &self,
@@ -65,7 +65,7 @@ impl Watched {
 }
 
 #[async_trait]
-impl Store for Watched {
+impl Store for FailFastStore {
     fn secret(&self) -> &Secret {
         self.store.secret()
     }
@@ -88,7 +88,7 @@ impl Store for Watched {
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
         // None while the store is away: nothing is asked of it.
-        let mut under_way: Option<Claiming> = None;
+        let mut under_way: Option<ClaimFuture> = None;
         let claimed = async {
             let (store, calls) = (self.store.clone(), calls.clone());
             let claim = async move { store.claim(queue, calls).await }.boxed();
