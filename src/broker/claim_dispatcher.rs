@@ -1,5 +1,12 @@
-//! Hands a queue's items to the claims that ask and wait for them, first come first served. However many wait, they cost
-//! one poll of the store.
+//! The claim dispatcher of one queue: hands ready items to claims, first come, first served.
+//!
+//! One task serves all claims on the queue. Claims that arrive while a statement runs share the next one. Claims that find
+//! no item wait in this task, so that the broker polls the store once for all of them, however many wait.
+//!
+//! The task asks the store for waiting claims in two cases:
+//! - An item has become ready through this broker (`Wakeups::items_ready`).
+//! - The poll interval has passed. Only a poll finds the rows that other programs or brokers have made ready. The interval
+//!   doubles with each poll that finds nothing, from `polling.min` to `polling.max`, and starts again when items are found.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,68 +20,74 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::group_commit::{GroupCommit, ended};
-use super::undelivered::{UndeliveredLeases, releases_of};
+use super::group_commit::broker_stopped;
+use super::undelivered::{LeasedQueue, UndeliveredLeases, releases_of};
 use super::wakeups::Wakeups;
 use crate::config::Polling;
-use crate::lease::State;
-use crate::store::{ClaimCall, ClaimedItem, QueueIndex, Settlement, Store, StoreError};
+use crate::store::{ClaimCall, ClaimedItem, QueueIndex, Store, StoreError};
 
-/// The most items, and the most calls, that one statement serves.
-const GROUP_ITEMS: usize = 1_000;
-const GROUP_CALLS: usize = 256;
+/// The largest number of items that the claims of one statement ask for.
+const MAX_GROUP_ITEMS: usize = 1_000;
+/// The largest number of claims in one statement.
+const MAX_GROUP_CALLS: usize = 256;
+/// With fewer waiting claims than this, those whose callers are gone are not removed early.
+const MIN_PRUNE_THRESHOLD: usize = 1_024;
 
-/// Takes claims for one queue.
+/// A handle to the task that serves the claims on one queue.
 pub(super) struct ClaimDispatcher {
-    calls: mpsc::UnboundedSender<PendingClaim>,
-    releases: Releases,
+    claims: mpsc::UnboundedSender<PendingClaim>,
+    leased_queue: Arc<LeasedQueue>,
 }
-
-/// Where leases go back that nobody took.
-type Releases = GroupCommit<Settlement, Option<State>>;
 
 /// A claim that has not been answered.
 struct PendingClaim {
     call: ClaimCall,
-    /// Until when it waits for an item; none: it is answered as soon as the store was asked.
+    /// The time until which the claim waits for an item. `None`: it is answered after the first statement, with or
+    /// without items.
     wait_until: Option<Instant>,
-    /// Whether a statement that may get it items is under way or has still to come.
-    asking: Arc<AtomicBool>,
-    /// Whether leases of an earlier call of the same request, which was given up, are left for this one.
-    inherits: bool,
+    /// True while a statement for this claim runs or is about to run. False while the claim waits without one.
+    in_flight: Arc<AtomicBool>,
+    /// True if an earlier call with the same request id was abandoned and its leases were kept for this one. The claim must
+    /// then reach the store even if its own caller goes away, because nobody else would release those leases.
+    takes_over_leases: bool,
     caller: oneshot::Sender<Result<UndeliveredLeases, StoreError>>,
 }
 
 impl ClaimDispatcher {
-    /// Starts the task, which answers those who wait when `draining` is cancelled.
+    /// Starts the task. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         store: Arc<dyn Store>,
         queue: QueueIndex,
         polling: Polling,
-        signals: Arc<Wakeups>,
-        releases: Releases,
+        wakeups: Arc<Wakeups>,
+        leased_queue: Arc<LeasedQueue>,
         draining: CancellationToken,
     ) -> Self {
-        let (calls, inbox) = mpsc::unbounded_channel();
-        let dispatcher = DispatcherTask {
+        let (claims, inbox) = mpsc::unbounded_channel();
+        let task = DispatcherTask {
             store,
             queue,
             polling,
-            signals,
-            releases: releases.clone(),
+            wakeups,
+            leased_queue: leased_queue.clone(),
             arrived: VecDeque::new(),
             waiting: VecDeque::new(),
-            sweep_at: 0,
-            pause: polling.min,
+            prune_threshold: 0,
+            poll_interval: polling.min,
             next_poll: Instant::now(),
         };
-        tasks.spawn(dispatcher.serve(inbox, draining));
-        Self { calls, releases }
+        tasks.spawn(task.run(inbox, draining));
+        Self {
+            claims,
+            leased_queue,
+        }
     }
 
-    /// ClaimDispatcher, and waits up to `wait` for at least one item. If the returned future is dropped, what it would have got is
-    /// released.
+    /// Claims items, and waits up to `wait` until there is at least one. Returns no leases if there is none, or if the
+    /// broker drains.
+    ///
+    /// If the returned future is dropped, the leases that it would have returned are released.
     pub(super) async fn claim(
         &self,
         call: ClaimCall,
@@ -82,240 +95,270 @@ impl ClaimDispatcher {
     ) -> Result<UndeliveredLeases, StoreError> {
         let (caller, mut answer) = oneshot::channel();
         let wait_until = wait.map(|wait| Instant::now() + wait);
-        let asking = Arc::new(AtomicBool::new(true));
-        let pending = PendingClaim {
+        let in_flight = Arc::new(AtomicBool::new(true));
+        let claim = PendingClaim {
             call,
             wait_until,
-            asking: asking.clone(),
-            inherits: false,
+            in_flight: in_flight.clone(),
+            takes_over_leases: false,
             caller,
         };
-        if self.calls.send(pending).is_err() {
-            // It drains: there is nothing any more.
-            return Ok(UndeliveredLeases::new(Vec::new(), self.releases.clone()));
+        if self.claims.send(claim).is_err() {
+            // The task has ended because the broker drains.
+            return Ok(self.no_leases());
         }
-        let Some(until) = wait_until else {
-            return answer.await.unwrap_or_else(|_| Err(ended()));
+        let Some(wait_until) = wait_until else {
+            return answer.await.unwrap_or_else(|_| Err(broker_stopped()));
         };
         tokio::select! {
-            answer = &mut answer => return answer.unwrap_or_else(|_| Err(ended())),
-            () = tokio::time::sleep_until(until) => {}
+            answer = &mut answer => return answer.unwrap_or_else(|_| Err(broker_stopped())),
+            () = tokio::time::sleep_until(wait_until) => {}
         }
-        // What a statement under way brings is worth the moment that it takes; nothing else is waited for.
-        if !asking.load(Ordering::Acquire) {
+        // The wait is over. If a statement for this claim runs, its answer comes soon and may hold items, so the claim
+        // stays. Otherwise the channel is closed, and only an answer that has been sent already is received.
+        if !in_flight.load(Ordering::Acquire) {
             answer.close();
         }
-        answer
-            .await
-            .unwrap_or_else(|_| Ok(UndeliveredLeases::new(Vec::new(), self.releases.clone())))
+        answer.await.unwrap_or_else(|_| Ok(self.no_leases()))
+    }
+
+    /// Returns the answer to a claim that gets no lease.
+    pub(super) fn no_leases(&self) -> UndeliveredLeases {
+        UndeliveredLeases::new(Vec::new(), self.leased_queue.clone())
     }
 }
 
-/// The task behind [`ClaimDispatcher`].
+/// The state of the task behind [`ClaimDispatcher`].
 struct DispatcherTask {
     store: Arc<dyn Store>,
     queue: QueueIndex,
     polling: Polling,
-    signals: Arc<Wakeups>,
-    releases: Releases,
-    /// ClaimDispatcher for which the store has not been asked yet.
+    wakeups: Arc<Wakeups>,
+    leased_queue: Arc<LeasedQueue>,
+    /// New claims, for which the store has not been asked yet.
     arrived: VecDeque<PendingClaim>,
-    /// ClaimDispatcher that wait, the longest waiting first: when the store was last asked, nothing was left for them.
+    /// Claims that wait for an item, the longest waiting first. The last statement left no item for them.
     waiting: VecDeque<PendingClaim>,
-    /// How many waiting claims make it worth looking for those whose callers have gone.
-    sweep_at: usize,
-    /// The pause before the next poll for rows that other programs made ready.
-    pause: Duration,
+    /// The number of waiting claims at which those whose callers are gone are removed.
+    prune_threshold: usize,
+    /// The time between two polls, before jitter.
+    poll_interval: Duration,
     next_poll: Instant,
 }
 
 impl DispatcherTask {
-    async fn serve(
+    async fn run(
         mut self,
         mut inbox: mpsc::UnboundedReceiver<PendingClaim>,
         draining: CancellationToken,
     ) {
         loop {
-            let idle = self.waiting.is_empty();
-            let mut ask = false;
+            let none_waiting = self.waiting.is_empty();
+            let mut woken = false;
             tokio::select! {
-                pending = inbox.recv() => match pending {
-                    Some(pending) => self.arrived.push_back(pending),
+                claim = inbox.recv() => match claim {
+                    Some(claim) => self.arrived.push_back(claim),
                     None => return,
                 },
-                () = self.signals.ready.notified(), if !idle => ask = true,
-                () = tokio::time::sleep_until(self.next_poll), if !idle => {
-                    self.pause = (self.pause * 2).min(self.polling.max);
-                    ask = true;
+                () = self.wakeups.items_ready.notified(), if !none_waiting => woken = true,
+                () = tokio::time::sleep_until(self.next_poll), if !none_waiting => {
+                    self.poll_interval = (self.poll_interval * 2).min(self.polling.max);
+                    woken = true;
                 }
                 () = draining.cancelled() => break,
             }
-            while let Ok(pending) = inbox.try_recv() {
-                self.arrived.push_back(pending);
+            while let Ok(claim) = inbox.try_recv() {
+                self.arrived.push_back(claim);
             }
-            // Behind others who wait there is nothing for a claim that can wait too.
-            let joins =
-                |pending: &PendingClaim| pending.wait_until.is_some() && !pending.call.repeat;
-            if !ask && !idle && self.arrived.iter().all(joins) {
-                while let Some(pending) = self.arrived.pop_front() {
-                    self.nothing_for(pending);
+            // If claims are already waiting, no item is ready. A new claim that accepts waiting joins them without a
+            // query. A claim with a request id needs a query, because its token may already hold leases.
+            let can_wait = |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.repeat;
+            if !woken && !none_waiting && self.arrived.iter().all(can_wait) {
+                while let Some(claim) = self.arrived.pop_front() {
+                    self.wait_or_answer_empty(claim);
                 }
             } else {
-                self.ask_store().await;
+                self.claim_from_store().await;
             }
         }
-        // No claim is served any more; those who wait, or come before they notice, are told that there is nothing.
-        for pending in self.waiting.drain(..).chain(self.arrived.drain(..)) {
-            pending.answer(Ok(Vec::new()), &self.releases);
+        // The broker drains. Claims that wait, and claims that arrive before their callers notice, get no leases.
+        for claim in self.waiting.drain(..).chain(self.arrived.drain(..)) {
+            claim.answer(Ok(Vec::new()), &self.leased_queue);
         }
         inbox.close();
-        while let Some(pending) = inbox.recv().await {
-            pending.answer(Ok(Vec::new()), &self.releases);
+        while let Some(claim) = inbox.recv().await {
+            claim.answer(Ok(Vec::new()), &self.leased_queue);
         }
     }
 
-    /// Asks the store for items until nothing is ready or nobody wants any.
-    async fn ask_store(&mut self) {
-        let mut drained = false;
+    /// Claims items from the store, one call group after the other, until no item is ready or every claim is answered.
+    async fn claim_from_store(&mut self) {
+        let mut none_ready = false;
         loop {
-            let group = self.next_group(drained);
+            let group = self.next_group(none_ready);
             if group.is_empty() {
                 break;
             }
-            let calls: Arc<[ClaimCall]> =
-                group.iter().map(|pending| pending.call.clone()).collect();
-            let lists = match self.store.claim(self.queue, calls).await {
-                Ok(lists) if lists.len() == group.len() => lists,
-                outcome => {
-                    let bug = || StoreError::Bug("claims without an answer".to_owned());
-                    self.fail_all(group, &outcome.err().unwrap_or_else(bug));
+            let calls: Arc<[ClaimCall]> = group.iter().map(|claim| claim.call.clone()).collect();
+            let items_by_claim = match self.store.claim(self.queue, calls).await {
+                Ok(items_by_claim) if items_by_claim.len() == group.len() => items_by_claim,
+                Ok(items_by_claim) => {
+                    let (results, calls) = (items_by_claim.len(), group.len());
+                    let problem =
+                        format!("the store returned {results} results for {calls} claims");
+                    self.fail_all(group, &StoreError::Bug(problem));
+                    break;
+                }
+                Err(error) => {
+                    self.fail_all(group, &error);
                     break;
                 }
             };
-            let mut unserved = VecDeque::new();
-            let (mut served, mut nobodys) = (Vec::new(), Vec::new());
-            for (pending, items) in group.into_iter().zip(lists) {
-                drained |= items.len() < pending.call.max_items && !pending.call.repeat;
+            let mut without_items = Vec::new();
+            let (mut answered_tokens, mut abandoned) = (Vec::new(), Vec::new());
+            for (claim, items) in group.into_iter().zip(items_by_claim) {
+                // A claim with a request id can get the few leases that its token holds while other items are ready.
+                none_ready |= items.len() < claim.call.max_items && !claim.call.repeat;
                 if items.is_empty() {
-                    drained = true;
-                    unserved.push_back(pending);
+                    none_ready = true;
+                    without_items.push(claim);
                 } else {
-                    self.pause = self.polling.min;
-                    self.signals.due.no_later_than(pending.call.duration);
-                    let token = pending.call.repeat.then_some(pending.call.token);
-                    match pending.answer(Ok(items), &self.releases) {
-                        None => served.extend(token),
-                        Some(items) => nobodys.push((token, items)),
+                    self.poll_interval = self.polling.min;
+                    self.wakeups.reaper_timer.advance_to(claim.call.duration);
+                    let token = claim.call.repeat.then_some(claim.call.token);
+                    match claim.answer(Ok(items), &self.leased_queue) {
+                        None => answered_tokens.extend(token),
+                        Some(items) => abandoned.push((token, items)),
                     }
                 }
             }
-            for (token, items) in nobodys {
-                self.give_back(token, items, &served).await;
+            for (token, items) in abandoned {
+                self.release_abandoned(token, items, &answered_tokens).await;
             }
-            // They keep their places before those who have waited less.
-            let behind = std::mem::take(&mut self.waiting);
-            for pending in unserved {
-                self.nothing_for(pending);
+            // The group was taken from the front of the waiting claims and goes back there. Otherwise claims that have
+            // waited less would be served first.
+            let waited_less = std::mem::take(&mut self.waiting);
+            for claim in without_items {
+                self.wait_or_answer_empty(claim);
             }
-            self.waiting.extend(behind);
+            self.waiting.extend(waited_less);
         }
+        // Brokers that poll the same table drift apart by the jitter.
         let jitter = rand::rng().random_range(0.75..1.25);
-        self.next_poll = Instant::now() + self.pause.mul_f64(jitter);
+        self.next_poll = Instant::now() + self.poll_interval.mul_f64(jitter);
     }
 
-    /// Tells everybody that the store fails: asked for one group after another, the last would wait many time-outs long.
+    /// Answers every claim with the store's error: those of the failed group and all others. If the store were asked for one
+    /// group after the other, the last claim would wait for as many timeouts as there are groups.
     fn fail_all(&mut self, group: Vec<PendingClaim>, error: &StoreError) {
         let others = self.waiting.drain(..).chain(self.arrived.drain(..));
-        for pending in group.into_iter().chain(others) {
-            pending.answer(Err(error.clone()), &self.releases);
+        for claim in group.into_iter().chain(others) {
+            claim.answer(Err(error.clone()), &self.leased_queue);
         }
     }
 
-    /// Releases what nobody takes any more. A request id, `token`, may have been sent again meanwhile: what that call has
-    /// been `served`, or finds leased when its turn comes, stays; and one that is still to come must not find what is on
-    /// its way back.
-    async fn give_back(&mut self, token: Option<Uuid>, items: Vec<ClaimedItem>, served: &[Uuid]) {
+    /// Releases the leases of a claim whose caller is gone. `token` is set if the claim has a request id.
+    ///
+    /// A call with a request id may have been sent again, and the store gives both calls the same leases. The leases are
+    /// therefore kept in two cases:
+    /// - A call with the same token got them from the same statement (`answered_tokens`).
+    /// - A call with the same token has arrived. It finds them when its turn comes.
+    ///
+    /// Otherwise this function waits until they are released, so that a call that arrives later cannot find leases that are
+    /// about to be released.
+    async fn release_abandoned(
+        &mut self,
+        token: Option<Uuid>,
+        items: Vec<ClaimedItem>,
+        answered_tokens: &[Uuid],
+    ) {
+        let settlements = &self.leased_queue.settlements;
         let Some(token) = token else {
-            drop(UndeliveredLeases::new(items, self.releases.clone()));
+            settlements.submit_detached(releases_of(items));
             return;
         };
-        if served.contains(&token) {
+        if answered_tokens.contains(&token) {
             return;
         }
         let mut arrived = self.arrived.iter_mut();
-        match arrived.find(|later| later.call.token == token && !later.caller.is_closed()) {
-            Some(later) => later.inherits = true,
+        match arrived.find(|claim| claim.call.token == token && !claim.caller.is_closed()) {
+            Some(retry) => retry.takes_over_leases = true,
             None => {
-                // If it fails they expire.
-                let _ = self.releases.run(releases_of(items)).await;
+                // If the release fails, the leases expire.
+                let _ = settlements.submit(releases_of(items)).await;
             }
         }
     }
 
-    /// Takes the claims that the next statement serves. Once nothing is ready, only those that may hold leases already
-    /// are worth one; the others are told, or wait.
-    fn next_group(&mut self, drained: bool) -> Vec<PendingClaim> {
+    /// Takes the claims that the next statement serves: first those that wait, then those that have arrived.
+    ///
+    /// If no item is ready, only arrived claims with a request id need a statement, because they may already hold leases. The
+    /// other arrived claims wait or are answered without items.
+    fn next_group(&mut self, none_ready: bool) -> Vec<PendingClaim> {
         let mut group: Vec<PendingClaim> = Vec::new();
-        let mut items = 0;
-        while items < GROUP_ITEMS && group.len() < GROUP_CALLS {
-            let next = if drained {
+        let mut item_count = 0;
+        while item_count < MAX_GROUP_ITEMS && group.len() < MAX_GROUP_CALLS {
+            let next = if none_ready {
                 self.arrived.pop_front()
             } else {
-                let longest = self.waiting.pop_front();
-                longest.or_else(|| self.arrived.pop_front())
+                let longest_waiting = self.waiting.pop_front();
+                longest_waiting.or_else(|| self.arrived.pop_front())
             };
-            let Some(pending) = next else { break };
-            if pending.caller.is_closed() && !pending.inherits {
+            let Some(claim) = next else { break };
+            if !claim.is_wanted() {
                 continue;
             }
-            if drained && !pending.call.repeat {
-                self.nothing_for(pending);
+            if none_ready && !claim.call.repeat {
+                self.wait_or_answer_empty(claim);
                 continue;
             }
-            if !group.is_empty() && items + pending.call.max_items > GROUP_ITEMS {
-                if pending.asking.load(Ordering::Relaxed) {
-                    self.arrived.push_front(pending);
+            if !group.is_empty() && item_count + claim.call.max_items > MAX_GROUP_ITEMS {
+                // No room: the claim goes back to where it came from. Only claims that have arrived are in flight here.
+                if claim.in_flight.load(Ordering::Relaxed) {
+                    self.arrived.push_front(claim);
                 } else {
-                    self.waiting.push_front(pending);
+                    self.waiting.push_front(claim);
                 }
                 break;
             }
-            pending.asking.store(true, Ordering::Release);
-            items += pending.call.max_items;
-            group.push(pending);
+            claim.in_flight.store(true, Ordering::Release);
+            item_count += claim.call.max_items;
+            group.push(claim);
         }
         group
     }
 
-    /// Lets a claim wait for which there was nothing, or tells it so.
-    fn nothing_for(&mut self, pending: PendingClaim) {
-        if pending
-            .wait_until
-            .is_none_or(|until| until <= Instant::now())
-        {
-            pending.answer(Ok(Vec::new()), &self.releases);
+    /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
+    fn wait_or_answer_empty(&mut self, claim: PendingClaim) {
+        if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
+            claim.answer(Ok(Vec::new()), &self.leased_queue);
             return;
         }
-        pending.asking.store(false, Ordering::Release);
-        self.waiting.push_back(pending);
-        if self.waiting.len() >= self.sweep_at {
-            let is_wanted =
-                |pending: &PendingClaim| !pending.caller.is_closed() || pending.inherits;
-            self.waiting.retain(is_wanted);
-            self.sweep_at = (self.waiting.len() * 2).max(1_024);
+        claim.in_flight.store(false, Ordering::Release);
+        self.waiting.push_back(claim);
+        // Claims whose callers are gone would pile up while no item is ready. The threshold is twice the number of those
+        // that stay, so that the work per claim stays constant.
+        if self.waiting.len() >= self.prune_threshold {
+            self.waiting.retain(PendingClaim::is_wanted);
+            self.prune_threshold = (self.waiting.len() * 2).max(MIN_PRUNE_THRESHOLD);
         }
     }
 }
 
 impl PendingClaim {
-    /// Answers, and returns the leases if nobody listens any more.
+    /// Returns whether the claim still needs the store: its caller waits, or leases were kept for it.
+    fn is_wanted(&self) -> bool {
+        !self.caller.is_closed() || self.takes_over_leases
+    }
+
+    /// Answers the claim. If its caller is gone, returns the leases, which the caller did not get.
     fn answer(
         self,
         outcome: Result<Vec<ClaimedItem>, StoreError>,
-        releases: &Releases,
+        leased_queue: &Arc<LeasedQueue>,
     ) -> Option<Vec<ClaimedItem>> {
-        let grant = outcome.map(|items| UndeliveredLeases::new(items, releases.clone()));
-        let unheard = self.caller.send(grant).err()?;
-        unheard.ok().map(|grant| grant.deliver(usize::MAX))
+        let outcome = outcome.map(|items| UndeliveredLeases::new(items, leased_queue.clone()));
+        let undelivered = self.caller.send(outcome).err()?;
+        undelivered.ok().map(UndeliveredLeases::into_items)
     }
 }

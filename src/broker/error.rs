@@ -1,52 +1,91 @@
-//! Why a call was refused or failed, as the broker tells it to whatever serves the call.
+//! The broker's error: the reason why a call as a whole was refused or failed.
+//!
+//! A store's error is turned into one of these here, and `grpc` maps each of these to a status.
 
 use std::time::Duration;
 
-use crate::store::{Outage, StoreError};
+use crate::store::{Outage, Rejection, StoreError};
 
-/// Why a call changed nothing.
+/// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A field's value can't be used.
+    /// A field of the request has a value that cannot be used. Nothing was changed.
     #[error("{field}: {problem}")]
     InvalidField {
         /// The field's path in the request, such as `completions[0].follow_ups[1].queue`.
         field: String,
-        /// What is wrong with it.
+        /// The reason, such as "must be at least 1".
         problem: String,
     },
-    /// A field asks for more than a limit allows.
+    /// A field of the request exceeds a limit. Nothing was changed.
     #[error("{field}: {problem}")]
     LimitExceeded {
-        /// The field's path in the request.
+        /// The field's path in the request, such as `items[3].delay`.
         field: String,
-        /// The limit, and by what it is exceeded.
+        /// The value and the limit.
         problem: String,
     },
-    /// No queue of this name is configured.
-    #[error("there is no queue {0:?}")]
+    /// The configuration has no queue of this name. Nothing was changed.
+    #[error("queue {0:?} is not configured")]
     QueueNotFound(String),
-    /// This broker is stopping; another one, or this one later, takes the call.
-    #[error("the broker is draining: send the call again, another broker takes it")]
+    /// This broker is stopping and gives no more leases. Nothing was changed.
+    #[error("the broker is draining: send the call again to reach another broker")]
     Draining,
-    /// The store does not answer.
+    /// The store cannot be reached, or failed during the call. The operation may have been applied.
     #[error("the store is unavailable: {outage}")]
     StoreUnavailable {
-        /// What is known of it.
+        /// The cause and the number of tries.
         outage: Outage,
-        /// When to try again.
+        /// Time to wait before the caller tries again: 0.5 to 1.5 s, random.
         retry_after: Duration,
     },
-    /// The store refuses until its configuration or schema is mended.
-    #[error("the store refuses: {0}")]
+    /// The store refuses the call until its configuration or schema is changed. Nothing was changed.
+    #[error("the store refuses the call: {0}")]
     StoreMisconfigured(String),
-    /// A bug, whose cause has been logged.
-    #[error("internal error")]
+    /// A bug in the broker or the store. The cause is in the broker's log.
+    #[error("internal error: the broker's log has the cause")]
     Internal,
 }
 
 impl Error {
-    /// Puts the field that it is about, if it is about one, into a message of the request.
+    /// Creates an [`Error::InvalidField`].
+    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::InvalidField {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Creates an [`Error::LimitExceeded`].
+    pub(super) fn limit(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::LimitExceeded {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Creates an [`Error::InvalidField`] for an item that the store rejected. `item` is the item's path in the request. The
+    /// field is the column that the rejection names, or the item as a whole.
+    pub(super) fn rejected(item: String, rejection: Rejection) -> Self {
+        let field = match rejection.column {
+            Some(column) => format!("{item}.columns[{column:?}]"),
+            None => item,
+        };
+        Self::invalid(field, rejection.problem)
+    }
+
+    /// Creates an [`Error::StoreUnavailable`] with a random `retry_after`. All callers fail at the same moment, and without
+    /// the random part all of them would also return at the same moment.
+    fn unavailable(outage: Outage) -> Self {
+        let factor: f64 = rand::random_range(0.5..1.5);
+        Self::StoreUnavailable {
+            outage,
+            retry_after: Duration::from_secs(1).mul_f64(factor),
+        }
+    }
+
+    /// Prefixes the field's path with the message that contains the field: `max_items` in `next` becomes `next.max_items`.
+    /// An error without a field stays as it is.
     #[must_use]
     pub fn in_message(mut self, message: &str) -> Self {
         if let Self::InvalidField { field, .. } | Self::LimitExceeded { field, .. } = &mut self {
@@ -54,33 +93,13 @@ impl Error {
         }
         self
     }
-
-    pub(super) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::InvalidField {
-            field: field.into(),
-            problem: problem.into(),
-        }
-    }
-
-    /// Callers that are told so at the same time come back at different ones.
-    pub(super) fn unavailable(outage: Outage) -> Self {
-        let share: f64 = rand::random_range(0.5..1.5);
-        Self::StoreUnavailable {
-            outage,
-            retry_after: Duration::from_secs(1).mul_f64(share),
-        }
-    }
-
-    pub(super) fn limit(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::LimitExceeded {
-            field: field.into(),
-            problem: problem.into(),
-        }
-    }
 }
 
-/// Decides what a store's error means to a caller. Rejections name a place in the request and are turned into fields by
-/// the operation that knows the request; one that is left is a refusal by the table's own rules.
+/// Turns a store's error into the caller's.
+///
+/// The operation that knows the request turns a [`StoreError::Rejected`] into an [`Error::InvalidField`] before it comes
+/// here. A rejection that still comes here is about no field of the request: a constraint of the table refused the
+/// operation, so it becomes [`Error::StoreMisconfigured`].
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
@@ -89,7 +108,7 @@ impl From<StoreError> for Error {
             StoreError::Io(reason) => Self::unavailable(reason.into()),
             StoreError::Misconfigured(problem) => Self::StoreMisconfigured(problem),
             StoreError::Bug(cause) => {
-                tracing::error!(cause, "a bug: please report it");
+                tracing::error!(cause, "bug found: please report it");
                 Self::Internal
             }
         }

@@ -1,5 +1,7 @@
-//! The store as the broker's parts see it: an operation of a store that does not answer fails at once, and not only after
-//! a time-out of its own.
+//! The store as the rest of the broker sees it: a decorator of [`Store`] that fails fast and counts operations.
+//!
+//! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of its
+//! own. Every operation and its items are counted in [`OperationMetrics`].
 
 use std::sync::Arc;
 
@@ -18,47 +20,50 @@ use crate::store::{
 };
 use crate::value::Key;
 
-/// A claim under way.
+/// A claim that runs on the store.
 type ClaimFuture = BoxFuture<'static, Result<Vec<Vec<ClaimedItem>>, StoreError>>;
 
-/// Waits for a claim that nobody waits for any more, and releases what it gets: the worker was told that there is nothing.
-/// The leases of a request id stay: it is sent again.
-async fn give_back(
+/// Waits for a claim whose callers have already got an error, and releases its leases. Otherwise no worker would hold
+/// them, and their items would stay leased until the leases expire.
+///
+/// Leases of a call with a request id stay, because its caller gets them when it sends the call again.
+async fn release_late_leases(
     store: Arc<dyn Store>,
     queue: QueueIndex,
     calls: Arc<[ClaimCall]>,
     claim: ClaimFuture,
 ) {
-    let Ok(lists) = claim.await else {
+    let Ok(leases_by_call) = claim.await else {
         return;
     };
-    let nobodys = calls.iter().zip(lists).filter(|(call, _)| !call.repeat);
-    let nobodys: Vec<ClaimedItem> = nobodys.flat_map(|(_, items)| items).collect();
-    if !nobodys.is_empty() {
-        // If it fails they expire.
-        let _ = store.settle(queue, releases_of(nobodys).into()).await;
+    let late = calls.iter().zip(leases_by_call);
+    let late = late.filter(|(call, _)| !call.repeat);
+    let late: Vec<ClaimedItem> = late.flat_map(|(_, items)| items).collect();
+    if !late.is_empty() {
+        // If the release fails, the leases expire.
+        let _ = store.settle(queue, releases_of(late).into()).await;
     }
 }
 
-/// A store under the watch of a [`StoreHealth`].
+/// A store whose operations fail fast and are counted.
 pub(super) struct FailFastStore {
     pub(super) store: Arc<dyn Store>,
-    pub(super) pulse: Arc<StoreHealth>,
-    pub(super) counts: Arc<OperationMetrics>,
+    pub(super) health: Arc<StoreHealth>,
+    pub(super) metrics: Arc<OperationMetrics>,
 }
 
 impl FailFastStore {
-    /// Runs an operation while the store answers, and counts it with what it carried.
+    /// Runs an operation if the store is healthy, and counts it. `items` returns the number of items in its result.
     async fn run<T>(
         &self,
         operation: Operation,
         work: impl Future<Output = Result<T, StoreError>> + Send,
         items: impl FnOnce(&T) -> usize + Send,
     ) -> Result<T, StoreError> {
-        self.counts.statement(operation);
-        let outcome = self.pulse.guard(work).await;
-        if let Ok(outcome) = &outcome {
-            self.counts.items(operation, items(outcome));
+        self.metrics.add_statement(operation);
+        let outcome = self.health.fail_fast(work).await;
+        if let Ok(result) = &outcome {
+            self.metrics.add_items(operation, items(result));
         }
         outcome
     }
@@ -87,19 +92,21 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-        // None while the store is away: nothing is asked of it.
-        let mut under_way: Option<ClaimFuture> = None;
-        let claimed = async {
+        // Outlives `claim`, so that a claim that has started is not dropped with it. Stays `None` if the claim does not
+        // start because the store is unhealthy.
+        let mut unfinished: Option<ClaimFuture> = None;
+        let claim = async {
             let (store, calls) = (self.store.clone(), calls.clone());
-            let claim = async move { store.claim(queue, calls).await }.boxed();
-            let outcome = under_way.insert(claim).await;
-            under_way = None;
+            let started = async move { store.claim(queue, calls).await }.boxed();
+            let outcome = unfinished.insert(started).await;
+            unfinished = None;
             outcome
         };
-        let leases = |lists: &Vec<Vec<ClaimedItem>>| lists.iter().map(Vec::len).sum();
-        let outcome = self.run(Operation::Claim, claimed, leases).await;
-        if let Some(claim) = under_way {
-            tokio::spawn(give_back(self.store.clone(), queue, calls, claim));
+        let leases =
+            |leases_by_call: &Vec<Vec<ClaimedItem>>| leases_by_call.iter().map(Vec::len).sum();
+        let outcome = self.run(Operation::Claim, claim, leases).await;
+        if let Some(claim) = unfinished {
+            tokio::spawn(release_late_leases(self.store.clone(), queue, calls, claim));
         }
         outcome
     }
@@ -109,8 +116,8 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         extensions: Arc<[Extension]>,
     ) -> Result<Vec<Option<Held>>, StoreError> {
-        let extended = self.store.heartbeat(queue, extensions);
-        self.run(Operation::Heartbeat, extended, Vec::len).await
+        let work = self.store.heartbeat(queue, extensions);
+        self.run(Operation::Heartbeat, work, Vec::len).await
     }
 
     async fn settle(
@@ -118,14 +125,14 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Option<State>>, StoreError> {
-        let settled = self.store.settle(queue, settlements);
-        self.run(Operation::Settle, settled, Vec::len).await
+        let work = self.store.settle(queue, settlements);
+        self.run(Operation::Settle, work, Vec::len).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        let reaped = self.store.reap(queue, limit);
+        let work = self.store.reap(queue, limit);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
-        self.run(Operation::Reap, reaped, items).await
+        self.run(Operation::Reap, work, items).await
     }
 
     async fn enqueue(
@@ -133,18 +140,18 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        let added = self.store.enqueue(queue, items);
-        self.run(Operation::Enqueue, added, Vec::len).await
+        let work = self.store.enqueue(queue, items);
+        self.run(Operation::Enqueue, work, Vec::len).await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let stats = self.store.stats(queue);
-        self.run(Operation::Other, stats, |_| 0).await
+        let work = self.store.stats(queue);
+        self.run(Operation::Other, work, |_| 0).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let stats = self.store.exact_stats(queue);
-        self.run(Operation::Other, stats, |_| 0).await
+        let work = self.store.exact_stats(queue);
+        self.run(Operation::Other, work, |_| 0).await
     }
 
     async fn list(
@@ -153,13 +160,13 @@ impl Store for FailFastStore {
         state: State,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
-        let listed = self.store.list(queue, state, limit);
-        self.run(Operation::Other, listed, Vec::len).await
+        let work = self.store.list(queue, state, limit);
+        self.run(Operation::Other, work, Vec::len).await
     }
 
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        let redriven = self.store.redrive(queue, limit);
-        self.run(Operation::Other, redriven, |items| *items).await
+        let work = self.store.redrive(queue, limit);
+        self.run(Operation::Other, work, |items| *items).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -1,6 +1,16 @@
-//! Group commit: while a statement is under way, calls of the same kind on the same queue collect, and the next statement
-//! takes them all. No call waits for company; where the store runs several statements at once, a full group does not wait
-//! for the statement before it.
+//! Group commit: runs the calls of several callers as one store operation.
+//!
+//! Each [`GroupCommit`] serves one kind of call on one queue. While its operation runs, new calls collect. When the
+//! operation ends, the next one takes all of them. Under load a transaction, with its log flush, is then paid once for many
+//! calls. An idle broker adds no delay, because a call that finds no operation running starts one at once.
+//!
+//! Where the store can run several operations at a time, a second operation starts beside the first one as soon as enough
+//! calls have collected (see [`EARLY_START_CALLS`]).
+//!
+//! Invariants:
+//! - Every call gets exactly one reply, even when the broker stops.
+//! - A call that has been submitted runs to its end, even if its caller goes away.
+//! - If the store rejects one call, only that call fails.
 
 use std::sync::Arc;
 
@@ -13,22 +23,25 @@ use tokio_util::task::TaskTracker;
 
 use crate::store::{Rejection, StoreError};
 
-/// Calls stop joining a statement once it has this many items.
-const GROUP: usize = 1_000;
-/// What makes a statement worth running beside another one: with less, the database would run many small ones.
-const FULL_CALLS: usize = 16;
-const FULL_ITEMS: usize = 250;
+/// A call group with this many items takes no further call. Its last call may carry it past this number.
+const MAX_GROUP_ITEMS: usize = 1_000;
+/// A call group with this many calls, or with [`EARLY_START_ITEMS`] items, starts beside a running operation. A smaller
+/// group waits for the running one to end. Otherwise the database would run many small operations instead of a few large
+/// ones.
+const EARLY_START_CALLS: usize = 16;
+const EARLY_START_ITEMS: usize = 250;
 
-/// The statement that a lane runs: it answers each item, in order.
-type Statement<I, R> =
+/// The store operation that a [`GroupCommit`] runs. It returns one result per item, in the order of the items.
+type StoreOperation<I, R> =
     Box<dyn Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>> + Send + Sync>;
 
+/// A submitted call: its items, and the channel for their results.
 struct Call<I, R> {
     items: Vec<I>,
-    caller: oneshot::Sender<Result<Vec<R>, StoreError>>,
+    reply: oneshot::Sender<Result<Vec<R>, StoreError>>,
 }
 
-/// One kind of call on one queue.
+/// A handle to the task that groups one kind of call on one queue. `I` is an item of a call, `R` is its result.
 pub(super) struct GroupCommit<I, R> {
     calls: mpsc::UnboundedSender<Call<I, R>>,
 }
@@ -46,79 +59,90 @@ where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
-    /// Starts the lane's task, which runs up to `width` statements at once, and ends once `close` is cancelled, or every
-    /// handle dropped, and every call answered.
+    /// Starts the task. It runs at most `max_concurrent` operations at a time.
+    ///
+    /// The task stops taking calls when `close` is cancelled or every handle is dropped. It ends when the calls that it
+    /// has taken are answered.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         close: &CancellationToken,
-        width: usize,
-        statement: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
+        max_concurrent: usize,
+        operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
         + Send
         + Sync
         + 'static,
     ) -> Self {
         let (calls, inbox) = mpsc::unbounded_channel();
-        let served = async move |close| {
-            let statement: Statement<I, R> = Box::new(statement);
-            serve(inbox, &statement, width, close).await;
+        let run = async move |close| {
+            let operation: StoreOperation<I, R> = Box::new(operation);
+            run_groups(inbox, &operation, max_concurrent, close).await;
         };
-        tasks.spawn(served(close.clone()));
+        tasks.spawn(run(close.clone()));
         Self { calls }
     }
 
-    /// Runs the items with whatever else is waiting; they run to their end even if the caller goes away.
-    pub(super) async fn run(&self, items: Vec<I>) -> Result<Vec<R>, StoreError> {
+    /// Runs the items, together with the calls that are waiting at the same time. Returns one result per item, in order.
+    ///
+    /// The items run to their end even if the returned future is dropped.
+    ///
+    /// # Errors
+    /// The store's error. The index in a [`StoreError::Rejected`] counts from the first item of this call.
+    pub(super) async fn submit(&self, items: Vec<I>) -> Result<Vec<R>, StoreError> {
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        let answer = self.send(items);
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let reply = self.send(items);
+        reply.await.unwrap_or_else(|_| Err(broker_stopped()))
     }
 
-    /// Runs the items for nobody.
-    pub(super) fn post(&self, items: Vec<I>) {
+    /// Runs the items in the background. Their results and errors are discarded.
+    pub(super) fn submit_detached(&self, items: Vec<I>) {
         if !items.is_empty() {
             drop(self.send(items));
         }
     }
 
     fn send(&self, items: Vec<I>) -> oneshot::Receiver<Result<Vec<R>, StoreError>> {
-        let (caller, answer) = oneshot::channel();
-        // If the lane has ended, the caller sees its sender dropped.
-        let _ = self.calls.send(Call { items, caller });
-        answer
+        let (reply, receiver) = oneshot::channel();
+        // If the task has ended, the call is dropped with its `reply`, and the receiver reports that.
+        let _ = self.calls.send(Call { items, reply });
+        receiver
     }
 }
 
-pub(super) fn ended() -> StoreError {
-    StoreError::unavailable("the broker has stopped".to_owned())
+/// Returns the error for calls that arrive after the broker has stopped.
+pub(super) fn broker_stopped() -> StoreError {
+    StoreError::unavailable("the broker has stopped; send the call to another broker".to_owned())
 }
 
-async fn serve<I: Clone + Send + Sync, R: Send>(
+async fn run_groups<I: Clone + Send + Sync, R: Send>(
     mut inbox: mpsc::UnboundedReceiver<Call<I, R>>,
-    statement: &Statement<I, R>,
-    width: usize,
+    operation: &StoreOperation<I, R>,
+    max_concurrent: usize,
     close: CancellationToken,
 ) {
     let mut running = FuturesUnordered::new();
-    let mut waiting = Waiting::default();
+    let mut next_group = CallGroup::default();
     loop {
-        while waiting.items < GROUP
+        while next_group.item_count < MAX_GROUP_ITEMS
             && let Ok(call) = inbox.try_recv()
         {
-            waiting.push(call);
+            next_group.push(call);
         }
-        let free = running.len() < width;
-        if running.is_empty() && !waiting.calls.is_empty() || free && waiting.is_full() {
-            running.push(run_group(std::mem::take(&mut waiting).calls, statement));
+        let has_capacity = running.len() < max_concurrent;
+        if running.is_empty() && !next_group.calls.is_empty()
+            || has_capacity && next_group.may_start_early()
+        {
+            running.push(run_group(std::mem::take(&mut next_group).calls, operation));
             continue;
         }
         tokio::select! {
             biased;
             Some(()) = running.next() => {}
-            // With no statement to give it to, a call is not worth waking for.
-            call = inbox.recv(), if free => match call {
-                Some(call) => waiting.push(call),
+            // Without capacity a new call could not start, so the task does not wake up for it. The call stays in the
+            // inbox until an operation ends.
+            call = inbox.recv(), if has_capacity => match call {
+                Some(call) => next_group.push(call),
                 None if running.is_empty() => return,
                 None => while running.next().await.is_some() {},
             },
@@ -127,81 +151,95 @@ async fn serve<I: Clone + Send + Sync, R: Send>(
     }
 }
 
-/// Calls that the next statement takes.
-struct Waiting<I, R> {
+/// The calls that the next operation takes together.
+struct CallGroup<I, R> {
     calls: Vec<Call<I, R>>,
-    items: usize,
+    item_count: usize,
 }
 
-impl<I, R> Default for Waiting<I, R> {
+impl<I, R> Default for CallGroup<I, R> {
     fn default() -> Self {
         Self {
             calls: Vec::new(),
-            items: 0,
+            item_count: 0,
         }
     }
 }
 
-impl<I, R> Waiting<I, R> {
+impl<I, R> CallGroup<I, R> {
     fn push(&mut self, call: Call<I, R>) {
-        self.items += call.items.len();
+        self.item_count += call.items.len();
         self.calls.push(call);
     }
 
-    fn is_full(&self) -> bool {
-        self.calls.len() >= FULL_CALLS || self.items >= FULL_ITEMS
+    /// Returns whether the group is large enough to start while another operation runs.
+    fn may_start_early(&self) -> bool {
+        self.calls.len() >= EARLY_START_CALLS || self.item_count >= EARLY_START_ITEMS
     }
 }
 
-/// Runs the group as one statement. A call that the store rejects is told so and left out, and the others run again:
-/// nobody's call fails because of another's.
-async fn run_group<I: Clone, R>(mut group: Vec<Call<I, R>>, statement: &Statement<I, R>) {
+/// Runs a call group as one store operation and answers its calls.
+///
+/// If the store rejects an item, the call of that item gets the error and leaves the group, and the operation runs again
+/// for the remaining calls. Otherwise one bad item would fail every call that happened to share the operation. Any other
+/// error goes to every call.
+async fn run_group<I: Clone, R>(mut group: Vec<Call<I, R>>, operation: &StoreOperation<I, R>) {
     while !group.is_empty() {
         let items: Arc<[I]> = match &mut *group {
+            // The only call of a group gives its items away: it is not needed for a second run, and nothing is cloned.
             [only] => std::mem::take(&mut only.items).into(),
             several => several
                 .iter()
                 .flat_map(|call| call.items.iter().cloned())
                 .collect(),
         };
-        let size = items.len();
-        match statement(items).await {
-            Ok(replies) if replies.len() == size => {
-                let mut replies = replies.into_iter();
+        let item_count = items.len();
+        match operation(items).await {
+            Ok(results) if results.len() == item_count => {
+                let mut results = results.into_iter();
                 let last = group.len() - 1;
-                for (at, call) in group.into_iter().enumerate() {
-                    let count = if at == last { size } else { call.items.len() };
-                    let _ = call.caller.send(Ok(replies.by_ref().take(count).collect()));
+                for (index, call) in group.into_iter().enumerate() {
+                    // The only call of a group has no items any more, so the last call takes all results that are left.
+                    let count = if index == last {
+                        item_count
+                    } else {
+                        call.items.len()
+                    };
+                    let _ = call.reply.send(Ok(results.by_ref().take(count).collect()));
                 }
                 return;
             }
-            Ok(replies) => {
-                let error = StoreError::Bug(format!("{} answers to {size} items", replies.len()));
-                return fail(group, &error);
+            Ok(results) => {
+                let error = StoreError::Bug(format!(
+                    "the store returned {} results for {item_count} items",
+                    results.len()
+                ));
+                return fail_all(group, &error);
             }
             Err(StoreError::Rejected(rejection)) => {
-                let mut first = 0;
-                let place = group.iter().position(|call| {
-                    first += call.items.len();
-                    rejection.item < first
+                let mut end = 0;
+                let rejected = group.iter().position(|call| {
+                    end += call.items.len();
+                    rejection.item < end
                 });
-                // The only call of a group has handed its items on: it is the one.
-                let place = place.unwrap_or(group.len() - 1);
-                let before: usize = group[..place].iter().map(|call| call.items.len()).sum();
-                let call = group.remove(place);
-                let _ = call.caller.send(Err(StoreError::Rejected(Rejection {
-                    item: rejection.item.saturating_sub(before),
+                // The only call of a group has no items any more, so the search finds no call. It is that one.
+                let rejected = rejected.unwrap_or(group.len() - 1);
+                let start: usize = group[..rejected].iter().map(|call| call.items.len()).sum();
+                let call = group.remove(rejected);
+                let _ = call.reply.send(Err(StoreError::Rejected(Rejection {
+                    item: rejection.item.saturating_sub(start),
                     ..rejection
                 })));
             }
-            Err(error) => return fail(group, &error),
+            Err(error) => return fail_all(group, &error),
         }
     }
 }
 
-fn fail<I, R>(group: Vec<Call<I, R>>, error: &StoreError) {
+/// Answers every call of the group with a copy of the error.
+fn fail_all<I, R>(group: Vec<Call<I, R>>, error: &StoreError) {
     for call in group {
-        let _ = call.caller.send(Err(error.clone()));
+        let _ = call.reply.send(Err(error.clone()));
     }
 }
 
@@ -214,90 +252,95 @@ mod tests {
 
     type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
 
-    /// A statement that doubles, rejects 13, waits for a permit, and remembers its groups.
+    /// Starts a group commit whose operation doubles each number and runs alone.
+    ///
+    /// The operation records its items, then waits for a permit, then rejects the first 13 among its items.
     fn doubling(tasks: &TaskTracker) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
-        doubling_by(1, tasks)
+        doubling_concurrently(1, tasks)
     }
 
-    fn doubling_by(
-        width: usize,
+    /// As [`doubling`], with up to `max_concurrent` operations at a time.
+    fn doubling_concurrently(
+        max_concurrent: usize,
         tasks: &TaskTracker,
     ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
-        let (gate, seen) = (permits.clone(), groups.clone());
-        let lane = GroupCommit::spawn(
+        let (gate, started) = (permits.clone(), groups.clone());
+        let numbers = GroupCommit::spawn(
             tasks,
             &CancellationToken::new(),
-            width,
+            max_concurrent,
             move |items: Arc<[u32]>| {
-                let (gate, seen) = (gate.clone(), seen.clone());
+                let (gate, started) = (gate.clone(), started.clone());
                 async move {
-                    seen.lock().expect("sound").push(items.to_vec());
-                    gate.acquire().await.expect("open").forget();
+                    started.lock().expect("not poisoned").push(items.to_vec());
+                    gate.acquire().await.expect("not closed").forget();
                     match items.iter().position(|item| *item == 13) {
                         None => Ok(items.iter().map(|item| item * 2).collect()),
                         Some(item) => Err(StoreError::Rejected(Rejection {
                             item,
                             follow_up: None,
                             column: None,
-                            problem: "unlucky".to_owned(),
+                            problem: "13 is rejected".to_owned(),
                         })),
                     }
                 }
                 .boxed()
             },
         );
-        (lane, permits, groups)
+        (numbers, permits, groups)
     }
 
     #[tokio::test]
-    async fn calls_that_come_while_a_statement_runs_share_the_next_one() {
-        let (lane, permits, groups) = doubling(&TaskTracker::new());
-        let first = lane.send(vec![1]);
+    async fn calls_during_an_operation_share_the_next_one() {
+        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let first = numbers.send(vec![1]);
         tokio::task::yield_now().await;
-        let rest = [lane.send(vec![2, 3]), lane.send(vec![4])];
+        let rest = [numbers.send(vec![2, 3]), numbers.send(vec![4])];
         permits.add_permits(2);
         assert_eq!(first.await.expect("answered"), Ok(vec![2]));
         let [second, third] = rest;
         assert_eq!(second.await.expect("answered"), Ok(vec![4, 6]));
         assert_eq!(third.await.expect("answered"), Ok(vec![8]));
-        assert_eq!(*groups.lock().expect("sound"), [vec![1], vec![2, 3, 4]]);
+        let groups = groups.lock().expect("not poisoned");
+        assert_eq!(*groups, [vec![1], vec![2, 3, 4]]);
     }
 
     #[tokio::test]
-    async fn a_full_group_does_not_wait_for_the_statement_before_it_and_one_that_is_not_does() {
-        let (lane, permits, groups) = doubling_by(2, &TaskTracker::new());
-        let seen = || groups.lock().expect("sound").clone();
-        let first = lane.send(vec![1]);
+    async fn large_group_starts_early_and_small_group_waits() {
+        let (numbers, permits, groups) = doubling_concurrently(2, &TaskTracker::new());
+        let started = || groups.lock().expect("not poisoned").clone();
+        let first = numbers.send(vec![1]);
         tokio::task::yield_now().await;
-        let lonely = lane.send(vec![2]);
+        let single = numbers.send(vec![2]);
         tokio::task::yield_now().await;
-        assert_eq!(seen(), [vec![1]]);
-        let many: Vec<_> = (20..=34).map(|item| lane.send(vec![item])).collect();
+        assert_eq!(started(), [vec![1]]);
+        let more: Vec<_> = (20..=34).map(|item| numbers.send(vec![item])).collect();
         tokio::task::yield_now().await;
-        let full: Vec<u32> = std::iter::once(2).chain(20..=34).collect();
-        assert_eq!(seen(), [vec![1], full.clone()]);
-        // No third one, however much waits.
-        let rest = lane.send(vec![5; GROUP]);
+        let large: Vec<u32> = std::iter::once(2).chain(20..=34).collect();
+        assert_eq!(started(), [vec![1], large.clone()]);
+        // Two operations run, which is the maximum. No third one starts, even for the largest group.
+        let rest = numbers.send(vec![5; MAX_GROUP_ITEMS]);
         tokio::task::yield_now().await;
-        assert_eq!(seen().len(), 2);
+        assert_eq!(started().len(), 2);
         permits.add_permits(3);
         assert_eq!(first.await.expect("answered"), Ok(vec![2]));
-        assert_eq!(lonely.await.expect("answered"), Ok(vec![4]));
-        for (call, item) in many.into_iter().zip(20..) {
+        assert_eq!(single.await.expect("answered"), Ok(vec![4]));
+        for (call, item) in more.into_iter().zip(20..) {
             assert_eq!(call.await.expect("answered"), Ok(vec![item * 2]));
         }
-        assert_eq!(rest.await.expect("answered").expect("done").len(), GROUP);
+        let rest = rest.await.expect("answered").expect("accepted");
+        assert_eq!(rest.len(), MAX_GROUP_ITEMS);
     }
 
     #[tokio::test]
-    async fn a_rejected_call_fails_alone_and_names_its_own_item() {
-        let (lane, permits, _) = doubling(&TaskTracker::new());
+    async fn rejected_call_fails_alone_with_its_own_item_index() {
+        let (numbers, permits, _) = doubling(&TaskTracker::new());
         let calls = [
-            lane.send(vec![1, 2]),
-            lane.send(vec![5, 13]),
-            lane.send(vec![7]),
+            numbers.send(vec![1, 2]),
+            numbers.send(vec![5, 13]),
+            numbers.send(vec![7]),
         ];
         permits.add_permits(2);
         let [first, second, third] = calls;
@@ -310,14 +353,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_answers_all_that_it_was_given_before_it_ends() {
+    async fn task_ends_after_the_calls_of_dropped_handles() {
         let tasks = TaskTracker::new();
-        let (lane, permits, groups) = doubling(&tasks);
-        lane.post(vec![1]);
-        drop(lane);
+        let (numbers, permits, groups) = doubling(&tasks);
+        numbers.submit_detached(vec![1]);
+        drop(numbers);
         permits.add_permits(1);
         tasks.close();
         tasks.wait().await;
-        assert_eq!(*groups.lock().expect("sound"), [vec![1]]);
+        assert_eq!(*groups.lock().expect("not poisoned"), [vec![1]]);
     }
 }

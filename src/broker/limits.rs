@@ -1,4 +1,6 @@
-//! What a call may ask for.
+//! Checks of a request's fields against the configured limits and the queue's bounds.
+//!
+//! Each check gets the field's path in the request and puts it into its error.
 
 use std::time::Duration;
 
@@ -6,93 +8,89 @@ use super::error::Error;
 use crate::config::Limits;
 use crate::queue::QueueSpec;
 
-/// Characters of an error that are kept on the row.
-pub(super) const ERROR_LENGTH: usize = 1_024;
-/// The longest delay of an item: a year. What lies further off is a mistake in a unit.
-const LONGEST_DELAY: Duration = Duration::from_secs(366 * 86_400);
+/// Characters of a failure's error message that are stored in the row. The rest is cut off.
+pub(super) const MAX_ERROR_LENGTH: usize = 1_024;
+/// The longest delay of an item: 366 days. A longer delay is almost certainly given in the wrong unit.
+const MAX_DELAY: Duration = Duration::from_secs(366 * 86_400);
 
-impl Limits {
-    /// Refuses a number of items of which there must be at least one.
-    pub(super) fn count(&self, field: &str, count: usize) -> Result<(), Error> {
-        if count == 0 {
+/// The limits that hold for the requests on every queue.
+pub(super) struct RequestLimits(pub(super) Limits);
+
+impl RequestLimits {
+    /// Checks the number of items that a claim asks for: at least one.
+    pub(super) fn check_max_items(&self, field: &str, max_items: usize) -> Result<(), Error> {
+        if max_items == 0 {
             return Err(Error::invalid(field, "must be at least 1"));
         }
-        self.at_most(field, count)
+        self.check_length(field, max_items)
     }
 
-    /// Refuses a list that is too long.
-    pub(super) fn at_most(&self, field: &str, count: usize) -> Result<(), Error> {
-        if count > self.max_items {
-            let most = self.max_items;
-            return Err(Error::limit(
-                field,
-                format!("{count} items; a call has at most {most}"),
-            ));
+    /// Checks the length of a list. It may be empty.
+    pub(super) fn check_length(&self, field: &str, length: usize) -> Result<(), Error> {
+        let max = self.0.max_items;
+        if length > max {
+            let problem = format!("{length} items exceed the limit of {max} items per call");
+            return Err(Error::limit(field, problem));
         }
         Ok(())
     }
 
-    /// Refuses a worker id that is empty or too long.
-    pub(super) fn worker(&self, field: &str, worker: &str) -> Result<(), Error> {
-        let length = worker.chars().count();
+    /// Checks a worker id: not empty, no NUL character, not too long.
+    pub(super) fn check_worker_id(&self, field: &str, worker_id: &str) -> Result<(), Error> {
+        let length = worker_id.chars().count();
         if length == 0 {
             return Err(Error::invalid(
                 field,
-                "must not be empty: name the worker, by host and process for example",
+                "must not be empty: name the worker, for example by its host and process",
             ));
         }
-        if worker.contains('\0') {
+        if worker_id.contains('\0') {
             return Err(Error::invalid(field, "must not contain NUL"));
         }
-        if length > self.max_worker_id {
-            let most = self.max_worker_id;
-            return Err(Error::limit(
-                field,
-                format!("{length} characters; a worker id has at most {most}"),
-            ));
+        let max = self.0.max_worker_id;
+        if length > max {
+            let problem = format!("{length} characters exceed the limit of {max} characters");
+            return Err(Error::limit(field, problem));
         }
         Ok(())
     }
 
-    /// Refuses a wait that is too long.
-    pub(super) fn wait(&self, field: &str, wait: Duration) -> Result<(), Error> {
-        at_most(field, wait, self.max_wait)
+    /// Checks the time that a claim waits for an item.
+    pub(super) fn check_wait(&self, field: &str, wait: Duration) -> Result<(), Error> {
+        check_max(|| field.to_owned(), wait, self.0.max_wait)
     }
 }
 
-/// Returns how long a lease of this queue lasts when `asked` for this long.
-pub(super) fn lease(
+/// Returns how long a lease of this queue lasts: `requested` if it is within the queue's bounds, or the queue's default for
+/// `None`.
+pub(super) fn lease_duration(
     queue: &QueueSpec,
     field: &str,
-    asked: Option<Duration>,
+    requested: Option<Duration>,
 ) -> Result<Duration, Error> {
     let bounds = queue.lease;
-    let Some(asked) = asked else {
+    let Some(requested) = requested else {
         return Ok(bounds.default);
     };
-    if asked < bounds.min {
-        let [asked, least] = [asked, bounds.min].map(humantime::format_duration);
-        return Err(Error::invalid(
-            field,
-            format!("{asked} is shorter than {least}"),
-        ));
+    if requested < bounds.min {
+        let [requested, min] = [requested, bounds.min].map(humantime::format_duration);
+        let problem = format!("{requested} is shorter than the minimum of {min}");
+        return Err(Error::invalid(field, problem));
     }
-    at_most(field, asked, bounds.max)?;
-    Ok(asked)
+    check_max(|| field.to_owned(), requested, bounds.max)?;
+    Ok(requested)
 }
 
-/// Refuses a delay that is too long.
-pub(super) fn delay(field: impl Into<String>, delay: Duration) -> Result<(), Error> {
-    at_most(field, delay, LONGEST_DELAY)
+/// Checks an item's delay. The field's path is made only for an error, because a call can carry many items.
+pub(super) fn check_delay(field: impl FnOnce() -> String, delay: Duration) -> Result<(), Error> {
+    check_max(field, delay, MAX_DELAY)
 }
 
-fn at_most(field: impl Into<String>, asked: Duration, most: Duration) -> Result<(), Error> {
-    if asked > most {
-        let [asked, most] = [asked, most].map(humantime::format_duration);
-        return Err(Error::limit(
-            field,
-            format!("{asked} is longer than {most}"),
-        ));
+fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> Result<(), Error> {
+    if value > max {
+        let [value, max] = [value, max].map(humantime::format_duration);
+        let problem = format!("{value} is longer than the maximum of {max}");
+        return Err(Error::limit(field(), problem));
     }
     Ok(())
 }

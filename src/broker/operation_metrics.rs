@@ -1,21 +1,23 @@
-//! OperationMetrics what callers ask of the broker and what the broker asks of its store: how well calls share statements.
+//! Counters of the broker's operations: calls from clients, statements on the store, and items.
+//!
+//! The ratio of calls to statements shows how well group commit works.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A kind of operation of the store.
+/// A kind of operation that the broker runs on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Leasing items.
+    /// Leases items.
     Claim,
-    /// Extending leases.
+    /// Extends leases.
     Heartbeat,
-    /// Ending leases: completions, failures and releases.
+    /// Ends leases: completions, failures and releases.
     Settle,
-    /// Adding items.
+    /// Adds items.
     Enqueue,
-    /// Ending what has expired, which no caller asks for.
+    /// Ends expired leases and makes due items ready. The broker starts it, so it has no calls.
     Reap,
-    /// Whatever operators ask.
+    /// Operators' commands: statistics, listings, redrives.
     Other,
 }
 
@@ -30,7 +32,7 @@ impl Operation {
         Self::Other,
     ];
 
-    /// Returns the kind's name, in lower case.
+    /// Returns the kind's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Claim => "claim",
@@ -43,22 +45,25 @@ impl Operation {
     }
 }
 
-/// One kind of operation in numbers.
+/// The counters of one kind of operation since the broker started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationCount {
-    /// Calls that came in from callers.
+    /// Calls received from clients, including calls that were refused.
     pub calls: u64,
-    /// Operations that the store was asked for.
+    /// Operations started on the store, including those that failed. One operation can serve many calls.
     pub statements: u64,
-    /// Leases given, extended or ended, items added: what the operations that succeeded carried.
+    /// Results of the operations that succeeded: leases given, heartbeats and settlements answered (lost leases included),
+    /// items added, items that the reaper or an operator changed or listed.
     pub items: u64,
 }
 
-/// Counters that any number of tasks add to. They order nothing, so the cheapest kind of access does.
+/// The counters of all kinds, updated by any number of tasks.
+///
+/// The counters do not synchronize anything, so every access is relaxed.
 #[derive(Debug, Default)]
 pub(super) struct OperationMetrics([Counters; Operation::ALL.len()]);
 
-/// A cache line for each kind: different kinds run on different cores.
+/// The counters of one kind. They fill one cache line, so that cores that run different kinds do not share one.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counters {
@@ -68,23 +73,26 @@ struct Counters {
 }
 
 impl OperationMetrics {
-    pub(super) fn call(&self, of: Operation) {
-        self.0[of as usize].calls.fetch_add(1, Ordering::Relaxed);
+    /// Counts a call from a client.
+    pub(super) fn add_call(&self, operation: Operation) {
+        let counters = &self.0[operation as usize];
+        counters.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// OperationMetrics an operation that begins.
-    pub(super) fn statement(&self, of: Operation) {
-        let counters = &self.0[of as usize];
+    /// Counts an operation that starts on the store.
+    pub(super) fn add_statement(&self, operation: Operation) {
+        let counters = &self.0[operation as usize];
         counters.statements.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// OperationMetrics what an operation carried.
-    pub(super) fn items(&self, of: Operation, items: usize) {
-        let counters = &self.0[of as usize];
+    /// Counts the items of an operation that has succeeded.
+    pub(super) fn add_items(&self, operation: Operation, items: usize) {
+        let counters = &self.0[operation as usize];
         counters.items.fetch_add(items as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn of(&self, operation: Operation) -> OperationCount {
+    /// Reads the counters of one kind.
+    pub(super) fn count(&self, operation: Operation) -> OperationCount {
         let counters = &self.0[operation as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         OperationCount {

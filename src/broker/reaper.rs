@@ -1,4 +1,8 @@
-//! Ends expired leases and wakes delayed items, one task a queue in every broker, woken by the next due time.
+//! The reaper of one queue: a task that ends expired leases and makes delayed items ready when they are due.
+//!
+//! Every broker runs one per queue. The store makes sure that reapers of several brokers do not disturb each other. The task
+//! sleeps until the next due time that it knows of, and at most `reaper.max_sleep`, because other brokers lease and
+//! delay items too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,57 +13,63 @@ use super::wakeups::Wakeups;
 use crate::config;
 use crate::store::{QueueIndex, Reaped, Store, StoreError};
 
-/// The shortest pause between two runs: leases that expire in a row are ended together.
-const SHORTEST_SLEEP: Duration = Duration::from_millis(20);
+/// The shortest sleep between two runs. Leases that expire one shortly after the other are then ended together.
+const MIN_SLEEP: Duration = Duration::from_millis(20);
 
-/// What a reaper works on.
+/// The state of a reaper's task.
 pub(super) struct Reaper {
     pub(super) store: Arc<dyn Store>,
     pub(super) queue: QueueIndex,
-    pub(super) name: String,
-    pub(super) settings: config::Reaper,
-    pub(super) signals: Arc<Wakeups>,
+    /// The queue's name, for the log.
+    pub(super) queue_name: String,
+    pub(super) config: config::Reaper,
+    pub(super) wakeups: Arc<Wakeups>,
 }
 
 impl Reaper {
-    /// Reaps until `stop` is cancelled.
+    /// Runs the reaper until `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
-        let mut answers = true;
+        let timer = &self.wakeups.reaper_timer;
+        let mut last_run_failed = false;
         while !stop.is_cancelled() {
-            // Set before the store is asked: a lease given meanwhile may bring it forward.
-            self.signals.due.set(self.settings.max_sleep);
-            match self.store.reap(self.queue, self.settings.batch).await {
+            // The timer is set before the store is asked. Otherwise this would overwrite the due time of a lease that is
+            // given in between.
+            timer.set(self.config.max_sleep);
+            match self.store.reap(self.queue, self.config.batch).await {
                 Ok(reaped) => {
-                    answers = true;
-                    let found = reaped.expired.len() + reaped.promoted;
+                    last_run_failed = false;
+                    let count = reaped.expired.len() + reaped.promoted;
                     self.report(&reaped);
-                    if found >= self.settings.batch {
+                    if count >= self.config.batch {
+                        // More items may be due: run again without sleeping.
                         continue;
                     }
-                    if let Some(next) = reaped.next_due {
-                        // The store counts whole milliseconds: a moment late finds it due, a moment early does not.
-                        let next = next + Duration::from_millis(1);
-                        self.signals.due.no_later_than(next.max(SHORTEST_SLEEP));
+                    if let Some(next_due) = reaped.next_due {
+                        // The store rounds to whole milliseconds. A run that is 1 ms late finds the item due, and a run
+                        // that is early does not.
+                        let next_due = next_due + Duration::from_millis(1);
+                        timer.advance_to(next_due.max(MIN_SLEEP));
                     }
                 }
                 Err(error) => {
-                    // Said once, and not at every run until the store is back.
-                    if std::mem::replace(&mut answers, false) {
-                        let queue = &self.name;
+                    // Logged at the first failure only. Otherwise every run would log until the store recovers.
+                    if !std::mem::replace(&mut last_run_failed, true) {
+                        let queue = &self.queue_name;
                         let bug = matches!(error, StoreError::Bug(_));
-                        tracing::error!(queue, %error, bug, "the reaper can't run; it goes on trying");
+                        tracing::error!(queue, %error, bug, "reaper failed and will try again");
                     }
                 }
             }
             tokio::select! {
-                () = self.signals.due.ring() => {}
+                () = timer.wait() => {}
                 () = stop.cancelled() => {}
             }
         }
     }
 
+    /// Logs what the run changed, and wakes the claim dispatcher if items have become ready.
     fn report(&self, reaped: &Reaped) {
-        let queue = &self.name;
+        let queue = &self.queue_name;
         for expired in &reaped.expired {
             tracing::info!(
                 queue,
@@ -75,7 +85,7 @@ impl Reaper {
             tracing::debug!(queue, items = reaped.promoted, "delayed items are ready");
         }
         if !reaped.expired.is_empty() || reaped.promoted > 0 {
-            self.signals.ready.notify_one();
+            self.wakeups.items_ready.notify_one();
         }
     }
 }

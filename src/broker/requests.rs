@@ -1,48 +1,51 @@
-//! What callers ask of the broker, in the broker's own words.
+//! The broker's requests, as `grpc` passes them in: a claim, and the elements of a completion or failure call.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::error::Error;
-use super::limits;
-use crate::config::Limits;
+use super::limits::{RequestLimits, lease_duration};
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::store::{ClaimCall, NewItem};
 
-/// A claim.
+/// A request to lease items.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
     /// The queue's name.
     pub queue: String,
-    /// Who claims: 1 to 128 characters.
+    /// The worker that gets the leases: 1 to `limits.max_worker_id` characters.
     pub worker_id: String,
-    /// The most items wanted: 1 to 1,000.
+    /// The number of items wanted: 1 to `limits.max_items`.
     pub max_items: usize,
-    /// How long the leases last; the queue's default if none.
+    /// Duration of the leases, within the queue's bounds. `None`: the queue's default.
     pub lease_duration: Option<Duration>,
-    /// How long to wait for an item; not at all if none.
+    /// Time to wait until at least one item is ready, up to `limits.max_wait`. `None`: the claim does not wait.
     pub wait_timeout: Option<Duration>,
-    /// After how long the caller will be gone, so that waiting on is in vain.
+    /// Time left until the caller's deadline. The claim stops waiting when it passes. `None`: the caller set no deadline.
     pub time_to_deadline: Option<Duration>,
-    /// Names this request, so that it can be sent again.
+    /// Identifies the request when its caller sends it again after a lost reply. The repeated request gets the leases of
+    /// the first one. `None`: a repeated request gets other items.
     pub request_id: Option<Uuid>,
 }
 
 impl ClaimRequest {
-    /// Turns it into what the store is asked, if its fields can be used.
-    pub(super) fn call(
+    /// Checks the fields and returns the store's form of this request.
+    ///
+    /// # Errors
+    /// [`Error::InvalidField`] or [`Error::LimitExceeded`] for the first field that is out of bounds.
+    pub(super) fn into_claim_call(
         self,
         queue: &QueueSpec,
-        limits: &Limits,
+        limits: &RequestLimits,
         secret: &Secret,
     ) -> Result<ClaimCall, Error> {
-        limits.worker("worker_id", &self.worker_id)?;
-        limits.count("max_items", self.max_items)?;
-        let duration = limits::lease(queue, "lease_duration", self.lease_duration)?;
+        limits.check_worker_id("worker_id", &self.worker_id)?;
+        limits.check_max_items("max_items", self.max_items)?;
+        let duration = lease_duration(queue, "lease_duration", self.lease_duration)?;
         if let Some(wait) = self.wait_timeout {
-            limits.wait("wait_timeout", wait)?;
+            limits.check_wait("wait_timeout", wait)?;
         }
         Ok(ClaimCall {
             token: match self.request_id {
@@ -57,24 +60,24 @@ impl ClaimRequest {
     }
 }
 
-/// The end of one lease by completion.
+/// The completion of one lease.
 #[derive(Clone, Debug)]
 pub struct LeaseCompletion {
-    /// The lease.
+    /// The lease's id.
     pub lease_id: String,
-    /// Queues and what to add to them in the same transaction.
+    /// Items to add in the transaction that completes the lease, each with the name of its queue.
     pub follow_ups: Vec<(String, NewItem)>,
 }
 
-/// The end of one lease by failure.
+/// The failure of one lease.
 #[derive(Clone, Debug)]
 pub struct LeaseFailure {
-    /// The lease.
+    /// The lease's id.
     pub lease_id: String,
-    /// Kept on the row, cut at 1,024 characters.
+    /// The error message, stored in the row. Only the first 1,024 characters are kept.
     pub error: String,
-    /// Instead of the queue's backoff.
+    /// Delay until the next attempt. `None`: the queue's backoff.
     pub retry_delay: Option<Duration>,
-    /// Whether the item is dead at once.
+    /// True: the item becomes a dead letter now, even if attempts are left.
     pub dead_letter: bool,
 }

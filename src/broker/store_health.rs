@@ -1,5 +1,11 @@
-//! Whether the store answers. While operations succeed nothing is asked; once one finds the store unavailable, or takes
-//! long, it is probed until it answers and writes again.
+//! Health of the store, as the broker sees it.
+//!
+//! While operations succeed, no probe is sent. When an operation fails because the store is unavailable, or takes more than
+//! [`SLOW_OPERATION`], a background task probes the store every [`PROBE_INTERVAL`] until a probe succeeds. A probe proves
+//! that the store can read and write.
+//!
+//! The store becomes unhealthy when a probe fails or takes longer than [`PROBE_TIMEOUT`], and healthy when one succeeds.
+//! While it is unhealthy, operations fail at once. Otherwise every call would wait for a timeout of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,51 +15,58 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Store, StoreError};
 
-/// The pause between two probes, and how long one may take before the store counts as gone.
-const PAUSE: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(4);
-/// How long an operation may take before the store is suspected.
-const SLOW: Duration = Duration::from_secs(3);
+/// Time between a failed probe and the next one.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// A store whose probe has not answered for this long is unhealthy.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
+/// An operation that runs this long triggers a probe.
+const SLOW_OPERATION: Duration = Duration::from_secs(3);
 
-/// Knows whether the store answers.
+/// Tracks whether the store is healthy.
 pub(super) struct StoreHealth {
-    suspected: Notify,
-    answers: watch::Sender<bool>,
+    /// Wakes the task that probes.
+    probe_wanted: Notify,
+    healthy: watch::Sender<bool>,
 }
 
 impl StoreHealth {
+    /// Creates the health of a store that is healthy until a probe fails.
     pub(super) fn new() -> Self {
         Self {
-            suspected: Notify::new(),
-            answers: watch::Sender::new(true),
+            probe_wanted: Notify::new(),
+            healthy: watch::Sender::new(true),
         }
     }
 
-    /// Runs an operation while the store answers: if it does not, or stops to, the operation fails at once, whatever will
-    /// become of it.
-    pub(super) async fn guard<T>(
+    /// Runs a store operation, and fails at once while the store is unhealthy.
+    ///
+    /// If the store is or becomes unhealthy, the `operation` future is dropped and the call fails. The store may still
+    /// apply an operation that has started.
+    pub(super) async fn fail_fast<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let mut answers = self.answers.subscribe();
-        let away = async {
-            // Its sender lives as long as this pulse.
-            let _ = answers.wait_for(|answers| !answers).await;
+        let mut healthy = self.healthy.subscribe();
+        let unhealthy = async {
+            // The error of a dropped sender cannot occur: `self` owns the sender.
+            let _ = healthy.wait_for(|healthy| !healthy).await;
         };
         let slow = async {
-            tokio::time::sleep(SLOW).await;
-            self.suspected.notify_one();
+            tokio::time::sleep(SLOW_OPERATION).await;
+            self.probe_wanted.notify_one();
             std::future::pending().await
         };
         tokio::select! {
             biased;
-            () = away => {
-                let next = humantime::format_duration(PAUSE);
-                Err(StoreError::unavailable(format!("it does not answer; it is asked again every {next}")))
+            () = unhealthy => {
+                let interval = humantime::format_duration(PROBE_INTERVAL);
+                Err(StoreError::unavailable(format!(
+                    "the last health probe failed or timed out; the broker probes again every {interval}"
+                )))
             }
             outcome = operation => {
                 if let Err(StoreError::Unavailable(_) | StoreError::Io(_)) = outcome {
-                    self.suspected.notify_one();
+                    self.probe_wanted.notify_one();
                 }
                 outcome
             }
@@ -61,52 +74,59 @@ impl StoreHealth {
         }
     }
 
-    /// Follows whether the store answers.
-    pub(super) fn answers(&self) -> watch::Receiver<bool> {
-        self.answers.subscribe()
+    /// Returns a receiver of the store's health: true while the store is healthy.
+    pub(super) fn subscribe(&self) -> watch::Receiver<bool> {
+        self.healthy.subscribe()
     }
 
-    /// Probes a suspected store, until `stop` is cancelled.
-    pub(super) async fn watch(self: Arc<Self>, store: Arc<dyn Store>, stop: CancellationToken) {
-        let watch = async {
+    /// Probes the store whenever an operation asks for it, until `stop` is cancelled.
+    pub(super) async fn probe_until_stopped(
+        self: Arc<Self>,
+        store: Arc<dyn Store>,
+        stop: CancellationToken,
+    ) {
+        let probes = async {
             loop {
-                self.suspected.notified().await;
-                // An error may be told of when the store is back: one answered probe clears the suspicion.
-                while !self.answered(&*store).await {
-                    tokio::time::sleep(PAUSE).await;
+                self.probe_wanted.notified().await;
+                // An operation can report its failure after the store has recovered, so one successful probe is enough.
+                while !self.probe(&*store).await {
+                    tokio::time::sleep(PROBE_INTERVAL).await;
                 }
             }
         };
         tokio::select! {
-            () = watch => {}
+            () = probes => {}
             () = stop.cancelled() => {}
         }
     }
 
-    /// Probes once, and tells everybody what came of it. A probe that takes long goes on: another one would have to begin
-    /// anew, with a connection and a login.
-    async fn answered(&self, store: &dyn Store) -> bool {
+    /// Probes the store once, updates its health, and returns whether the probe succeeded.
+    ///
+    /// A probe that exceeds [`PROBE_TIMEOUT`] makes the store unhealthy and goes on. A new probe would have to start
+    /// again with a connection and a login, and on a slow server it would never finish either.
+    async fn probe(&self, store: &dyn Store) -> bool {
         let mut probe = store.probe();
-        let in_time = tokio::time::timeout(PATIENCE, &mut probe).await;
+        let in_time = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await;
         let outcome = if let Ok(outcome) = in_time {
             outcome
         } else {
-            self.tell(false);
+            self.set_healthy(false);
             probe.await
         };
-        self.tell(outcome.is_ok());
+        self.set_healthy(outcome.is_ok());
         outcome.is_ok()
     }
 
-    fn tell(&self, answers: bool) {
-        let is_news = |known: &mut bool| std::mem::replace(known, answers) != answers;
-        if !self.answers.send_if_modified(is_news) {
+    /// Sets the health, and logs it if it has changed.
+    fn set_healthy(&self, healthy: bool) {
+        let replace = |known: &mut bool| std::mem::replace(known, healthy) != healthy;
+        if !self.healthy.send_if_modified(replace) {
             return;
         }
-        if answers {
-            tracing::info!("the store answers");
+        if healthy {
+            tracing::info!("store is healthy");
         } else {
-            tracing::error!("the store does not answer");
+            tracing::error!("store is unhealthy");
         }
     }
 }

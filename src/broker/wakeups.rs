@@ -1,4 +1,6 @@
-//! What the parts of a queue tell one another: that items may be ready, and that something falls due sooner.
+//! Wake-ups of one queue's background tasks: the claim dispatcher and the reaper.
+//!
+//! Without them, both tasks would learn of a change only at their next poll of the store.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,63 +8,67 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The signals of one queue.
+/// The wake-ups of one queue.
 #[derive(Default)]
 pub(super) struct Wakeups {
-    /// An item has become ready through this broker.
-    pub(super) ready: Notify,
-    /// When the reaper is to look.
-    pub(super) due: DueTimer,
+    /// Wakes the claim dispatcher: an item has become ready through this broker.
+    pub(super) items_ready: Notify,
+    /// Wakes the reaper at the next due time that this broker knows of.
+    pub(super) reaper_timer: DueTimer,
 }
 
 impl Wakeups {
-    /// Tells of an item that is ready after `delay`.
-    pub(super) fn item_ready_in(&self, delay: Duration) {
+    /// Wakes the task that an item needs which becomes ready after `delay`: the claim dispatcher if the item is ready now,
+    /// otherwise the reaper when the delay has passed.
+    pub(super) fn notify_item_ready_in(&self, delay: Duration) {
         if delay.is_zero() {
-            self.ready.notify_one();
+            self.items_ready.notify_one();
         } else {
-            self.due.no_later_than(delay);
+            self.reaper_timer.advance_to(delay);
         }
     }
 }
 
-/// A wake-up time that anybody can bring forward.
+/// A timer for one waiting task. Any other task can make it fire earlier, but not later.
 #[derive(Default)]
 pub(super) struct DueTimer {
-    at: Mutex<Option<Instant>>,
-    brought_forward: Notify,
+    /// The time when the timer fires. `None`: no time has been set.
+    due: Mutex<Option<Instant>>,
+    /// Wakes the waiting task to read an earlier `due`.
+    advanced: Notify,
 }
 
 impl DueTimer {
-    /// Sets the time, later or sooner.
+    /// Sets the timer to fire after `delay`, whether that is earlier or later than before. Only the task that waits may
+    /// call this, because it does not wake the waiting task.
     pub(super) fn set(&self, delay: Duration) {
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + delay);
+        *self.due.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + delay);
     }
 
-    /// Brings the time forward, if it is later.
-    pub(super) fn no_later_than(&self, delay: Duration) {
+    /// Makes the timer fire after `delay` at the latest.
+    pub(super) fn advance_to(&self, delay: Duration) {
         let Some(wanted) = Instant::now().checked_add(delay) else {
             return;
         };
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
-        if at.is_none_or(|at| wanted < at) {
-            *at = Some(wanted);
-            drop(at);
-            self.brought_forward.notify_one();
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        if due.is_none_or(|due| wanted < due) {
+            *due = Some(wanted);
+            drop(due);
+            self.advanced.notify_one();
         }
     }
 
-    /// Waits until the time has come.
-    pub(super) async fn ring(&self) {
+    /// Waits until the timer fires.
+    pub(super) async fn wait(&self) {
         loop {
-            let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);
-            let forward = self.brought_forward.notified();
-            match at {
-                None => forward.await,
-                Some(at) => {
+            let due = *self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            let advanced = self.advanced.notified();
+            match due {
+                None => advanced.await,
+                Some(due) => {
                     tokio::select! {
-                        () = tokio::time::sleep_until(at) => return,
-                        () = forward => {}
+                        () = tokio::time::sleep_until(due) => return,
+                        () = advanced => {}
                     }
                 }
             }
@@ -75,14 +81,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_can_be_brought_forward_and_never_put_off_by_others() {
-        let alarm = DueTimer::default();
-        alarm.set(Duration::from_secs(60));
+    async fn due_timer_fires_at_the_earliest_time_asked_for() {
+        let timer = DueTimer::default();
+        timer.set(Duration::from_secs(60));
         let start = Instant::now();
-        tokio::join!(alarm.ring(), async {
+        tokio::join!(timer.wait(), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            alarm.no_later_than(Duration::from_secs(4));
-            alarm.no_later_than(Duration::from_secs(30));
+            timer.advance_to(Duration::from_secs(4));
+            timer.advance_to(Duration::from_secs(30));
         });
         assert_eq!(start.elapsed().as_secs(), 5);
     }

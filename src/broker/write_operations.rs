@@ -1,4 +1,7 @@
-//! The lanes of a queue: which statement each runs, and whom its effects wake.
+//! The group commits of a queue's heartbeats, settlements and new items.
+//!
+//! Each function connects a [`GroupCommit`] to one method of the store. After a statement succeeds, the tasks that its
+//! effects concern are woken: the claim dispatcher if items are ready, the reaper if something falls due earlier.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +17,7 @@ use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{Ending, Extension, Held, NewItem, QueueIndex, Settlement, Store};
 use crate::value::Key;
 
-/// The tasks of all lanes, and what ends them.
+/// The group-commit tasks of all queues.
 #[derive(Default)]
 pub(super) struct GroupCommitTasks {
     tasks: TaskTracker,
@@ -22,23 +25,23 @@ pub(super) struct GroupCommitTasks {
 }
 
 impl GroupCommitTasks {
-    /// Takes no more calls, and waits until all that were taken are answered.
-    pub(super) async fn end(&self) {
+    /// Stops taking calls and waits until every call that was taken has been answered.
+    pub(super) async fn stop(&self) {
         self.close.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-/// Starts the lane of heartbeats.
+/// Starts the group commit of a queue's heartbeats.
 pub(super) fn heartbeat(
-    lanes: &GroupCommitTasks,
+    tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
 ) -> GroupCommit<Extension, Option<Held>> {
     GroupCommit::spawn(
-        &lanes.tasks,
-        &lanes.close,
+        &tasks.tasks,
+        &tasks.close,
         store.width(),
         move |extensions| {
             let store = store.clone();
@@ -47,23 +50,23 @@ pub(super) fn heartbeat(
     )
 }
 
-/// Starts the lane of new items.
+/// Starts the group commit of a queue's new items.
 pub(super) fn enqueue(
-    lanes: &GroupCommitTasks,
+    tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
-    signals: Arc<Wakeups>,
+    wakeups: Arc<Wakeups>,
 ) -> GroupCommit<NewItem, Key> {
     GroupCommit::spawn(
-        &lanes.tasks,
-        &lanes.close,
+        &tasks.tasks,
+        &tasks.close,
         store.width(),
         move |items: Arc<[NewItem]>| {
-            let (store, signals) = (store.clone(), signals.clone());
+            let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
                 let keys = store.enqueue(queue, items.clone()).await?;
                 for item in &*items {
-                    signals.item_ready_in(item.delay);
+                    wakeups.notify_item_ready_in(item.delay);
                 }
                 Ok(keys)
             }
@@ -72,27 +75,30 @@ pub(super) fn enqueue(
     )
 }
 
-/// Starts the lane of settlements; `signals` are those of every queue, as completions add items to others.
+/// Starts the group commit of a queue's settlements.
+///
+/// `wakeups` holds those of every queue, by [`QueueIndex`], because a completion can add items to other queues.
 pub(super) fn settle(
-    lanes: &GroupCommitTasks,
+    tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
     spec: &QueueSpec,
-    signals: Arc<[Arc<Wakeups>]>,
+    wakeups: Arc<[Arc<Wakeups>]>,
 ) -> GroupCommit<Settlement, Option<State>> {
     let on_complete = spec.on_complete.clone();
     GroupCommit::spawn(
-        &lanes.tasks,
-        &lanes.close,
+        &tasks.tasks,
+        &tasks.close,
         store.width(),
         move |settlements: Arc<[Settlement]>| {
-            let (store, signals, on_complete) =
-                (store.clone(), signals.clone(), on_complete.clone());
+            let (store, wakeups, on_complete) =
+                (store.clone(), wakeups.clone(), on_complete.clone());
             async move {
                 let states = store.settle(queue, settlements.clone()).await?;
                 for (settlement, state) in settlements.iter().zip(&states) {
                     if let Some(state) = state {
-                        tell(&settlement.ending, *state, queue, &on_complete, &signals);
+                        let ending = &settlement.ending;
+                        wake_after_settlement(ending, *state, queue, &on_complete, &wakeups);
                     }
                 }
                 Ok(states)
@@ -102,31 +108,32 @@ pub(super) fn settle(
     )
 }
 
-/// Tells of the items that an applied settlement has made ready, or will.
-fn tell(
+/// Wakes the tasks that an applied settlement concerns: those of the settled item's queue, and those of the queues that got
+/// follow-up items. `state` is the item's state after the settlement.
+fn wake_after_settlement(
     ending: &Ending,
     state: State,
     queue: QueueIndex,
     on_complete: &OnComplete,
-    signals: &[Arc<Wakeups>],
+    wakeups: &[Arc<Wakeups>],
 ) {
     let delay = match ending {
         Ending::Complete { .. } => match on_complete {
-            OnComplete::Recur(every) => *every,
+            OnComplete::Recur(interval) => *interval,
             _ => Duration::ZERO,
         },
         Ending::Fail { retry, .. } => retry.unwrap_or_default(),
         Ending::Release { delay } => *delay,
     };
     match state {
-        State::Ready => signals[queue.0].ready.notify_one(),
-        // Even one that is due at once is made ready by the reaper.
-        State::Delayed => signals[queue.0].due.no_later_than(delay),
+        State::Ready => wakeups[queue.0].items_ready.notify_one(),
+        // Only the reaper makes a delayed item ready, even if its delay is zero.
+        State::Delayed => wakeups[queue.0].reaper_timer.advance_to(delay),
         State::Leased | State::Completed | State::Dead => {}
     }
     if let Ending::Complete { follow_ups } = ending {
         for follow_up in follow_ups {
-            signals[follow_up.queue.0].item_ready_in(follow_up.item.delay);
+            wakeups[follow_up.queue.0].notify_item_ready_in(follow_up.item.delay);
         }
     }
 }

@@ -12,13 +12,6 @@ use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
 
-fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Error {
-    Error::InvalidField {
-        field: field.into(),
-        problem: problem.into(),
-    }
-}
-
 /// Reads a duration, which must not be negative.
 pub(super) fn duration(
     field: impl Into<String>,
@@ -32,8 +25,8 @@ pub(super) fn duration(
         u32::try_from(duration.nanos),
     ) {
         (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) => Ok(Some(Duration::new(seconds, nanos))),
-        (Ok(_), Ok(_)) => Err(invalid(field, "nanos must be below 1,000,000,000")),
-        _ => Err(invalid(field, "must not be negative")),
+        (Ok(_), Ok(_)) => Err(Error::invalid(field, "nanos must be below 1,000,000,000")),
+        _ => Err(Error::invalid(field, "must not be negative")),
     }
 }
 
@@ -48,7 +41,10 @@ pub(super) fn new_item(
         .into_iter()
         .map(|(name, value)| match value_of(value) {
             Ok(value) => Ok((name, value)),
-            Err(problem) => Err(invalid(format!("{}.columns[{name:?}]", field()), problem)),
+            Err(problem) => Err(Error::invalid(
+                format!("{}.columns[{name:?}]", field()),
+                problem,
+            )),
         })
         .collect::<Result<Vec<_>>>()?;
     // A map has no order; the store keeps a statement for each list of columns.

@@ -39,10 +39,9 @@ impl LeaseBrokerService for Service {
         let queue = request.queue.clone();
         let call = async {
             let claim = claim_of(request, deadline)?;
-            let names = self.broker.columns(&queue)?;
-            let grant = self.broker.claim(claim).await?;
+            let undelivered = self.broker.claim(claim).await?;
             Ok(Response::new(proto::ClaimBatchResponse {
-                leases: self.leases(&queue, &names, grant, 0),
+                leases: self.leases(&queue, undelivered, 0),
             }))
         };
         deadline.run(call).await
@@ -98,14 +97,13 @@ impl LeaseBrokerService for Service {
                 request_id: next.request_id,
             };
             let next = claim_of(next, deadline).map_err(|error| error.in_message("next"))?;
-            let names = self.broker.columns(&queue)?;
             let both = self.broker.complete_and_claim(completions, next);
-            let (states, grant) = both.await?;
+            let (states, undelivered) = both.await?;
             let results = results(ids, states);
             let size = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::CompleteResponse {
                 results,
-                next_leases: self.leases(&queue, &names, grant, size),
+                next_leases: self.leases(&queue, undelivered, size),
             }))
         };
         deadline.run(call).await
@@ -181,16 +179,15 @@ impl Service {
     fn leases(
         &self,
         queue: &str,
-        names: &[String],
-        grant: UndeliveredLeases,
+        undelivered: UndeliveredLeases,
         size: usize,
     ) -> Vec<proto::Lease> {
-        let fitting = self.fitting(names, grant.items(), size);
-        let leases = grant.deliver(fitting).into_iter().map(|item| {
-            let lease_id = self.broker.lease_id(queue, &item.lease);
-            lease(queue, lease_id, names, item)
-        });
-        leases.collect()
+        let names = undelivered.columns();
+        let fitting = self.fitting(&names, undelivered.items(), size);
+        let leases = undelivered.deliver(fitting);
+        leases
+            .map(|leased| lease(queue, leased.id, &names, leased.item))
+            .collect()
     }
 
     /// Returns how many of the items, from the first, fit into a response that has `size` bytes already; at least one.
@@ -219,20 +216,16 @@ fn key_bytes(key: &Key) -> usize {
 }
 
 fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<ClaimRequest, Error> {
-    let invalid = |field: &str, problem: &str| Error::InvalidField {
-        field: field.to_owned(),
-        problem: problem.to_owned(),
-    };
     Ok(ClaimRequest {
         wait_timeout: duration("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
-            .map_err(|_| invalid("max_items", "must be at least 1"))?,
+            .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
         lease_duration: duration("lease_duration", request.lease_duration)?,
         request_id: match request.request_id.as_str() {
             "" => None,
             id => Some(
                 id.parse()
-                    .map_err(|_| invalid("request_id", "must be a UUID"))?,
+                    .map_err(|_| Error::invalid("request_id", "must be a UUID"))?,
             ),
         },
         queue: request.queue,

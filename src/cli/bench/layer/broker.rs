@@ -42,14 +42,6 @@ impl OnBroker {
             item: new_item(terms),
         }
     }
-
-    fn leases(&self, grant: UndeliveredLeases) -> Vec<(String, ItemKey)> {
-        let leases = grant.deliver(usize::MAX).into_iter().map(|item| {
-            let id = self.broker.lease_id(&self.queue, &item.lease);
-            (id, item_key(&item.lease.key))
-        });
-        leases.collect()
-    }
 }
 
 impl Layer for OnBroker {
@@ -66,7 +58,7 @@ impl Layer for OnBroker {
             ..self.claim.clone()
         };
         let grant = self.broker.claim(claim).await.map_err(refused)?;
-        Ok(self.leases(grant))
+        Ok(leases(grant))
     }
 
     async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, CommandError> {
@@ -118,7 +110,7 @@ impl Layer for OnBroker {
         let (states, grant) = both.await.map_err(refused)?;
         let states = states.into_iter();
         let settled = states.map(|state| settled(Ending::Complete, state));
-        Ok((settled.collect(), self.leases(grant)))
+        Ok((settled.collect(), leases(grant)))
     }
 
     async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, CommandError> {
@@ -145,6 +137,13 @@ fn completions(ids: Vec<String>) -> Vec<LeaseCompletion> {
         follow_ups: Vec::new(),
     };
     ids.into_iter().map(completion).collect()
+}
+
+fn leases(undelivered: UndeliveredLeases) -> Vec<(String, ItemKey)> {
+    let leases = undelivered.deliver(usize::MAX);
+    leases
+        .map(|lease| (lease.id, item_key(&lease.item.lease.key)))
+        .collect()
 }
 
 fn ids(leases: &[(String, ItemKey)]) -> Vec<String> {

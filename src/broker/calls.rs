@@ -1,0 +1,184 @@
+//! The broker's operations, one method per call of the API: claim, heartbeat, complete, complete and claim, fail, release,
+//! enqueue.
+//!
+//! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
+//! result to the queue's claim dispatcher or group commit. A malformed request is refused as a whole and changes nothing. A
+//! lease id that is not held fails alone: the result for its lease is `None`.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+
+use super::Broker;
+use super::error::Error;
+use super::limits::{self, check_delay};
+use super::operation_metrics::Operation;
+use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
+use super::settle::submit_valid;
+use super::undelivered::UndeliveredLeases;
+use crate::lease::{AfterFailure, State};
+use crate::store::{Ending, Extension, Held, NewItem, StoreError};
+use crate::value::Key;
+
+impl Broker {
+    /// Leases items. Returns no leases if no item is ready within the wait.
+    ///
+    /// # Errors
+    /// [`Error::Draining`] after [`Broker::drain`], [`Error::QueueNotFound`], an invalid field, an exceeded limit, or the
+    /// store's error.
+    pub async fn claim(&self, claim: ClaimRequest) -> Result<UndeliveredLeases, Error> {
+        self.metrics.add_call(Operation::Claim);
+        let queue = self.queue(&claim.queue)?;
+        let time_to_deadline = claim.time_to_deadline.unwrap_or(Duration::MAX);
+        let wait = claim.wait_timeout.map(|wait| wait.min(time_to_deadline));
+        let call = claim.into_claim_call(&queue.spec, &self.limits, self.store.secret())?;
+        if self.draining.is_cancelled() {
+            return Err(Error::Draining);
+        }
+        Ok(queue.claims.claim(call, wait).await?)
+    }
+
+    /// Extends leases. Returns one result per lease id, in request order: the new expiry, or `None` if the lease was lost.
+    ///
+    /// The leases last `lease_duration` from now. `None`: the queue's default.
+    pub async fn heartbeat(
+        &self,
+        queue: &str,
+        lease_ids: &[String],
+        lease_duration: Option<Duration>,
+    ) -> Result<Vec<Option<Held>>, Error> {
+        self.metrics.add_call(Operation::Heartbeat);
+        let queue = self.queue(queue)?;
+        self.limits.check_length("lease_ids", lease_ids.len())?;
+        let duration = limits::lease_duration(&queue.spec, "lease_duration", lease_duration)?;
+        let extensions = lease_ids.iter().map(|id| {
+            let lease = self.decode_lease_id(queue, id)?;
+            Some(Extension { lease, duration })
+        });
+        let expiries = submit_valid(extensions, &queue.heartbeats).await?;
+        if expiries.iter().any(Option::is_some) {
+            queue.wakeups.reaper_timer.advance_to(duration);
+        }
+        Ok(expiries)
+    }
+
+    /// Ends leases whose work is done, and adds their follow-up items in the same transaction.
+    ///
+    /// Returns one result per completion, in request order: the item's state, or `None` if the lease was lost.
+    pub async fn complete(
+        &self,
+        queue: &str,
+        completions: Vec<LeaseCompletion>,
+    ) -> Result<Vec<Option<State>>, Error> {
+        let queue = self.queue(queue)?;
+        self.limits.check_length("completions", completions.len())?;
+        let follow_ups = completions
+            .iter()
+            .map(|completion| completion.follow_ups.len());
+        self.limits
+            .check_length("completions.follow_ups", follow_ups.sum())?;
+        let mut settlements = Vec::with_capacity(completions.len());
+        for (index, completion) in completions.into_iter().enumerate() {
+            let follow_ups = self.check_follow_ups(index, completion.follow_ups)?;
+            let lease = self.decode_lease_id(queue, &completion.lease_id);
+            settlements.push((lease, Ending::Complete { follow_ups }));
+        }
+        self.settle(queue, settlements).await
+    }
+
+    /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim does
+    /// not wait for an item.
+    ///
+    /// If the completions fail, the call fails and the new leases are released. If only the claim fails, the call succeeds
+    /// without new leases.
+    pub async fn complete_and_claim(
+        &self,
+        completions: Vec<LeaseCompletion>,
+        next: ClaimRequest,
+    ) -> Result<(Vec<Option<State>>, UndeliveredLeases), Error> {
+        self.metrics.add_call(Operation::Claim);
+        let queue = self.queue(&next.queue)?;
+        let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
+        let call = call.map_err(|error| error.in_message("next"))?;
+        let (states, leases) = tokio::join!(
+            self.complete(&queue.spec.name, completions),
+            queue.claims.claim(call, None)
+        );
+        let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
+        Ok((states?, leases))
+    }
+
+    /// Ends leases whose work failed. The item is tried again after a delay, or becomes a dead letter if its attempts are
+    /// used up or the failure says so.
+    ///
+    /// Returns one result per failure, in request order: the item's state, or `None` if the lease was lost.
+    pub async fn fail(
+        &self,
+        queue: &str,
+        failures: Vec<LeaseFailure>,
+    ) -> Result<Vec<Option<State>>, Error> {
+        let queue = self.queue(queue)?;
+        self.limits.check_length("failures", failures.len())?;
+        let mut settlements = Vec::with_capacity(failures.len());
+        for (index, failure) in failures.into_iter().enumerate() {
+            if let Some(delay) = failure.retry_delay {
+                check_delay(|| format!("failures[{index}].retry_delay"), delay)?;
+            }
+            let lease = self.decode_lease_id(queue, &failure.lease_id);
+            let attempt = lease.as_ref().map_or(1, |lease| lease.attempt);
+            let random = rand::rng().random();
+            let policy = &queue.spec.retry;
+            let ending = Ending::Fail {
+                retry: match policy.after_failure(attempt, failure.retry_delay, random) {
+                    AfterFailure::Retry(delay) if !failure.dead_letter => Some(delay),
+                    _ => None,
+                },
+                error: failure
+                    .error
+                    .chars()
+                    .take(limits::MAX_ERROR_LENGTH)
+                    .collect(),
+            };
+            settlements.push((lease, ending));
+        }
+        self.settle(queue, settlements).await
+    }
+
+    /// Ends leases whose work was not done and gives their attempts back. The items are ready after `delay`. `None`: now.
+    ///
+    /// Returns one result per lease id, in request order: the item's state, or `None` if the lease was lost.
+    pub async fn release(
+        &self,
+        queue: &str,
+        lease_ids: &[String],
+        delay: Option<Duration>,
+    ) -> Result<Vec<Option<State>>, Error> {
+        let queue = self.queue(queue)?;
+        self.limits.check_length("lease_ids", lease_ids.len())?;
+        let delay = delay.unwrap_or_default();
+        check_delay(|| "delay".to_owned(), delay)?;
+        let release = |id: &String| {
+            let lease = self.decode_lease_id(queue, id);
+            (lease, Ending::Release { delay })
+        };
+        let settlements = lease_ids.iter().map(release).collect();
+        self.settle(queue, settlements).await
+    }
+
+    /// Adds items. Returns their keys in request order.
+    pub async fn enqueue(&self, queue: &str, items: Vec<NewItem>) -> Result<Vec<Key>, Error> {
+        self.metrics.add_call(Operation::Enqueue);
+        let queue = self.queue(queue)?;
+        self.limits.check_length("items", items.len())?;
+        for (index, item) in items.iter().enumerate() {
+            check_delay(|| format!("items[{index}].delay"), item.delay)?;
+        }
+        let keys = queue.enqueues.submit(items).await;
+        keys.map_err(|error| match error {
+            StoreError::Rejected(rejection) => {
+                Error::rejected(format!("items[{}]", rejection.item), rejection)
+            }
+            other => other.into(),
+        })
+    }
+}
