@@ -1,8 +1,8 @@
-//! The broker: the layer between the API (`grpc`) and the store. It decides when and for whom the store leases, extends and
-//! ends items.
+//! The broker: the layer between the API (`grpc`) and the store. It decides when and for whom the store leases, extends
+//! and ends items.
 //!
-//! The broker knows no SQL and no gRPC. It keeps no state that the store does not have, so any number of brokers can serve
-//! one database, and a broker can be killed at any time.
+//! The broker knows no SQL and no gRPC. It keeps no state that the store does not have, so any number of brokers can
+//! serve one database, and a broker can be killed at any time.
 //!
 //! This file starts and stops a broker. Its parts, in the order in which a call meets them:
 //!
@@ -13,7 +13,7 @@
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one statement |
 //! | `undelivered.rs` | leases that no worker has received yet |
-//! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | the store as the broker sees it: health and counters |
+//! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |
 
 mod calls;
@@ -80,7 +80,6 @@ pub struct Broker {
 /// A queue with handles to the tasks that serve it.
 struct Queue {
     spec: QueueSpec,
-    index: QueueIndex,
     wakeups: Arc<Wakeups>,
     claims: ClaimDispatcher,
     heartbeats: GroupCommit<Extension, Option<Held>>,
@@ -177,7 +176,6 @@ impl Broker {
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
             store.clone(),
-            index,
             config.polling,
             wakeups.clone(),
             Arc::new(leased_queue),
@@ -190,7 +188,6 @@ impl Broker {
             enqueues: write_operations::enqueue(tasks, store.clone(), index, wakeups.clone()),
             wakeups,
             spec: spec.clone(),
-            index,
         }
     }
 
@@ -210,8 +207,8 @@ impl Broker {
         self.draining.cancel();
     }
 
-    /// Drains the broker, stops its tasks, and waits until every operation has ended, including releases of leases that no
-    /// worker received.
+    /// Drains the broker, stops its tasks, and waits until every operation has ended, including releases of leases that
+    /// no worker received.
     pub async fn stop(&self) {
         self.drain();
         self.stop.cancel();

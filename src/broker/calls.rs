@@ -1,9 +1,9 @@
-//! The broker's operations, one method per call of the API: claim, heartbeat, complete, complete and claim, fail, release,
-//! enqueue.
+//! The broker's operations, one method per call of the API: claim, heartbeat, complete, complete and claim, fail,
+//! release, enqueue.
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
-//! result to the queue's claim dispatcher or group commit. A malformed request is refused as a whole and changes nothing. A
-//! lease id that is not held fails alone: the result for its lease is `None`.
+//! result to the queue's claim dispatcher or group commit. A malformed request is refused as a whole and changes
+//! nothing. A lease id that is not held fails alone: the result for its lease is `None`.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ impl Broker {
     /// Leases items. Returns no leases if no item is ready within the wait.
     ///
     /// # Errors
-    /// [`Error::Draining`] after [`Broker::drain`], [`Error::QueueNotFound`], an invalid field, an exceeded limit, or the
-    /// store's error.
+    /// [`Error::Draining`] after [`Broker::drain`], [`Error::QueueNotFound`], an invalid field, an exceeded limit, or
+    /// the store's error.
     pub async fn claim(&self, claim: ClaimRequest) -> Result<UndeliveredLeases, Error> {
         self.metrics.add_call(Operation::Claim);
         let queue = self.queue(&claim.queue)?;
@@ -38,7 +38,8 @@ impl Broker {
         Ok(queue.claims.claim(call, wait).await?)
     }
 
-    /// Extends leases. Returns one result per lease id, in request order: the new expiry, or `None` if the lease was lost.
+    /// Extends leases. Returns one result per lease id, in request order: the new expiry, or `None` if the lease was
+    /// lost.
     ///
     /// The leases last `lease_duration` from now. `None`: the queue's default.
     pub async fn heartbeat(
@@ -86,11 +87,11 @@ impl Broker {
         self.settle(queue, settlements).await
     }
 
-    /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim does
-    /// not wait for an item.
+    /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
+    /// does not wait for an item.
     ///
-    /// If the completions fail, the call fails and the new leases are released. If only the claim fails, the call succeeds
-    /// without new leases.
+    /// If the completions fail, the call fails and the new leases are released. If only the claim fails, the call
+    /// succeeds without new leases.
     pub async fn complete_and_claim(
         &self,
         completions: Vec<LeaseCompletion>,
@@ -108,8 +109,8 @@ impl Broker {
         Ok((states?, leases))
     }
 
-    /// Ends leases whose work failed. The item is tried again after a delay, or becomes a dead letter if its attempts are
-    /// used up or the failure says so.
+    /// Ends leases whose work failed. The item is tried again after a delay, or becomes a dead letter if its attempts
+    /// are used up or the failure says so.
     ///
     /// Returns one result per failure, in request order: the item's state, or `None` if the lease was lost.
     pub async fn fail(
@@ -144,7 +145,8 @@ impl Broker {
         self.settle(queue, settlements).await
     }
 
-    /// Ends leases whose work was not done and gives their attempts back. The items are ready after `delay`. `None`: now.
+    /// Ends leases whose work was not done and gives their attempts back. The items are ready after `delay`. `None`:
+    /// now.
     ///
     /// Returns one result per lease id, in request order: the item's state, or `None` if the lease was lost.
     pub async fn release(

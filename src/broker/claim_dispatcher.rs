@@ -1,12 +1,13 @@
 //! The claim dispatcher of one queue: hands ready items to claims, first come, first served.
 //!
-//! One task serves all claims on the queue. Claims that arrive while a statement runs share the next one. Claims that find
-//! no item wait in this task, so that the broker polls the store once for all of them, however many wait.
+//! One task serves all claims on the queue. Claims that arrive while a statement runs share the next one. Claims that
+//! find no item wait in this task, so that the broker polls the store once for all of them, however many wait.
 //!
 //! The task asks the store for waiting claims in two cases:
 //! - An item has become ready through this broker (`Wakeups::items_ready`).
-//! - The poll interval has passed. Only a poll finds the rows that other programs or brokers have made ready. The interval
-//!   doubles with each poll that finds nothing, from `polling.min` to `polling.max`, and starts again when items are found.
+//! - The poll interval has passed. Only a poll finds the rows that other programs or brokers have made ready. The
+//!   interval doubles with each poll that finds nothing, from `polling.min` to `polling.max`, and starts again when
+//!   items are found.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ struct PendingClaim {
     wait_until: Option<Instant>,
     /// True while a statement for this claim runs or is about to run. False while the claim waits without one.
     in_flight: Arc<AtomicBool>,
-    /// True if an earlier call with the same request id was abandoned and its leases were kept for this one. The claim must
-    /// then reach the store even if its own caller goes away, because nobody else would release those leases.
+    /// True if an earlier call with the same request id was abandoned and its leases were kept for this one. The claim
+    /// must then reach the store even if its own caller goes away, because nobody else would release those leases.
     takes_over_leases: bool,
     caller: oneshot::Sender<Result<UndeliveredLeases, StoreError>>,
 }
@@ -248,8 +249,8 @@ impl DispatcherTask {
         self.next_poll = Instant::now() + self.poll_interval.mul_f64(jitter);
     }
 
-    /// Answers every claim with the store's error: those of the failed group and all others. If the store were asked for one
-    /// group after the other, the last claim would wait for as many timeouts as there are groups.
+    /// Answers every claim with the store's error: those of the failed group and all others. If the store were asked
+    /// for one group after the other, the last claim would wait for as many timeouts as there are groups.
     fn fail_all(&mut self, group: Vec<PendingClaim>, error: &StoreError) {
         let others = self.waiting.drain(..).chain(self.arrived.drain(..));
         for claim in group.into_iter().chain(others) {
@@ -259,13 +260,13 @@ impl DispatcherTask {
 
     /// Releases the leases of a claim whose caller is gone. `token` is set if the claim has a request id.
     ///
-    /// A call with a request id may have been sent again, and the store gives both calls the same leases. The leases are
-    /// therefore kept in two cases:
+    /// A call with a request id may have been sent again, and the store gives both calls the same leases. The leases
+    /// are therefore kept in two cases:
     /// - A call with the same token got them from the same statement (`answered_tokens`).
     /// - A call with the same token has arrived. It finds them when its turn comes.
     ///
-    /// Otherwise this function waits until they are released, so that a call that arrives later cannot find leases that are
-    /// about to be released.
+    /// Otherwise this function waits until they are released, so that a call that arrives later cannot find leases that
+    /// are about to be released.
     async fn release_abandoned(
         &mut self,
         token: Option<Uuid>,
@@ -292,8 +293,8 @@ impl DispatcherTask {
 
     /// Takes the claims that the next statement serves: first those that wait, then those that have arrived.
     ///
-    /// If no item is ready, only arrived claims with a request id need a statement, because they may already hold leases. The
-    /// other arrived claims wait or are answered without items.
+    /// If no item is ready, only arrived claims with a request id need a statement, because they may already hold
+    /// leases. The other arrived claims wait or are answered without items.
     fn next_group(&mut self, none_ready: bool) -> Vec<PendingClaim> {
         let mut group: Vec<PendingClaim> = Vec::new();
         let mut item_count = 0;
@@ -336,8 +337,8 @@ impl DispatcherTask {
         }
         claim.in_flight.store(false, Ordering::Release);
         self.waiting.push_back(claim);
-        // Claims whose callers are gone would pile up while no item is ready. The threshold is twice the number of those
-        // that stay, so that the work per claim stays constant.
+        // Claims whose callers are gone would pile up while no item is ready. The threshold is twice the number of
+        // those that stay, so that the work per claim stays constant.
         if self.waiting.len() >= self.prune_threshold {
             self.waiting.retain(PendingClaim::is_wanted);
             self.prune_threshold = (self.waiting.len() * 2).max(MIN_PRUNE_THRESHOLD);

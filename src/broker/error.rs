@@ -64,8 +64,8 @@ impl Error {
         }
     }
 
-    /// Creates an [`Error::InvalidField`] for an item that the store rejected. `item` is the item's path in the request. The
-    /// field is the column that the rejection names, or the item as a whole.
+    /// Creates an [`Error::InvalidField`] for an item that the store rejected. `item` is the item's path in the
+    /// request. The field is the column that the rejection names, or the item as a whole.
     pub(super) fn rejected(item: String, rejection: Rejection) -> Self {
         let field = match rejection.column {
             Some(column) => format!("{item}.columns[{column:?}]"),
@@ -74,8 +74,8 @@ impl Error {
         Self::invalid(field, rejection.problem)
     }
 
-    /// Creates an [`Error::StoreUnavailable`] with a random `retry_after`. All callers fail at the same moment, and without
-    /// the random part all of them would also return at the same moment.
+    /// Creates an [`Error::StoreUnavailable`] with a random `retry_after`. All callers fail at the same moment, and
+    /// without the random part all of them would also return at the same moment.
     fn unavailable(outage: Outage) -> Self {
         let factor: f64 = rand::random_range(0.5..1.5);
         Self::StoreUnavailable {
@@ -84,8 +84,8 @@ impl Error {
         }
     }
 
-    /// Prefixes the field's path with the message that contains the field: `max_items` in `next` becomes `next.max_items`.
-    /// An error without a field stays as it is.
+    /// Prefixes the field's path with the message that contains the field: `max_items` in `next` becomes
+    /// `next.max_items`. An error without a field stays as it is.
     #[must_use]
     pub fn in_message(mut self, message: &str) -> Self {
         if let Self::InvalidField { field, .. } | Self::LimitExceeded { field, .. } = &mut self {
@@ -97,9 +97,9 @@ impl Error {
 
 /// Turns a store's error into the caller's.
 ///
-/// The operation that knows the request turns a [`StoreError::Rejected`] into an [`Error::InvalidField`] before it comes
-/// here. A rejection that still comes here is about no field of the request: a constraint of the table refused the
-/// operation, so it becomes [`Error::StoreMisconfigured`].
+/// The operation that knows the request turns a [`StoreError::Rejected`] into an [`Error::InvalidField`] before it
+/// comes here. A rejection that still comes here is about no field of the request: a constraint of the table refused
+/// the operation, so it becomes [`Error::StoreMisconfigured`].
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {

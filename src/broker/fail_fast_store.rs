@@ -1,7 +1,7 @@
 //! The store as the rest of the broker sees it: a decorator of [`Store`] that fails fast and counts operations.
 //!
-//! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of its
-//! own. Every operation and its items are counted in [`OperationMetrics`].
+//! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of
+//! its own. Every operation and its items are counted in [`OperationMetrics`].
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Group commit: runs the calls of several callers as one store operation.
 //!
 //! Each [`GroupCommit`] serves one kind of call on one queue. While its operation runs, new calls collect. When the
-//! operation ends, the next one takes all of them. Under load a transaction, with its log flush, is then paid once for many
-//! calls. An idle broker adds no delay, because a call that finds no operation running starts one at once.
+//! operation ends, the next one takes all of them. Under load a transaction, with its log flush, is then paid once for
+//! many calls. An idle broker adds no delay, because a call that finds no operation running starts one at once.
 //!
-//! Where the store can run several operations at a time, a second operation starts beside the first one as soon as enough
-//! calls have collected (see [`EARLY_START_CALLS`]).
+//! Where the store can run several operations at a time, a second operation starts beside the first one as soon as
+//! enough calls have collected (see [`EARLY_START_CALLS`]).
 //!
 //! Invariants:
 //! - Every call gets exactly one reply, even when the broker stops.
@@ -26,8 +26,8 @@ use crate::store::{Rejection, StoreError};
 /// A call group with this many items takes no further call. Its last call may carry it past this number.
 const MAX_GROUP_ITEMS: usize = 1_000;
 /// A call group with this many calls, or with [`EARLY_START_ITEMS`] items, starts beside a running operation. A smaller
-/// group waits for the running one to end. Otherwise the database would run many small operations instead of a few large
-/// ones.
+/// group waits for the running one to end. Otherwise the database would run many small operations instead of a few
+/// large ones.
 const EARLY_START_CALLS: usize = 16;
 const EARLY_START_ITEMS: usize = 250;
 
@@ -81,7 +81,8 @@ where
         Self { calls }
     }
 
-    /// Runs the items, together with the calls that are waiting at the same time. Returns one result per item, in order.
+    /// Runs the items, together with the calls that are waiting at the same time. Returns one result per item, in
+    /// order.
     ///
     /// The items run to their end even if the returned future is dropped.
     ///
@@ -180,9 +181,9 @@ impl<I, R> CallGroup<I, R> {
 
 /// Runs a call group as one store operation and answers its calls.
 ///
-/// If the store rejects an item, the call of that item gets the error and leaves the group, and the operation runs again
-/// for the remaining calls. Otherwise one bad item would fail every call that happened to share the operation. Any other
-/// error goes to every call.
+/// If the store rejects an item, the call of that item gets the error and leaves the group, and the operation runs
+/// again for the remaining calls. Otherwise one bad item would fail every call that happened to share the operation.
+/// Any other error goes to every call.
 async fn run_group<I: Clone, R>(mut group: Vec<Call<I, R>>, operation: &StoreOperation<I, R>) {
     while !group.is_empty() {
         let items: Arc<[I]> = match &mut *group {

@@ -61,8 +61,8 @@ impl RequestLimits {
     }
 }
 
-/// Returns how long a lease of this queue lasts: `requested` if it is within the queue's bounds, or the queue's default for
-/// `None`.
+/// Returns how long a lease of this queue lasts: `requested` if it is within the queue's bounds, or the queue's default
+/// for `None`.
 pub(super) fn lease_duration(
     queue: &QueueSpec,
     field: &str,

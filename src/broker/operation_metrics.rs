@@ -52,8 +52,8 @@ pub struct OperationCount {
     pub calls: u64,
     /// Operations started on the store, including those that failed. One operation can serve many calls.
     pub statements: u64,
-    /// Results of the operations that succeeded: leases given, heartbeats and settlements answered (lost leases included),
-    /// items added, items that the reaper or an operator changed or listed.
+    /// Results of the operations that succeeded: leases given, heartbeats and settlements answered (lost leases
+    /// included), items added, items that the reaper or an operator changed or listed.
     pub items: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The reaper of one queue: a task that ends expired leases and makes delayed items ready when they are due.
 //!
-//! Every broker runs one per queue. The store makes sure that reapers of several brokers do not disturb each other. The task
-//! sleeps until the next due time that it knows of, and at most `reaper.max_sleep`, because other brokers lease and
-//! delay items too.
+//! Every broker runs one per queue. The store makes sure that reapers of several brokers do not disturb each other. The
+//! task sleeps until the next due time that it knows of, and at most `reaper.max_sleep`, because other brokers lease
+//! and delay items too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ impl Reaper {
         let timer = &self.wakeups.reaper_timer;
         let mut last_run_failed = false;
         while !stop.is_cancelled() {
-            // The timer is set before the store is asked. Otherwise this would overwrite the due time of a lease that is
-            // given in between.
+            // The timer is set before the store is asked. Otherwise this would overwrite the due time of a lease that
+            // is given in between.
             timer.set(self.config.max_sleep);
             match self.store.reap(self.queue, self.config.batch).await {
                 Ok(reaped) => {

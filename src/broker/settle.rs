@@ -33,7 +33,8 @@ impl Broker {
         let states = submit_valid(settlements, &queue.settlements).await;
         states.map_err(|error| match error {
             StoreError::Rejected(rejection) => match rejection.follow_up {
-                // Only completions have follow-ups, and the store sees all of them, so the store's index is the request's.
+                // Only completions have follow-ups, and the store sees all of them, so the store's index is the
+                // request's.
                 Some(follow_up) => {
                     let completion = rejection.item;
                     let item = format!("completions[{completion}].follow_ups[{follow_up}].item");

@@ -1,11 +1,11 @@
 //! Health of the store, as the broker sees it.
 //!
-//! While operations succeed, no probe is sent. When an operation fails because the store is unavailable, or takes more than
-//! [`SLOW_OPERATION`], a background task probes the store every [`PROBE_INTERVAL`] until a probe succeeds. A probe proves
-//! that the store can read and write.
+//! While operations succeed, no probe is sent. When an operation fails because the store is unavailable, or takes more
+//! than [`SLOW_OPERATION`], a background task probes the store every [`PROBE_INTERVAL`] until a probe succeeds. A probe
+//! proves that the store can read and write.
 //!
-//! The store becomes unhealthy when a probe fails or takes longer than [`PROBE_TIMEOUT`], and healthy when one succeeds.
-//! While it is unhealthy, operations fail at once. Otherwise every call would wait for a timeout of its own.
+//! The store becomes unhealthy when a probe fails or takes longer than [`PROBE_TIMEOUT`], and healthy when one
+//! succeeds. While it is unhealthy, operations fail at once. Otherwise every call would wait for a timeout of its own.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,8 +18,8 @@ pub(super) struct Wakeups {
 }
 
 impl Wakeups {
-    /// Wakes the task that an item needs which becomes ready after `delay`: the claim dispatcher if the item is ready now,
-    /// otherwise the reaper when the delay has passed.
+    /// Wakes the task that an item needs which becomes ready after `delay`: the claim dispatcher if the item is ready
+    /// now, otherwise the reaper when the delay has passed.
     pub(super) fn notify_item_ready_in(&self, delay: Duration) {
         if delay.is_zero() {
             self.items_ready.notify_one();

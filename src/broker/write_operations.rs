@@ -108,8 +108,8 @@ pub(super) fn settle(
     )
 }
 
-/// Wakes the tasks that an applied settlement concerns: those of the settled item's queue, and those of the queues that got
-/// follow-up items. `state` is the item's state after the settlement.
+/// Wakes the tasks that an applied settlement concerns: those of the settled item's queue, and those of the queues that
+/// got follow-up items. `state` is the item's state after the settlement.
 fn wake_after_settlement(
     ending: &Ending,
     state: State,

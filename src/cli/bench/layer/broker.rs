@@ -58,7 +58,7 @@ impl Layer for OnBroker {
             ..self.claim.clone()
         };
         let grant = self.broker.claim(claim).await.map_err(refused)?;
-        Ok(leases(grant))
+        Ok(deliver(grant))
     }
 
     async fn heartbeat(&mut self, leases: &[Self::Lease]) -> Result<u64, CommandError> {
@@ -110,7 +110,7 @@ impl Layer for OnBroker {
         let (states, grant) = both.await.map_err(refused)?;
         let states = states.into_iter();
         let settled = states.map(|state| settled(Ending::Complete, state));
-        Ok((settled.collect(), leases(grant)))
+        Ok((settled.collect(), deliver(grant)))
     }
 
     async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>, CommandError> {
@@ -139,7 +139,7 @@ fn completions(ids: Vec<String>) -> Vec<LeaseCompletion> {
     ids.into_iter().map(completion).collect()
 }
 
-fn leases(undelivered: UndeliveredLeases) -> Vec<(String, ItemKey)> {
+fn deliver(undelivered: UndeliveredLeases) -> Vec<(String, ItemKey)> {
     let leases = undelivered.deliver(usize::MAX);
     leases
         .map(|lease| (lease.id, item_key(&lease.item.lease.key)))
