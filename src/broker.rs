@@ -176,6 +176,7 @@ impl Broker {
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
             store.clone(),
+            index,
             config.polling,
             wakeups.clone(),
             Arc::new(leased_queue),
