@@ -70,7 +70,7 @@ impl Drop {
         };
         let (mut schema, queues) = queues.open(access)?;
         for queue in queues {
-            let steps = schema.plan_drop(&queue)?;
+            let steps = schema.plan_removal(&queue)?;
             if steps.is_empty() {
                 print_line!(
                     "-- queue {:?}, table {:?}: nothing to drop",
@@ -108,7 +108,7 @@ fn run(
         bar.set_message(format!("{}: {changed} rows", step.purpose));
     })?;
     bar.finish_and_clear();
-    let rows = if step.repeat {
+    let rows = if step.until_no_rows {
         format!(" ({rows} rows)")
     } else {
         String::new()
@@ -146,8 +146,8 @@ impl QueueArgs {
             for step in steps {
                 print_line!("\n{}", schema.script(&step));
             }
-            for advice in schema.advice(&queue)? {
-                print_line!("\n-- not needed, but worth a thought: {advice}");
+            for suggestion in schema.suggestions(&queue)? {
+                print_line!("\n-- not needed, but worth a thought: {suggestion}");
             }
             print_line!("");
         }

@@ -1,6 +1,6 @@
 //! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
 
-mod advice;
+mod adopt;
 mod backfill;
 mod catalogue;
 mod claim;
@@ -8,7 +8,6 @@ mod connect;
 mod connection;
 mod connection_string;
 mod decode;
-mod drop;
 #[cfg(test)]
 mod editions;
 mod enqueue;
@@ -16,22 +15,21 @@ mod error;
 mod heartbeat;
 mod index;
 mod inspect;
-mod key_source;
 mod list_parameters;
 mod migrations;
 mod mirror;
 mod new_item;
-mod plan;
+mod placeholders;
 mod pool;
 mod prepared;
 mod queue_statements;
 mod quote;
 mod reap;
+mod remove;
 mod server_info;
 mod settings;
 mod settle;
-mod shape;
-mod soft_lock;
+mod soft_lock_types;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -41,8 +39,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::adopt::MssqlSchema;
 use self::inspect::CountMethod;
-pub use self::plan::MssqlSchema;
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
@@ -102,12 +100,12 @@ impl MssqlStore {
 
     async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
         let mut connection = pool.take().await?;
-        migrations::in_turn(&mut connection, async |connection| {
+        migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
             for queue in queues.iter().filter(|queue| queue.managed.is_some()) {
-                let steps = plan::plan(connection, queue).await?;
+                let steps = adopt::plan(connection, queue).await?;
                 for step in &steps {
-                    plan::apply(connection, step, &mut |_| ()).await?;
+                    adopt::apply(connection, step, &mut |_| ()).await?;
                 }
                 if !steps.is_empty() {
                     // Steps wait for locks as long as it takes; operations, which use this connection next, don't.
@@ -120,7 +118,7 @@ impl MssqlStore {
         let secret = migrations::secret(&mut connection).await?;
         let mut missing = Vec::new();
         for queue in queues {
-            missing.extend(plan::check(&mut connection, queue).await?);
+            missing.extend(adopt::check(&mut connection, queue).await?);
         }
         if !missing.is_empty() {
             return Err(StoreError::Misconfigured(missing.join("; ")));

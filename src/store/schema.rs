@@ -17,13 +17,13 @@ pub trait Schema: Send {
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] for a managed queue, whose table is nothing but its items.
-    fn plan_drop(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError>;
+    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError>;
 
     /// Writes a step as a person runs it.
     fn script(&self, step: &Step) -> String;
 
     /// Returns what is not needed, but worth a thought, one sentence each.
-    fn advice(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+    fn suggestions(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 
     /// Returns what `serve` would refuse the queue for, one sentence each; empty if it would not.
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
@@ -65,5 +65,5 @@ pub struct Step {
     /// The statement, to be run as it stands.
     pub sql: String,
     /// Whether it changes a bounded number of rows and is to be run until it changes none.
-    pub repeat: bool,
+    pub until_no_rows: bool,
 }

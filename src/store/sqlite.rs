@@ -1,5 +1,6 @@
 //! The embedded store: leases in the tables of one `SQLite` file, shared by any number of broker processes on its host.
 
+mod adopt;
 mod by_state;
 mod catalogue;
 mod claim;
@@ -10,13 +11,12 @@ mod error;
 mod inspect;
 mod migrations;
 mod mirror;
-mod plan;
+mod placeholders;
 #[cfg(test)]
 mod query_plans;
 mod quote;
 mod reap;
 mod settle;
-mod shape;
 mod statement;
 mod table;
 mod types;
@@ -29,7 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-pub use self::plan::SqliteSchema;
+pub use self::adopt::SqliteSchema;
 use self::table::QueueTable;
 use self::writer::{Session, Writer};
 use super::schema::Schema as _;

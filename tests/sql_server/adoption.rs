@@ -149,10 +149,10 @@ async fn what_adoption_added_can_be_dropped_and_the_table_is_as_before() {
     assert_ne!(table_as_it_is(&program).await, before);
     let left = program
         .schema(|schema| {
-            for step in schema.plan_drop(&spec()).expect("plan") {
+            for step in schema.plan_removal(&spec()).expect("plan") {
                 schema.apply(&step, &mut |_| ()).expect(&step.sql);
             }
-            schema.plan_drop(&spec()).expect("plan")
+            schema.plan_removal(&spec()).expect("plan")
         })
         .await;
     assert_eq!(left, []);
@@ -170,7 +170,7 @@ async fn the_advice_names_what_can_be_done_and_how() {
     };
     program.run(ORDERS).await;
     harness.apply(&spec()).await.expect("apply");
-    let advice = || program.schema(|schema| schema.advice(&spec()).expect("advice"));
+    let advice = || program.schema(|schema| schema.suggestions(&spec()).expect("advice"));
     let given = advice().await;
     let escalation = |advice: &[String]| advice.iter().any(|one| one.contains("LOCK_ESCALATION"));
     assert!(escalation(&given), "{given:?}");
@@ -189,7 +189,7 @@ async fn the_advice_tells_of_readers_that_block_claims_only_where_they_do() {
     let on = "SELECT CONVERT(int, is_read_committed_snapshot_on) FROM sys.databases WHERE name = DB_NAME()";
     let on = program.number(on).await == 1;
     let advice = program
-        .schema(|schema| schema.advice(&spec()).expect("advice"))
+        .schema(|schema| schema.suggestions(&spec()).expect("advice"))
         .await;
     let told = advice
         .iter()

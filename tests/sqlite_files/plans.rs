@@ -34,7 +34,7 @@ fn spec() -> QueueSpec {
 
 fn text(steps: &[Step]) -> String {
     let step = |step: &Step| {
-        let repeat = if step.repeat {
+        let repeat = if step.until_no_rows {
             " (until it changes nothing)"
         } else {
             ""
@@ -95,7 +95,7 @@ async fn a_plan_that_was_run_by_hand_is_complete() {
     let connection = harness.connect();
     connection.execute_batch(ORDERS).expect(ORDERS);
     for step in harness.plan(&spec()).await.expect("plan") {
-        while connection.execute(&step.sql, []).expect(&step.sql) > 0 && step.repeat {}
+        while connection.execute(&step.sql, []).expect(&step.sql) > 0 && step.until_no_rows {}
     }
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
     assert_eq!(harness.plan(&spec()).await, Ok(Vec::new()));

@@ -1,13 +1,13 @@
 //! The rows that a table had before it became a queue: given the state that their mirror columns show, and the values that
 //! new columns lack, in one pass by key.
 
+use super::adopt::ADOPT;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
-use super::plan::ADOPT;
+use super::placeholders::QueueColumns;
 use super::quote::{literal, quote};
-use super::shape::Shape;
 use crate::lease::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
@@ -15,7 +15,7 @@ use crate::store::schema::Step;
 use crate::store::template::{Placeholders, render};
 
 /// The soft-lock columns that are never NULL.
-pub(super) const FILLED: [SoftLockColumn; 4] = [
+pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [
     SoftLockColumn::State,
     SoftLockColumn::StateTime,
     SoftLockColumn::Fence,
@@ -27,7 +27,7 @@ pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
     table: &Table,
-    shape: &Shape,
+    shape: &QueueColumns,
 ) -> Result<Option<Step>, StoreError> {
     let at_once = connection.server_info.adds_columns_without_rewrite();
     let name = |column| quote(queue.soft_lock.name(column));
@@ -35,7 +35,11 @@ pub(super) async fn plan(
     let nullable =
         |column: &SoftLockColumn| found(*column).map_or(!at_once, |found| found.nullable);
     let null = |column: SoftLockColumn| format!("t.{} IS NULL", name(column));
-    let nulls: Vec<String> = FILLED.into_iter().filter(nullable).map(null).collect();
+    let nulls: Vec<String> = NOT_NULL_COLUMNS
+        .into_iter()
+        .filter(nullable)
+        .map(null)
+        .collect();
     let marks: Vec<(State, String)> = [State::Completed, State::Dead]
         .into_iter()
         .filter_map(|state| Some((state, mirrors(queue).looks(state, literal)?)))
@@ -44,7 +48,7 @@ pub(super) async fn plan(
     // What is asked before the columns are there: they will all be NULL, or hold their defaults.
     let mut now: Vec<String> = Vec::new();
     let present = |column: &SoftLockColumn| found(*column).is_some();
-    now.extend(FILLED.into_iter().filter(nullable).map(|column| {
+    now.extend(NOT_NULL_COLUMNS.into_iter().filter(nullable).map(|column| {
         if present(&column) {
             null(column)
         } else {
@@ -92,7 +96,7 @@ pub(super) async fn plan(
             format!("mark the rows that are {} already", states.join(" or "))
         },
         sql: render(ADOPT, "backfill", &placeholders),
-        repeat: true,
+        until_no_rows: true,
     }))
 }
 

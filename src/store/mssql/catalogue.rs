@@ -16,9 +16,9 @@ pub(super) struct Table {
     pub(super) unique: Vec<Vec<String>>,
     pub(super) indexes: Vec<Index>,
     /// Whether a statement with many row locks may lock the whole table instead.
-    pub(super) escalates: bool,
+    pub(super) lock_escalation: bool,
     /// Whether the engine keeps the names of indexes, and tells their filters. Babelfish does neither.
-    pub(super) keeps_indexes: bool,
+    pub(super) reports_filters: bool,
 }
 
 /// A column as it is.
@@ -110,7 +110,7 @@ impl Table {
             );
         }
         // TABLE or AUTO.
-        let escalates = number(3)? != 1;
+        let lock_escalation = number(3)? != 1;
         let obstacles = connection.query(OBSTACLES, &[&object]).await?;
         if let Some(obstacle) = obstacles.iter().flatten().next() {
             let name = text(obstacle, 0)?;
@@ -129,8 +129,8 @@ impl Table {
             columns: columns.collect::<Result<_, _>>()?,
             unique: Vec::new(),
             indexes: Vec::new(),
-            escalates,
-            keeps_indexes: !connection.server_info.babelfish,
+            lock_escalation,
+            reports_filters: !connection.server_info.babelfish,
         };
         let written = connection.query(WRITTEN, &[&object]).await?;
         let written = written.iter().flatten().map(|row| text(row, 0));
@@ -179,7 +179,7 @@ impl Table {
         let name = name.to_ascii_lowercase();
         let named = |index: &&Index| {
             let known = index.name.to_ascii_lowercase();
-            known == name || !self.keeps_indexes && known.starts_with(&name)
+            known == name || !self.reports_filters && known.starts_with(&name)
         };
         self.indexes.iter().find(named)
     }

@@ -4,8 +4,9 @@
 use uuid::Uuid;
 
 use super::Settings;
+use super::adopt::{apply, check, plan};
+use super::adopt::{apply, check, plan};
 use super::connection::Connection;
-use super::plan::{apply, check, plan};
 use super::tests::spec;
 use crate::lease::State;
 use crate::queue::{Mirror, MirrorValue};

@@ -8,7 +8,7 @@ use crate::value::Value;
 
 /// What an index is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum IndexRole {
     /// Ready items in the queue's order: the claim's.
     Ready,
     /// Leased and delayed items by due time: the reaper's.
@@ -19,7 +19,7 @@ pub(super) enum Role {
     Dead,
 }
 
-impl Role {
+impl IndexRole {
     const ALL: [Self; 4] = [Self::Ready, Self::Due, Self::Token, Self::Dead];
 
     /// Returns the roles of a queue's indexes. Where they can't be filtered, the dead have no index to themselves: one of all
@@ -102,8 +102,8 @@ impl Role {
             };
             let of_states = match (&index.filter, queue.filtered_indexes) {
                 // Not the key's own, which may be on the same columns.
-                _ if !table.keeps_indexes => !index.unique,
-                (Some(filter), true) => means(filter, state, states),
+                _ if !table.reports_filters => !index.unique,
+                (Some(filter), true) => filter_matches(filter, state, states),
                 (None, false) => led,
                 _ => false,
             };
@@ -113,7 +113,7 @@ impl Role {
 }
 
 /// Returns whether a filter, as the server writes it, is the condition `states` on the column `state`.
-fn means(filter: &str, state: &str, states: &str) -> bool {
+fn filter_matches(filter: &str, state: &str, states: &str) -> bool {
     let bare = |text: &str| -> String {
         let kept = text.chars().filter(|c| !"[]() ".contains(*c));
         kept.collect::<String>().to_ascii_lowercase()
@@ -139,28 +139,28 @@ pub(super) fn fill(
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for (role, columns, filter, hint, name) in [
         (
-            Role::Ready,
+            IndexRole::Ready,
             "ready_columns",
             "ready_filter",
             "ready_hint",
             "ready_literal",
         ),
         (
-            Role::Due,
+            IndexRole::Due,
             "due_columns",
             "due_filter",
             "due_hint",
             "due_literal",
         ),
         (
-            Role::Token,
+            IndexRole::Token,
             "token_columns",
             "token_filter",
             "token_hint",
             "token_literal",
         ),
         (
-            Role::Dead,
+            IndexRole::Dead,
             "dead_columns",
             "dead_filter",
             "dead_hint",
@@ -180,7 +180,7 @@ pub(super) fn fill(
         let known = found.map(|index| index.name.clone());
         let known = known.unwrap_or_else(|| role.index_name(queue));
         placeholders.insert(name, literal(&Value::Text(known.clone())));
-        let is_there = Role::of(queue).any(|of_queue| of_queue == role);
+        let is_there = IndexRole::of(queue).any(|of_queue| of_queue == role);
         let known = is_there.then(|| hint_of(&known));
         placeholders.insert(hint, known.unwrap_or_default());
     }
@@ -188,7 +188,7 @@ pub(super) fn fill(
 
 /// Fills the placeholders of the names that new indexes get.
 pub(super) fn fill_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
-    for role in Role::ALL {
+    for role in IndexRole::ALL {
         placeholders.insert(role.section(), quote(&role.index_name(queue)));
     }
 }

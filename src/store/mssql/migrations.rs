@@ -15,7 +15,7 @@ const MIGRATIONS: [(&str, &str); 1] = [(
     include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
 )];
 
-const REMEMBER: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
+const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
     CREATE TABLE lease_broker_migration (
         name varchar(64) NOT NULL PRIMARY KEY,
         checksum varchar(64) NOT NULL,
@@ -30,7 +30,7 @@ const UNLOCK: &str =
     "EXEC sp_releaseapplock @Resource = N'lease_broker_migration', @LockOwner = 'Session'";
 
 /// Does what only one broker may do at a time: an application lock of the session.
-pub(super) async fn in_turn(
+pub(super) async fn with_migration_lock(
     connection: &mut Connection,
     work: impl AsyncFnOnce(&mut Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
@@ -57,7 +57,7 @@ pub(super) async fn in_turn(
 
 /// Applies what is missing.
 pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    connection.batch(REMEMBER).await?;
+    connection.batch(CREATE_HISTORY_TABLE).await?;
     let results = connection
         .batch("SELECT name, checksum FROM lease_broker_migration")
         .await?;

@@ -3,12 +3,14 @@
 use serde_json::{Value as Json, json};
 
 use super::catalogue::Column;
+use super::connection::Connection;
 use super::list_parameters::{EntryValue, FIRST_LIST, ListEntry, MAX_INLINE_UNITS};
+use super::placeholders::declaration;
 use super::queue_statements::QueueStatements;
-use super::quote::quote;
-use super::shape::declaration;
+use super::quote::{quote, quote_table};
 use super::{types, value_limits};
 use crate::lease::State;
+use crate::queue::QueueSpec;
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError, why_not_writable};
 use crate::value::Value;
@@ -210,4 +212,56 @@ fn unsupported_characters(at: usize, column: &Column, list: usize, collation: &s
         "CONVERT(nvarchar(max), CONVERT(varchar(max), {text} COLLATE {collation})) COLLATE Latin1_General_100_BIN2 \
          <> {text} COLLATE Latin1_General_100_BIN2"
     )
+}
+
+const INCREMENT: &str = "SELECT CAST(i.increment_value AS bigint)
+FROM sys.identity_columns AS i
+WHERE i.object_id = OBJECT_ID(@P1) AND i.name = @P2";
+
+/// What makes the keys of items that do not name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// The one column of the key counts, by this much.
+    Identity(i64),
+    /// Defaults of any kind, or nothing.
+    Defaults,
+}
+
+impl KeySource {
+    pub(super) async fn read(
+        connection: &mut Connection,
+        queue: &QueueSpec,
+        key: &[Column],
+    ) -> Result<Self, StoreError> {
+        let [column] = key else {
+            return Ok(Self::Defaults);
+        };
+        let object = quote_table(&queue.table);
+        let results = connection
+            .query(INCREMENT, &[&object, &column.name])
+            .await?;
+        let increment: Option<i64> = match results.first().and_then(|rows| rows.first()) {
+            Some(row) => row.try_get(0)?,
+            None => None,
+        };
+        Ok(increment.map_or(Self::Defaults, Self::Identity))
+    }
+
+    /// Returns the section of `enqueue.sql` that adds items which name the same columns as `item`.
+    pub(super) fn section(self, key: &[Column], item: &NewItem) -> &'static str {
+        let names = |column: &Column| item.columns.iter().any(|(name, _)| *name == column.name);
+        match self {
+            _ if key.iter().all(names) => "insert_given_keys",
+            Self::Identity(_) => "insert_identity_keys",
+            Self::Defaults => "insert_row_by_row",
+        }
+    }
+
+    /// Returns how the keys are sorted to stand as they were made.
+    pub(super) fn direction(self) -> &'static str {
+        match self {
+            Self::Identity(increment) if increment < 0 => " DESC",
+            Self::Identity(_) | Self::Defaults => "",
+        }
+    }
 }

@@ -9,10 +9,9 @@ use tiberius::Row;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::unexpected;
-use super::key_source::KeySource;
 use super::list_parameters::ListEntry;
+use super::new_item::KeySource;
 use super::quote::quote;
-use super::shape::Shape;
 use super::types;
 use crate::lease::State;
 use crate::lease_id::LeaseRef;
@@ -101,7 +100,7 @@ impl QueueStatements {
             }
             _ => None,
         };
-        let shape = Shape::new(spec, &table)
+        let shape = QueueColumns::new(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let key_source = KeySource::read(connection, spec, &shape.key).await?;
         Ok(Self::new(spec, &table, archive.as_ref(), shape, key_source))
@@ -112,7 +111,7 @@ impl QueueStatements {
         spec: &QueueSpec,
         table: &Table,
         archive: Option<&Table>,
-        shape: Shape,
+        shape: QueueColumns,
         key_source: KeySource,
     ) -> Self {
         let mut placeholders = shape.placeholders;

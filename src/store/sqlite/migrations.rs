@@ -12,7 +12,7 @@ const MIGRATIONS: [(&str, &str); 1] = [(
     include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
 )];
 
-const REMEMBER: &str = "CREATE TABLE IF NOT EXISTS lease_broker_migration (
+const CREATE_HISTORY_TABLE: &str = "CREATE TABLE IF NOT EXISTS lease_broker_migration (
     name TEXT PRIMARY KEY NOT NULL,
     checksum TEXT NOT NULL,
     apply_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
@@ -30,7 +30,7 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
 }
 
 fn migrate_all(connection: &Connection) -> Result<(), StoreError> {
-    connection.execute_batch(REMEMBER)?;
+    connection.execute_batch(CREATE_HISTORY_TABLE)?;
     for (name, sql) in MIGRATIONS {
         let checksum = hex(&Sha256::digest(sql.as_bytes()));
         let applied: Option<String> = connection

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::plan::SqliteSchema;
+use super::adopt::SqliteSchema;
 use super::table::QueueTable;
 use crate::lease::{Backoff, RetryPolicy, State};
 use crate::queue::{LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use rusqlite::types::Value as Sql;
 
+use super::adopt::SqliteSchema;
 use super::by_state;
 use super::catalogue::Table;
 use super::count::Counts;
-use super::plan::SqliteSchema;
+use super::placeholders::QueueColumns;
 use super::quote::{quote, quote_all};
-use super::shape::Shape;
 use super::types::{self, ColumnType};
 use crate::lease::State;
 use crate::queue::QueueSpec;
@@ -70,7 +70,7 @@ impl QueueTable {
     pub(super) fn new(connection: &Connection, spec: &QueueSpec) -> Result<Self, StoreError> {
         let changed = || StoreError::Misconfigured(format!("table {:?} is gone", spec.table));
         let table = Table::read(connection, &spec.table)?.ok_or_else(changed)?;
-        let shape = Shape::new(spec, &table)
+        let shape = QueueColumns::new(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let archived = SqliteSchema::archive_columns(connection, spec, &shape)?;
         let mut placeholders = shape.placeholders;

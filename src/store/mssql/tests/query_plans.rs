@@ -7,10 +7,10 @@ use serde_json::json;
 use tiberius::{ColumnData, Row, ToSql};
 use uuid::Uuid;
 
+use super::super::adopt::{apply, plan};
 use super::super::connection::Connection;
 use super::super::decode;
 use super::super::list_parameters::{ListEntry, ListParameters};
-use super::super::plan::{apply, plan};
 use super::super::queue_statements::QueueStatements;
 use super::super::{Mssql, Pool, Settings};
 use super::spec;

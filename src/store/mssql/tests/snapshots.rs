@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::super::adopt;
 use super::super::catalogue::{Column, Index, Table};
 use super::super::enqueue::{self, End};
-use super::super::key_source::KeySource;
-use super::super::plan;
+use super::super::new_item::KeySource;
+use super::super::placeholders::QueueColumns;
 use super::super::queue_statements::QueueStatements;
-use super::super::shape::Shape;
 use super::super::types::ColumnType;
 use super::super::{Mssql, Pool, Settings};
 use super::{MINUTE, spec};
@@ -69,8 +69,8 @@ fn table(columns: &[&str], key: usize) -> Table {
         }],
         unique: vec![key],
         columns,
-        escalates: true,
-        keeps_indexes: true,
+        lock_escalation: true,
+        reports_filters: true,
     }
 }
 
@@ -78,11 +78,11 @@ fn table(columns: &[&str], key: usize) -> Table {
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
-    let shape = Shape::new(spec, before).expect("the columns are there");
-    for step in plan::columns(spec, before, &shape, true) {
+    let shape = QueueColumns::new(spec, before).expect("the columns are there");
+    for step in adopt::columns(spec, before, &shape, true) {
         show(&step.purpose, &step.sql);
     }
-    for step in plan::indexes(spec, before, &shape, true) {
+    for step in adopt::indexes(spec, before, &shape, true) {
         show(&step.purpose, &step.sql);
     }
     let key_source = match &*shape.key {
@@ -91,7 +91,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     };
     let archive = match &spec.on_complete {
         OnComplete::Archive(name) => {
-            show("make the archive", &plan::archive(spec, name, &shape).sql);
+            show("make the archive", &adopt::archive(spec, name, &shape).sql);
             let columns: Vec<Column> = shape
                 .own
                 .iter()
@@ -107,8 +107,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
                     .collect(),
                 unique: Vec::new(),
                 indexes: Vec::new(),
-                escalates: false,
-                keeps_indexes: true,
+                lock_escalation: false,
+                reports_filters: true,
             })
         }
         _ => None,

@@ -9,7 +9,7 @@ use crate::store::template::Placeholders;
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct QueueColumns {
     pub(super) key: Vec<String>,
     pub(super) columns: Vec<(String, ColumnType)>,
     /// The columns that a new item may set.
@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) placeholders: Placeholders,
 }
 
-impl Shape {
+impl QueueColumns {
     /// Lays `queue` over `table`.
     ///
     /// # Errors

@@ -4,14 +4,14 @@ use super::catalogue::{Column, Table};
 use super::index::{self, ordered};
 use super::mirror;
 use super::quote::{literal, quote, quote_table};
-use super::soft_lock;
+use super::soft_lock_types;
 use super::types::ColumnType;
 use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, SoftLockColumn};
 use crate::store::template::Placeholders;
 use crate::value::Value;
 
 /// The parts of a table that a queue uses, with the names as the catalogue spells them.
-pub(super) struct Shape {
+pub(super) struct QueueColumns {
     pub(super) key: Vec<Column>,
     pub(super) columns: Vec<Column>,
     /// The columns that a new item may set.
@@ -23,7 +23,7 @@ pub(super) struct Shape {
     pub(super) placeholders: Placeholders,
 }
 
-impl Shape {
+impl QueueColumns {
     /// Lays `queue` over `table`.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Shape {
                 .filter_map(|name| column(name, "columns"))
                 .collect(),
         };
-        problems.extend(soft_lock::problems(queue, table));
+        problems.extend(soft_lock_types::problems(queue, table));
         if problems.is_empty() {
             problems.extend(problem_of_key(queue, table, &key));
         }

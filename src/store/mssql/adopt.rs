@@ -7,11 +7,11 @@ use tokio::runtime::Runtime;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::integer;
-use super::index::Role;
-use super::quote::{literal, quote};
-use super::shape::{Shape, queue_placeholders};
+use super::index::IndexRole;
+use super::placeholders::{QueueColumns, queue_placeholders};
+use super::quote::{literal, quote, quote_table};
 use super::types::ColumnType;
-use super::{Settings, advice, backfill, drop};
+use super::{Settings, backfill, remove};
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::{Schema, Step, no_table};
@@ -59,24 +59,24 @@ impl Schema for MssqlSchema {
         self.runtime.block_on(apply)
     }
 
-    fn plan_drop(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         self.runtime
-            .block_on(drop::plan(&mut self.connection, queue))
+            .block_on(remove::plan(&mut self.connection, queue))
     }
 
     /// Each step is a batch of its own for sqlcmd and its like; one that repeats is a batch that loops.
     fn script(&self, step: &Step) -> String {
         let Step { purpose, sql, .. } = step;
-        if step.repeat {
+        if step.until_no_rows {
             format!("-- {purpose}\nWHILE 1 = 1\nBEGIN\n{sql}\nIF @visited = 0 BREAK;\nEND;\nGO")
         } else {
             format!("-- {purpose}\n{sql};\nGO")
         }
     }
 
-    fn advice(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+    fn suggestions(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         self.runtime
-            .block_on(advice::advice(&mut self.connection, queue))
+            .block_on(suggestions(&mut self.connection, queue))
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -99,7 +99,7 @@ pub(super) async fn plan(
         steps.push(create);
         table
     };
-    let shape = Shape::new(queue, &table)
+    let shape = QueueColumns::new(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     if exists {
         let at_once = connection.server_info.adds_columns_without_rewrite();
@@ -122,7 +122,7 @@ pub(super) async fn apply(
     step: &Step,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    if !step.repeat {
+    if !step.until_no_rows {
         connection.batch(&step.sql).await?;
         return Ok(());
     }
@@ -151,7 +151,7 @@ pub(super) async fn check(
         Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
         Err(error) => return Err(error),
     };
-    let shape = match Shape::new(queue, &table) {
+    let shape = match QueueColumns::new(queue, &table) {
         Ok(shape) => shape,
         Err(problems) => return Ok(problems),
     };
@@ -161,7 +161,7 @@ pub(super) async fn check(
         .filter(|name| table.column(name).is_none())
         .map(|name| format!("table {:?} lacks the column {name}", queue.table))
         .collect();
-    for role in Role::of(queue) {
+    for role in IndexRole::of(queue) {
         let name = role.index_name(queue);
         if role.find(queue, &shape.order, &table).is_some() {
             continue;
@@ -192,11 +192,37 @@ pub(super) async fn check(
     Ok(missing)
 }
 
+/// Returns optional improvements to the queue's table and its database, one sentence each.
+async fn suggestions(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<String>, StoreError> {
+    let mut suggestions = Vec::new();
+    let table = Table::read(connection, &queue.table).await?;
+    let engine = &connection.server_info;
+    if !engine.babelfish && table.as_ref().is_some_and(|table| table.lock_escalation) {
+        suggestions.push(format!(
+            "no statement of the broker locks enough rows to lock the table, but one of another program could, and every \
+             claim would wait for it; to rule it out: ALTER TABLE {} SET (LOCK_ESCALATION = DISABLE)",
+            quote_table(&queue.table)
+        ));
+    }
+    if !engine.snapshot {
+        suggestions.push(
+            "READ_COMMITTED_SNAPSHOT is off: reports on the table and claims wait for one another; the broker works the \
+             same with it: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE, which ends \
+             whatever other programs have under way"
+                .to_owned(),
+        );
+    }
+    Ok(suggestions)
+}
+
 pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
     Step {
         purpose,
         sql: render(ADOPT, section, placeholders),
-        repeat: false,
+        until_no_rows: false,
     }
 }
 
@@ -210,7 +236,12 @@ pub(super) fn with(
 }
 
 /// Plans the soft-lock columns that the table lacks.
-pub(super) fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: bool) -> Vec<Step> {
+pub(super) fn columns(
+    queue: &QueueSpec,
+    table: &Table,
+    shape: &QueueColumns,
+    at_once: bool,
+) -> Vec<Step> {
     let nullable = if at_once { "NOT NULL" } else { "NULL" };
     let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
     let add = |column: SoftLockColumn| {
@@ -222,16 +253,24 @@ pub(super) fn columns(queue: &QueueSpec, table: &Table, shape: &Shape, at_once: 
     };
     // Those of fixed length that are never NULL first: they make no row longer than it may be.
     let rest = SoftLockColumn::ALL.into_iter();
-    let rest = rest.filter(|column| !backfill::FILLED.contains(column));
-    let missing = backfill::FILLED.into_iter().chain(rest).filter(lacking);
+    let rest = rest.filter(|column| !backfill::NOT_NULL_COLUMNS.contains(column));
+    let missing = backfill::NOT_NULL_COLUMNS
+        .into_iter()
+        .chain(rest)
+        .filter(lacking);
     missing.map(add).collect()
 }
 
 /// Plans the indexes that the table lacks, or has in another order.
-pub(super) fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: bool) -> Vec<Step> {
+pub(super) fn indexes(
+    queue: &QueueSpec,
+    table: &Table,
+    shape: &QueueColumns,
+    online: bool,
+) -> Vec<Step> {
     let online = if online { " WITH (ONLINE = ON)" } else { "" };
     let mut steps = Vec::new();
-    for role in Role::of(queue) {
+    for role in IndexRole::of(queue) {
         if role.find(queue, &shape.order, table).is_some() {
             continue;
         }
@@ -257,7 +296,7 @@ pub(super) fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape, online: b
 }
 
 /// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
-pub(super) fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
+pub(super) fn archive(queue: &QueueSpec, name: &str, shape: &QueueColumns) -> Step {
     let own = shape.own.iter().map(|column| {
         let collation = column.collation.as_ref();
         let collation = collation.map(|collation| format!(" COLLATE {collation}"));
@@ -352,8 +391,8 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         columns: columns.iter().map(column).collect(),
         unique: vec![key],
         indexes: Vec::new(),
-        escalates: false,
-        keeps_indexes: true,
+        lock_escalation: false,
+        reports_filters: true,
     };
     let purpose = format!("make the table of queue {:?}", queue.name);
     Some((step(purpose, "create", &placeholders), table))

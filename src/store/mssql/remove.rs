@@ -1,11 +1,11 @@
 //! Takes from a table what made it a queue.
 
+use super::adopt::{step, with};
 use super::catalogue::Table;
 use super::connection::Connection;
-use super::index::Role;
-use super::plan::{step, with};
+use super::index::IndexRole;
+use super::placeholders::queue_placeholders;
 use super::quote::{literal, quote, quote_table};
-use super::shape::queue_placeholders;
 use crate::queue::QueueSpec;
 use crate::store::StoreError;
 use crate::store::schema::{Step, own_columns, refuse_managed};
@@ -27,7 +27,7 @@ pub(super) async fn plan(
     };
     let placeholders = queue_placeholders(queue);
     let mut steps = Vec::new();
-    for role in Role::of(queue) {
+    for role in IndexRole::of(queue) {
         let name = role.index_name(queue);
         if table.index_named(&name).is_some() {
             let placeholders = with(placeholders.clone(), "index", quote(&name));

@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use super::catalogue::Table;
 use super::connection;
 use super::mirror::{literal, mirrors};
+use super::placeholders::{INDEXES, QueueColumns, index_name, queue_placeholders};
 use super::quote::{quote, quote_all};
-use super::shape::{INDEXES, Shape, index_name, queue_placeholders};
 use crate::lease::State;
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
@@ -64,7 +64,7 @@ impl SqliteSchema {
     pub(super) fn archive_columns(
         connection: &Connection,
         queue: &QueueSpec,
-        shape: &Shape,
+        shape: &QueueColumns,
     ) -> Result<Vec<String>, StoreError> {
         let OnComplete::Archive(archive) = &queue.on_complete else {
             return Ok(Vec::new());
@@ -96,7 +96,7 @@ impl Schema for SqliteSchema {
         }
         let connection = future.as_ref().unwrap_or(&self.connection);
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
-        let shape = Shape::new(queue, &table)
+        let shape = QueueColumns::new(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         steps.extend(columns(queue, &table, &shape));
         steps.extend(backfills(connection, queue, &table, &shape)?);
@@ -110,7 +110,7 @@ impl Schema for SqliteSchema {
     }
 
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
-        if !step.repeat {
+        if !step.until_no_rows {
             self.connection.execute_batch(&step.sql)?;
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl Schema for SqliteSchema {
         }
     }
 
-    fn plan_drop(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         refuse_managed(queue)?;
         let Some(table) = Table::read(&self.connection, &queue.table)? else {
             return Ok(Vec::new());
@@ -158,15 +158,15 @@ impl Schema for SqliteSchema {
     }
 
     fn script(&self, step: &Step) -> String {
-        let repeat = if step.repeat {
+        let until_no_rows = if step.until_no_rows {
             "; repeat until it changes no row"
         } else {
             ""
         };
-        format!("-- {}{repeat}\n{};", step.purpose, step.sql)
+        format!("-- {}{until_no_rows}\n{};", step.purpose, step.sql)
     }
 
-    fn advice(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {
+    fn suggestions(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -177,7 +177,7 @@ impl Schema for SqliteSchema {
             Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
             Err(error) => return Err(error),
         };
-        let shape = match Shape::new(queue, &table) {
+        let shape = match QueueColumns::new(queue, &table) {
             Ok(shape) => shape,
             Err(problems) => return Ok(problems),
         };
@@ -220,7 +220,7 @@ fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
     Step {
         purpose,
         sql: render(ADOPT, section, placeholders),
-        repeat: false,
+        until_no_rows: false,
     }
 }
 
@@ -267,7 +267,7 @@ fn definitions(queue: &QueueSpec, columns: &[(String, String)]) -> (String, Stri
 }
 
 /// Plans the soft-lock columns that the table lacks.
-fn columns(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
+fn columns(queue: &QueueSpec, table: &Table, shape: &QueueColumns) -> Vec<Step> {
     let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
     let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
     let add = |column: SoftLockColumn| {
@@ -278,7 +278,7 @@ fn columns(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
 }
 
 /// Plans the indexes that the table lacks, or has in another order.
-fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
+fn indexes(queue: &QueueSpec, table: &Table, shape: &QueueColumns) -> Vec<Step> {
     let mut steps = Vec::new();
     for (section, role) in INDEXES {
         let index = table.index(&index_name(queue, role));
@@ -304,7 +304,7 @@ fn indexes(queue: &QueueSpec, table: &Table, shape: &Shape) -> Vec<Step> {
 }
 
 /// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
-fn archive(queue: &QueueSpec, name: &str, shape: &Shape) -> Step {
+fn archive(queue: &QueueSpec, name: &str, shape: &QueueColumns) -> Step {
     let own = shape.own.iter();
     let own = own.map(|(name, declared)| format!("{} {declared}", quote(name)));
     let kept = [
@@ -333,7 +333,7 @@ fn backfills(
     connection: &Connection,
     queue: &QueueSpec,
     table: &Table,
-    shape: &Shape,
+    shape: &QueueColumns,
 ) -> Result<Vec<Step>, StoreError> {
     let mut steps = Vec::new();
     for (state, condition) in states_told(queue) {
@@ -352,7 +352,7 @@ fn backfills(
         if connection.query_row(&needed, [], |row| row.get(0))? {
             let purpose = format!("mark the rows that are {} already", state.name());
             steps.push(Step {
-                repeat: true,
+                until_no_rows: true,
                 ..step(purpose, "backfill", &placeholders)
             });
         }
