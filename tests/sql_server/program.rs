@@ -49,7 +49,7 @@ impl Program {
             sql: "CREATE TABLE whereabouts (name nvarchar(128) NOT NULL);
                 INSERT whereabouts (name) SELECT DB_NAME()"
                 .to_owned(),
-            repeat: false,
+            until_no_rows: false,
         };
         harness.run(&tell).await.expect("a table");
         let name = harness.rows("whereabouts", &["name"]).await;
