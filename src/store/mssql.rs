@@ -8,8 +8,6 @@ mod connect;
 mod connection;
 mod connection_string;
 mod decode;
-#[cfg(test)]
-mod editions;
 mod enqueue;
 mod error;
 mod heartbeat;

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::decode::unexpected;
 use super::list_parameters::ListEntry;
 use super::new_item::KeySource;
+use super::placeholders::QueueColumns;
 use super::quote::quote;
 use super::types;
 use crate::lease::State;

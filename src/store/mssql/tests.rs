@@ -1,6 +1,7 @@
 //! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, and the query plans that a
 //! server chooses for them.
 
+mod editions;
 mod query_plans;
 mod snapshots;
 

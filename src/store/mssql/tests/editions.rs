@@ -3,11 +3,10 @@
 
 use uuid::Uuid;
 
-use super::Settings;
-use super::adopt::{apply, check, plan};
-use super::adopt::{apply, check, plan};
-use super::connection::Connection;
-use super::tests::spec;
+use super::super::Settings;
+use super::super::adopt::{apply, check, plan};
+use super::super::connection::Connection;
+use super::spec;
 use crate::lease::State;
 use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
