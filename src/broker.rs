@@ -4,14 +4,16 @@
 //! The broker knows no SQL and no gRPC. It keeps no state that the store does not have, so any number of brokers can
 //! serve one database, and a broker can be killed at any time.
 //!
+//! A *store operation* is one call of a method of [`Store`]. It is atomic and can serve many calls of the API.
+//!
 //! This file starts and stops a broker. Its parts, in the order in which a call meets them:
 //!
 //! | file | content |
 //! |---|---|
-//! | `calls.rs`, `settle.rs` | the operations that clients call |
+//! | `calls.rs`, `settle.rs` | the calls of the API |
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
-//! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one statement |
+//! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |

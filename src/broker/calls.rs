@@ -1,4 +1,4 @@
-//! The broker's operations, one method per call of the API: claim, heartbeat, complete, complete and claim, fail,
+//! The calls of the API, one method for each: claim, heartbeat, complete, complete and claim, fail,
 //! release, enqueue.
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
@@ -42,6 +42,10 @@ impl Broker {
     /// lost.
     ///
     /// The leases last `lease_duration` from now. `None`: the queue's default.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`], an invalid field, an exceeded limit, or the store's error. Nothing was changed, unless
+    /// the store became unavailable during the call.
     pub async fn heartbeat(
         &self,
         queue: &str,
@@ -66,6 +70,9 @@ impl Broker {
     /// Ends leases whose work is done, and adds their follow-up items in the same transaction.
     ///
     /// Returns one result per completion, in request order: the item's state, or `None` if the lease was lost.
+    ///
+    /// # Errors
+    /// As [`Self::heartbeat`]. A follow-up that the store rejects is an invalid field.
     pub async fn complete(
         &self,
         queue: &str,
@@ -92,6 +99,9 @@ impl Broker {
     ///
     /// If the completions fail, the call fails and the new leases are released. If only the claim fails, the call
     /// succeeds without new leases.
+    ///
+    /// # Errors
+    /// As [`Self::complete`]. The path of a field of `next` starts with `next.`.
     pub async fn complete_and_claim(
         &self,
         completions: Vec<LeaseCompletion>,
@@ -113,6 +123,9 @@ impl Broker {
     /// are used up or the failure says so.
     ///
     /// Returns one result per failure, in request order: the item's state, or `None` if the lease was lost.
+    ///
+    /// # Errors
+    /// As [`Self::heartbeat`].
     pub async fn fail(
         &self,
         queue: &str,
@@ -149,6 +162,9 @@ impl Broker {
     /// now.
     ///
     /// Returns one result per lease id, in request order: the item's state, or `None` if the lease was lost.
+    ///
+    /// # Errors
+    /// As [`Self::heartbeat`].
     pub async fn release(
         &self,
         queue: &str,
@@ -168,6 +184,9 @@ impl Broker {
     }
 
     /// Adds items. Returns their keys in request order.
+    ///
+    /// # Errors
+    /// As [`Self::heartbeat`]. An item that the store rejects is an invalid field.
     pub async fn enqueue(&self, queue: &str, items: Vec<NewItem>) -> Result<Vec<Key>, Error> {
         self.metrics.add_call(Operation::Enqueue);
         let queue = self.queue(queue)?;

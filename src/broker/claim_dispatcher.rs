@@ -1,7 +1,7 @@
 //! The claim dispatcher of one queue: hands ready items to claims, first come, first served.
 //!
-//! One task serves all claims on the queue. Claims that arrive while a statement runs share the next one. Claims that
-//! find no item wait in this task, so that the broker polls the store once for all of them, however many wait.
+//! One task serves all claims on the queue. Claims that arrive while a store operation runs share the next one. Claims
+//! that find no item wait in this task, so that the broker polls the store once for all of them, however many wait.
 //!
 //! The task asks the store for waiting claims in two cases:
 //! - An item has become ready through this broker (`Wakeups::items_ready`).
@@ -27,9 +27,9 @@ use super::wakeups::Wakeups;
 use crate::config::Polling;
 use crate::store::{ClaimCall, ClaimedItem, QueueIndex, Store, StoreError};
 
-/// The largest number of items that the claims of one statement ask for.
+/// The largest number of items that the claims of one store operation ask for.
 const MAX_GROUP_ITEMS: usize = 1_000;
-/// The largest number of claims in one statement.
+/// The largest number of claims in one store operation.
 const MAX_GROUP_CALLS: usize = 256;
 /// With fewer waiting claims than this, those whose callers are gone are not removed early.
 const MIN_PRUNE_THRESHOLD: usize = 1_024;
@@ -43,13 +43,14 @@ pub(super) struct ClaimDispatcher {
 /// A claim that has not been answered.
 struct PendingClaim {
     call: ClaimCall,
-    /// The time until which the claim waits for an item. `None`: it is answered after the first statement, with or
-    /// without items.
+    /// The time until which the claim waits for an item. `None`: it is answered after the first store operation, with
+    /// or without items.
     wait_until: Option<Instant>,
-    /// True while a statement for this claim runs or is about to run. False while the claim waits without one.
+    /// True while a store operation for this claim runs or is about to run. False while the claim only waits.
     in_flight: Arc<AtomicBool>,
     /// True if an earlier call with the same request id was abandoned and its leases were kept for this one. The claim
-    /// must then reach the store even if its own caller goes away, because nobody else would release those leases.
+    /// must then reach the store even if its own caller goes away, because no other claim would get those leases or
+    /// release them.
     takes_over_leases: bool,
     caller: oneshot::Sender<Result<UndeliveredLeases, StoreError>>,
 }
@@ -115,8 +116,8 @@ impl ClaimDispatcher {
             answer = &mut answer => return answer.unwrap_or_else(|_| Err(broker_stopped())),
             () = tokio::time::sleep_until(wait_until) => {}
         }
-        // The wait is over. If a statement for this claim runs, its answer comes soon and may hold items, so the claim
-        // stays. Otherwise the channel is closed, and only an answer that has been sent already is received.
+        // The wait is over. If a store operation for this claim runs, its answer comes soon and may hold items, so the
+        // claim stays. Otherwise the channel is closed, and only an answer that has been sent already is received.
         if !in_flight.load(Ordering::Acquire) {
             answer.close();
         }
@@ -138,7 +139,7 @@ struct DispatcherTask {
     leased_queue: Arc<LeasedQueue>,
     /// New claims, for which the store has not been asked yet.
     arrived: VecDeque<PendingClaim>,
-    /// Claims that wait for an item, the longest waiting first. The last statement left no item for them.
+    /// Claims that wait for an item, the longest waiting first. The last store operation left no item for them.
     waiting: VecDeque<PendingClaim>,
     /// The number of waiting claims at which those whose callers are gone are removed.
     prune_threshold: usize,
@@ -262,7 +263,7 @@ impl DispatcherTask {
     ///
     /// A call with a request id may have been sent again, and the store gives both calls the same leases. The leases
     /// are therefore kept in two cases:
-    /// - A call with the same token got them from the same statement (`answered_tokens`).
+    /// - A call with the same token got them from the same store operation (`answered_tokens`).
     /// - A call with the same token has arrived. It finds them when its turn comes.
     ///
     /// Otherwise this function waits until they are released, so that a call that arrives later cannot find leases that
@@ -291,9 +292,9 @@ impl DispatcherTask {
         }
     }
 
-    /// Takes the claims that the next statement serves: first those that wait, then those that have arrived.
+    /// Takes the claims that the next store operation serves: first those that wait, then those that have arrived.
     ///
-    /// If no item is ready, only arrived claims with a request id need a statement, because they may already hold
+    /// If no item is ready, only arrived claims with a request id need a store operation, because they may already hold
     /// leases. The other arrived claims wait or are answered without items.
     fn next_group(&mut self, none_ready: bool) -> Vec<PendingClaim> {
         let mut group: Vec<PendingClaim> = Vec::new();

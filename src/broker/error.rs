@@ -97,7 +97,7 @@ impl Error {
 
 /// Turns a store's error into the caller's.
 ///
-/// The operation that knows the request turns a [`StoreError::Rejected`] into an [`Error::InvalidField`] before it
+/// The call that knows the request turns a [`StoreError::Rejected`] into an [`Error::InvalidField`] before it
 /// comes here. A rejection that still comes here is about no field of the request: a constraint of the table refused
 /// the operation, so it becomes [`Error::StoreMisconfigured`].
 impl From<StoreError> for Error {

@@ -1,10 +1,10 @@
-//! Counters of the broker's operations: calls from clients, statements on the store, and items.
+//! Counters of the broker's work: calls from clients, store operations, and items.
 //!
-//! The ratio of calls to statements shows how well group commit works.
+//! The ratio of calls to store operations shows how well group commit works.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A kind of operation that the broker runs on the store.
+/// A kind of store operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Leases items.
@@ -45,12 +45,12 @@ impl Operation {
     }
 }
 
-/// The counters of one kind of operation since the broker started.
+/// The counters of one kind of store operation since the broker started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationCount {
     /// Calls received from clients, including calls that were refused.
     pub calls: u64,
-    /// Operations started on the store, including those that failed. One operation can serve many calls.
+    /// Store operations started, including those that failed. One operation can serve many calls.
     pub statements: u64,
     /// Results of the operations that succeeded: leases given, heartbeats and settlements answered (lost leases
     /// included), items added, items that the reaper or an operator changed or listed.
@@ -79,13 +79,13 @@ impl OperationMetrics {
         counters.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an operation that starts on the store.
+    /// Counts a store operation that starts.
     pub(super) fn add_statement(&self, operation: Operation) {
         let counters = &self.0[operation as usize];
         counters.statements.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the items of an operation that has succeeded.
+    /// Counts the items of a store operation that has succeeded.
     pub(super) fn add_items(&self, operation: Operation, items: usize) {
         let counters = &self.0[operation as usize];
         counters.items.fetch_add(items as u64, Ordering::Relaxed);

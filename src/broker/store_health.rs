@@ -17,7 +17,7 @@ use crate::store::{Store, StoreError};
 
 /// Time between a failed probe and the next one.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// A store whose probe has not answered for this long is unhealthy.
+/// A probe that takes longer than this makes the store unhealthy.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
 /// An operation that runs this long triggers a probe.
 const SLOW_OPERATION: Duration = Duration::from_secs(3);
@@ -102,8 +102,8 @@ impl StoreHealth {
 
     /// Probes the store once, updates its health, and returns whether the probe succeeded.
     ///
-    /// A probe that exceeds [`PROBE_TIMEOUT`] makes the store unhealthy and goes on. A new probe would have to start
-    /// again with a connection and a login, and on a slow server it would never finish either.
+    /// A probe that exceeds [`PROBE_TIMEOUT`] makes the store unhealthy and goes on. A new probe in its place would
+    /// have to start again with a connection and a login.
     async fn probe(&self, store: &dyn Store) -> bool {
         let mut probe = store.probe();
         let in_time = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await;

@@ -2,15 +2,16 @@
 //!
 //! A caller can go away at any time between the store's answer and the response. The leases that it would have received
 //! must be released. Otherwise their items would stay leased, with no worker, until the leases expire. Three places
-//! release leases, one for each stage:
+//! release leases:
 //!
-//! | the caller is gone | released by |
+//! | case | released by |
 //! |---|---|
-//! | before the claim ended on the store, which became unhealthy | `release_late_leases` in `fail_fast_store.rs` |
-//! | when the claim dispatcher answers its claim | `DispatcherTask::release_abandoned` in `claim_dispatcher.rs` |
-//! | after that, before the response was sent | the `Drop` of [`UndeliveredLeases`] |
+//! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `fail_fast_store.rs` |
+//! | The caller is gone when the claim dispatcher answers its claim. | `release_abandoned` in `claim_dispatcher.rs` |
+//! | The caller goes away after that, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //!
-//! The first two keep the leases of a call with a request id if that call can be sent again and find them.
+//! The leases of a call with a request id may be needed when that call is sent again. The first place always keeps them.
+//! The second keeps them only if the call has already been sent again. The third does not keep them.
 
 use std::sync::Arc;
 use std::time::Duration;

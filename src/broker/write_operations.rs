@@ -1,6 +1,6 @@
 //! The group commits of a queue's heartbeats, settlements and new items.
 //!
-//! Each function connects a [`GroupCommit`] to one method of the store. After a statement succeeds, the tasks that its
+//! Each function connects a [`GroupCommit`] to one method of the store. After an operation succeeds, the tasks that its
 //! effects concern are woken: the claim dispatcher if items are ready, the reaper if something falls due earlier.
 
 use std::sync::Arc;
