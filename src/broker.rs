@@ -56,7 +56,7 @@ use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
 use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::QueueSpec;
 use crate::store::{Extension, Held, NewItem, QueueIndex, Settlement, Store};

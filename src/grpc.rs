@@ -1,15 +1,15 @@
 //! Serves the broker over gRPC: the only place that knows tonic and the messages of `proto/`. Handlers hold no logic.
 
-mod answer;
-mod convert;
 mod deadline;
-mod gather;
+mod error_layer;
 mod health;
+mod messages;
 mod server;
 mod service;
 mod status;
+mod write_coalescing;
 
-pub use self::server::{Serving, serve};
+pub use self::server::{RunningServer, serve};
 
 /// The generated messages, client and server.
 #[allow(

@@ -111,7 +111,7 @@ impl LeaseRef {
     }
 
     /// Returns a lease that no item can have: its key has no columns.
-    pub fn nobodys() -> Self {
+    pub fn invalid() -> Self {
         Self {
             key: Key(Box::new([])),
             token: Uuid::nil(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{RetryPolicy, State};
+use crate::item_state::{RetryPolicy, State};
 use crate::value::Value;
 
 /// A queue, as configured.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
 use crate::value::{Key, Value};
 

@@ -7,7 +7,7 @@ mod harness;
 use harness::Harness;
 use harness::bench::{Bench, MINUTE, by, call, new_item, queue, text};
 use harness::table::{Kind, Table};
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker::store::{Ending, NewItem};
 use lease_broker::value::Value;

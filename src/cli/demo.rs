@@ -22,8 +22,8 @@ use super::CommandError;
 use super::output::print_line;
 use crate::broker::{self, Broker};
 use crate::config::{Config, Sources};
-use crate::grpc::{self, Serving};
-use crate::lease::State;
+use crate::grpc::{self, RunningServer};
+use crate::item_state::State;
 use crate::store::schema::Schema as _;
 use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 use crate::store::{QueueIndex, Stats, Store as _};
@@ -133,7 +133,7 @@ struct DemoService {
     file: PathBuf,
     store: Arc<SqliteStore>,
     broker: Arc<Broker>,
-    serving: Serving,
+    serving: RunningServer,
 }
 
 impl DemoService {

@@ -11,7 +11,7 @@ use super::config_args::{ConfigArgs, open_existing_store};
 use super::output::print_line;
 use super::output::{OutputFormat, format_duration};
 use crate::config::Config;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::{self, QueueIndex, Store};
 
 /// Count items by state, and show the ages to watch: of the oldest ready item, and of the oldest lease.

@@ -13,8 +13,8 @@ use super::{CommandError, run};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag};
 use crate::grpc;
+use crate::logging;
 use crate::queue::QueueSpec;
-use crate::telemetry;
 
 /// Serve the configured queues over gRPC.
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Problem, duration};
-use crate::lease::{Backoff, RetryPolicy, State};
+use crate::item_state::{Backoff, RetryPolicy, State};
 use crate::queue::{
     ClaimStrategy, LeaseBounds, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec,
     SoftLock, SoftLockColumn,

@@ -14,19 +14,19 @@ use tonic::transport::server::TcpIncoming;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::{BoxError, ServiceBuilder};
 
-use super::answer::AnswerLayer;
-use super::gather::Gather;
+use super::error_layer::ErrorLayer;
 use super::health;
 use super::proto::{DESCRIPTORS, lease_broker_service_server::LeaseBrokerServiceServer};
 use super::service::Service;
+use super::write_coalescing::CoalescedIo;
 use crate::broker::Broker;
 use crate::config;
 
 /// How long answers may take to leave once every call is done.
-const LINGER: Duration = Duration::from_millis(500);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A server at work.
-pub struct Serving {
+pub struct RunningServer {
     address: SocketAddr,
     task: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
     health: tokio::task::JoinHandle<()>,
@@ -37,7 +37,7 @@ pub struct Serving {
     broker: Arc<Broker>,
 }
 
-/// Serves `broker` on `listener` until [`Serving::drain`].
+/// Serves `broker` on `listener` until [`RunningServer::drain`].
 ///
 /// # Errors
 /// If the listener has no address, or the API's descriptors can't be read.
@@ -45,7 +45,7 @@ pub fn serve(
     listener: TcpListener,
     broker: Arc<Broker>,
     settings: &config::Server,
-) -> Result<Serving, BoxError> {
+) -> Result<RunningServer, BoxError> {
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let draining = CancellationToken::new();
@@ -66,7 +66,7 @@ pub fn serve(
     .max_encoding_message_size(usize::MAX);
     let calls = TaskTracker::new();
     let service = ServiceBuilder::new()
-        .layer(AnswerLayer {
+        .layer(ErrorLayer {
             calls: calls.clone(),
         })
         .load_shed()
@@ -91,8 +91,8 @@ pub fn serve(
     let stopped = stop.clone().cancelled_owned();
     let incoming = TcpIncoming::from(listener)
         .with_nodelay(Some(true))
-        .map_ok(Gather::new);
-    Ok(Serving {
+        .map_ok(CoalescedIo::new);
+    Ok(RunningServer {
         address,
         task: tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
         health,
@@ -104,7 +104,7 @@ pub fn serve(
     })
 }
 
-impl Serving {
+impl RunningServer {
     /// Returns the address that is served.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -132,7 +132,10 @@ impl Serving {
             .await
             .is_ok();
         let abort = self.task.abort_handle();
-        if tokio::time::timeout(LINGER, self.task).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.task)
+            .await
+            .is_err()
+        {
             abort.abort();
         }
         let _ = self.health.await;

@@ -6,12 +6,11 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::convert::{duration, heartbeat_result, lease, new_item, settle_result};
 use super::deadline::Deadline;
+use super::messages::{duration, heartbeat_result, lease, new_item, settle_result};
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
-use crate::broker::{
-    Broker, ClaimRequest, Error, LeaseCompletion, LeaseFailure, UndeliveredLeases,
-};
+use crate::broker::{Broker, Claim, Completion, Error, Failure, Grant};
+use crate::item_state::State;
 use crate::lease_id::is_trace_parent;
 use crate::store::ClaimedItem;
 use crate::value::{Key, Value};
@@ -26,22 +25,23 @@ pub(super) struct Service {
     pub(super) max_message_bytes: usize,
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl LeaseBrokerService for Service {
     async fn claim_batch(
         &self,
         request: Request<proto::ClaimBatchRequest>,
-    ) -> Answer<proto::ClaimBatchResponse> {
+    ) -> RpcResult<proto::ClaimBatchResponse> {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let queue = request.queue.clone();
         let call = async {
             let claim = claim_of(request, deadline)?;
-            let undelivered = self.broker.claim(claim).await?;
+            let names = self.broker.columns(&queue)?;
+            let grant = self.broker.claim(claim).await?;
             Ok(Response::new(proto::ClaimBatchResponse {
-                leases: self.leases(&queue, undelivered, 0),
+                leases: self.leases(&queue, &names, grant, 0),
             }))
         };
         deadline.run(call).await
@@ -50,7 +50,7 @@ impl LeaseBrokerService for Service {
     async fn heartbeat(
         &self,
         request: Request<proto::HeartbeatRequest>,
-    ) -> Answer<proto::HeartbeatResponse> {
+    ) -> RpcResult<proto::HeartbeatResponse> {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -70,7 +70,7 @@ impl LeaseBrokerService for Service {
     async fn complete(
         &self,
         request: Request<proto::CompleteRequest>,
-    ) -> Answer<proto::CompleteResponse> {
+    ) -> RpcResult<proto::CompleteResponse> {
         let deadline = Deadline::of(request.metadata());
         let trace_parent = trace_parent(request.metadata());
         let request = request.into_inner();
@@ -96,20 +96,21 @@ impl LeaseBrokerService for Service {
                 wait_timeout: None,
                 request_id: next.request_id,
             };
-            let next = claim_of(next, deadline).map_err(|error| error.in_message("next"))?;
+            let next = claim_of(next, deadline).map_err(|error| error.within("next"))?;
+            let names = self.broker.columns(&queue)?;
             let both = self.broker.complete_and_claim(completions, next);
-            let (states, undelivered) = both.await?;
+            let (states, grant) = both.await?;
             let results = results(ids, states);
             let size = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::CompleteResponse {
                 results,
-                next_leases: self.leases(&queue, undelivered, size),
+                next_leases: self.leases(&queue, &names, grant, size),
             }))
         };
         deadline.run(call).await
     }
 
-    async fn fail(&self, request: Request<proto::FailRequest>) -> Answer<proto::FailResponse> {
+    async fn fail(&self, request: Request<proto::FailRequest>) -> RpcResult<proto::FailResponse> {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -118,7 +119,7 @@ impl LeaseBrokerService for Service {
             let failures = failures
                 .map(|(at, failure)| {
                     let field = format!("failures[{at}].retry_delay");
-                    Ok(LeaseFailure {
+                    Ok(Failure {
                         lease_id: failure.lease_id,
                         error: failure.error_message,
                         retry_delay: duration(field, failure.retry_delay)?,
@@ -137,7 +138,7 @@ impl LeaseBrokerService for Service {
     async fn release(
         &self,
         request: Request<proto::ReleaseRequest>,
-    ) -> Answer<proto::ReleaseResponse> {
+    ) -> RpcResult<proto::ReleaseResponse> {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -154,7 +155,7 @@ impl LeaseBrokerService for Service {
     async fn enqueue(
         &self,
         request: Request<proto::EnqueueRequest>,
-    ) -> Answer<proto::EnqueueResponse> {
+    ) -> RpcResult<proto::EnqueueResponse> {
         let deadline = Deadline::of(request.metadata());
         let trace_parent = trace_parent(request.metadata());
         let request = request.into_inner();
@@ -179,15 +180,16 @@ impl Service {
     fn leases(
         &self,
         queue: &str,
-        undelivered: UndeliveredLeases,
+        names: &[String],
+        grant: Grant,
         size: usize,
     ) -> Vec<proto::Lease> {
-        let names = undelivered.columns();
-        let fitting = self.fitting(&names, undelivered.items(), size);
-        let leases = undelivered.deliver(fitting);
-        leases
-            .map(|leased| lease(queue, leased.id, &names, leased.item))
-            .collect()
+        let fitting = self.fitting(names, grant.items(), size);
+        let leases = grant.accept(fitting).into_iter().map(|item| {
+            let lease_id = self.broker.lease_id(queue, &item.lease);
+            lease(queue, lease_id, names, item)
+        });
+        leases.collect()
     }
 
     /// Returns how many of the items, from the first, fit into a response that has `size` bytes already; at least one.
@@ -215,22 +217,26 @@ fn key_bytes(key: &Key) -> usize {
     }
 }
 
-fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<ClaimRequest, Error> {
-    Ok(ClaimRequest {
-        wait_timeout: duration("wait_timeout", request.wait_timeout)?,
+fn claim_of(request: proto::ClaimBatchRequest, deadline: Deadline) -> Result<Claim, Error> {
+    let invalid = |field: &str, problem: &str| Error::InvalidField {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    };
+    Ok(Claim {
+        wait: duration("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
-            .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
-        lease_duration: duration("lease_duration", request.lease_duration)?,
+            .map_err(|_| invalid("max_items", "must be at least 1"))?,
+        lease: duration("lease_duration", request.lease_duration)?,
         request_id: match request.request_id.as_str() {
             "" => None,
             id => Some(
                 id.parse()
-                    .map_err(|_| Error::invalid("request_id", "must be a UUID"))?,
+                    .map_err(|_| invalid("request_id", "must be a UUID"))?,
             ),
         },
         queue: request.queue,
-        worker_id: request.worker_id,
-        time_to_deadline: deadline.patience(),
+        worker: request.worker_id,
+        patience: deadline.patience(),
     })
 }
 
@@ -238,14 +244,14 @@ fn completion_of(
     at: usize,
     completion: proto::Completion,
     trace_parent: Option<&str>,
-) -> Result<LeaseCompletion, Error> {
+) -> Result<Completion, Error> {
     let follow_ups = completion.follow_ups.into_iter().enumerate();
     let follow_ups = follow_ups.map(|(place, follow_up)| {
         let field = || format!("completions[{at}].follow_ups[{place}].item");
         let item = follow_up.item.unwrap_or_default();
         Ok((follow_up.queue, new_item(&field, item, trace_parent)?))
     });
-    Ok(LeaseCompletion {
+    Ok(Completion {
         lease_id: completion.lease_id,
         follow_ups: follow_ups.collect::<Result<_, Error>>()?,
     })
@@ -255,7 +261,7 @@ fn ids<T>(items: &[T], id: impl Fn(&T) -> &String) -> Vec<String> {
     items.iter().map(|item| id(item).clone()).collect()
 }
 
-fn results(ids: Vec<String>, states: Vec<Option<crate::lease::State>>) -> Vec<proto::SettleResult> {
+fn results(ids: Vec<String>, states: Vec<Option<State>>) -> Vec<proto::SettleResult> {
     let results = ids.into_iter().zip(states);
     results
         .map(|(id, state)| settle_result(id, state))

@@ -1,7 +1,7 @@
 //! Mirror columns in SQL: what statements set of a table's own columns when an item's state changes. How a value is written is
 //! each store's own.
 
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
 

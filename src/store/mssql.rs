@@ -46,7 +46,7 @@ use super::{
     ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
     Stats, Store, StoreError,
 };
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::value::Key;

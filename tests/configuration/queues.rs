@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn};
 use lease_broker::value::Value;
 

@@ -1,6 +1,6 @@
 //! How a table becomes a queue.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::Ending;
 

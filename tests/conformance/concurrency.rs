@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{ClaimStrategy, OnComplete};
 use lease_broker::store::{FollowUp, QueueIndex};

@@ -1,6 +1,6 @@
 //! Items that are given up, and their second chance.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 
 use crate::harness::Harness;
 use crate::harness::bench::{Bench, HOUR, MINUTE, SECOND, fail, keys};

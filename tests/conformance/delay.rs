@@ -1,6 +1,6 @@
 //! Items that become ready later.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::store::NewItem;
 use lease_broker::value::Value;
 

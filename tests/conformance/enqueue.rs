@@ -1,6 +1,6 @@
 //! New items, and those that are refused.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::store::{NewItem, Rejection, StoreError};
 use lease_broker::value::Value;
 

@@ -1,6 +1,6 @@
 //! Items that a completion adds.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker::value::Value;

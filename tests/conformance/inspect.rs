@@ -1,6 +1,6 @@
 //! What operators see.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::store::Stats;
 
 use crate::harness::Harness;

@@ -1,6 +1,6 @@
 //! Tables that the broker makes.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker::store::NewItem;
 use lease_broker::value::Value;

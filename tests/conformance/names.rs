@@ -1,6 +1,6 @@
 //! Names of tables, columns and queues that SQL would take for something else.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker::store::{FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker::value::Value;

@@ -1,6 +1,6 @@
 //! What completion does to the row.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::value::Value;
 

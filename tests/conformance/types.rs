@@ -1,6 +1,6 @@
 //! Values on their way into the table and out of it.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::lease::{Backoff, RetryPolicy, State};
+use lease_broker::item_state::{Backoff, RetryPolicy, State};
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{
     ClaimStrategy, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,

@@ -1,6 +1,6 @@
 //! Whether the store's rows are the model's.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 
 use super::{Run, about, time};
 use crate::harness::Harness;

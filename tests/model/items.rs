@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! The reaper, the operator, and time.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use rand::RngExt as _;
 
 use super::{BROKERS, Run, about, time};

@@ -1,6 +1,6 @@
 //! Adoption by hand, as `schema plan` prints it, of many rows, and back again.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker::store::schema::Schema as _;
 use lease_broker::value::Value;

@@ -1,6 +1,6 @@
 //! Keys of every type that an index takes: each leased, extended, settled and expired.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::store::Extension;
 
 use crate::harness::bench::{Bench, Broker, HOUR, MINUTE, SECOND, queue};

@@ -1,6 +1,6 @@
 //! Kinds of tables that a server has: those that can't be a queue, and those that can with all that hangs on them.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;

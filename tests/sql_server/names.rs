@@ -1,6 +1,6 @@
 //! Names of tables and columns that T-SQL has to quote, and schemas.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::value::Value;
 

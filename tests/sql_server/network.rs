@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{FollowUp, QueueIndex};

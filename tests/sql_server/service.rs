@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lease_broker::broker::{self, Broker};
 use lease_broker::config::{Config, Sources};
-use lease_broker::grpc::{self, Serving};
+use lease_broker::grpc::{self, RunningServer};
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
@@ -26,7 +26,7 @@ max_attempts = 0
 
 pub(crate) struct Service {
     pub(crate) address: std::net::SocketAddr,
-    serving: Serving,
+    serving: RunningServer,
     broker: Arc<Broker>,
 }
 

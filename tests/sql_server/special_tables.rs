@@ -1,6 +1,6 @@
 //! Tables that only SQL Server has: temporal, memory-optimised, partitioned, with rowversion columns, with filtered keys.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
 use lease_broker::store::StoreError;
 use lease_broker::store::mssql::MssqlSchema;

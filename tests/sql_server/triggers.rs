@@ -1,6 +1,6 @@
 //! Tables with triggers of the user's own, which run within the broker's statements.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
 use lease_broker::store::StoreError;
 

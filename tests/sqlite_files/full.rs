@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{Store, StoreError};

@@ -1,6 +1,6 @@
 //! What `schema plan` prints, and that it may be run by hand.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker::store::schema::{Schema as _, Step};
 use lease_broker::store::sqlite::SqliteSchema;

@@ -1,6 +1,6 @@
 //! Tables that can't be a queue, and why.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;

@@ -1,6 +1,6 @@
 //! Tables that are their key's index.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::value::Value;
 use uuid::Uuid;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lease_broker::broker::{self, Broker};
 use lease_broker::config::{Config, Flag, Sources};
-use lease_broker::grpc::{self, Serving};
+use lease_broker::grpc::{self, RunningServer};
 use lease_broker::store::schema::Schema as _;
 use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 use rusqlite::Connection;
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
     pub(crate) address: SocketAddr,
     pub(crate) config: Config,
-    serving: Option<Serving>,
+    serving: Option<RunningServer>,
     broker: Option<Arc<Broker>>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};

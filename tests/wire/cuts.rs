@@ -1,6 +1,6 @@
 //! Connections that end in the middle: what was asked may have been applied, or not.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::store::StoreError;
 
 use crate::answers::{

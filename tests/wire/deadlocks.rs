@@ -1,6 +1,6 @@
 //! A statement that the server has chosen as a deadlock's victim: nothing of it was applied.
 
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, claimed, enqueued, settled};

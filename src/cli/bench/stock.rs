@@ -3,7 +3,7 @@
 use crate::cli::CommandError;
 use crate::cli::config_args::open_store;
 use crate::config::Config;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::QueueIndex;
 
 /// The items of the queues under load.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::cli::output::print_line;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::Stats;
 
 /// The pause between two plain lines.

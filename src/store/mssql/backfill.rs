@@ -8,7 +8,7 @@ use super::decode::integer;
 use super::mirror::mirrors;
 use super::placeholders::QueueColumns;
 use super::quote::{literal, quote};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::Step;

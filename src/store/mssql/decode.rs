@@ -6,7 +6,7 @@ use tiberius::{FromSql, Row};
 use uuid::Uuid;
 
 use super::types;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::{Held, StoreError};
 use crate::value::Value;
 

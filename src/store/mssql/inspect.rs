@@ -4,7 +4,7 @@ use tiberius::Row;
 
 use super::error::RetrySafety;
 use super::{Mssql, decode};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 
 /// Who counts the rows of a deep table.

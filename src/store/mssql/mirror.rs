@@ -3,7 +3,7 @@
 use super::catalogue::Table;
 use super::quote::{literal, quote};
 use super::types::ColumnType;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
 use crate::store::mirror::Mirrors;
 use crate::store::template::Placeholders;

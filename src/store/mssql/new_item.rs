@@ -9,7 +9,7 @@ use super::placeholders::declaration;
 use super::queue_statements::QueueStatements;
 use super::quote::{quote, quote_table};
 use super::{types, value_limits};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::QueueSpec;
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError, why_not_writable};

@@ -14,7 +14,7 @@ use super::new_item::KeySource;
 use super::placeholders::QueueColumns;
 use super::quote::quote;
 use super::types;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;

@@ -10,7 +10,7 @@ use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::queue_statements::QueueStatements;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
 use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};

@@ -9,7 +9,7 @@ use super::connection;
 use super::mirror::{literal, mirrors};
 use super::placeholders::{INDEXES, QueueColumns, index_name, queue_placeholders};
 use super::quote::{quote, quote_all};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::schema::{Schema, Step, no_table, own_columns, refuse_managed};

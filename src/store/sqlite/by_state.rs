@@ -1,6 +1,6 @@
 //! Statements about the rows of one state, and the index that has them.
 
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::QueueSpec;
 use crate::store::template::{self, Placeholders};
 

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::by_state;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::QueueSpec;
 use crate::store::template::{Placeholders, render};
 use crate::store::{Stats, StoreError};

@@ -7,7 +7,7 @@ use super::error::broken_constraint;
 use super::statement::{bind, borrowed};
 use super::table::QueueTable;
 use super::writer::Session;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::{Key, Value};
 

@@ -8,7 +8,7 @@ use super::count;
 use super::statement::{bind, bind_key};
 use super::table::QueueTable;
 use super::writer::Session;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 use crate::value::Key;
 

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::adopt::SqliteSchema;
 use super::table::QueueTable;
-use crate::lease::{Backoff, RetryPolicy, State};
+use crate::item_state::{Backoff, RetryPolicy, State};
 use crate::queue::{LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};
 use crate::store::schema::Schema as _;
 

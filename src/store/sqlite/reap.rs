@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::statement::{bind, bind_key};
 use super::table::QueueTable;
 use super::writer::Session;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::store::{Expired, QueueIndex, Reaped, StoreError};
 
@@ -80,7 +80,7 @@ fn expire(
     now: i64,
     due: Due,
 ) -> Result<Option<Expired>, StoreError> {
-    let state = if table.spec.retry.spent(due.lease.attempt) {
+    let state = if table.spec.retry.is_exhausted(due.lease.attempt) {
         State::Dead
     } else {
         State::Ready

@@ -9,7 +9,7 @@ use super::enqueue::{self, Refusal};
 use super::statement::{Latest, Token, bind, bind_key};
 use super::table::QueueTable;
 use super::writer::Session;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;

@@ -14,7 +14,7 @@ use super::count::Counts;
 use super::placeholders::QueueColumns;
 use super::quote::{quote, quote_all};
 use super::types::{self, ColumnType};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::QueueSpec;
 use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, StoreError, why_not_writable};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lease_broker::lease::State;
+use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{

@@ -9,7 +9,7 @@ use crate::broker::{self, Broker, ClaimRequest, LeaseCompletion, UndeliveredLeas
 use crate::cli::CommandError;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::NewItem;
 
 /// One worker's calls.

@@ -7,7 +7,7 @@ use super::super::Settings;
 use super::super::adopt::{apply, check, plan};
 use super::super::connection::Connection;
 use super::spec;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
 

@@ -15,7 +15,7 @@ use super::super::queue_statements::QueueStatements;
 use super::super::types::ColumnType;
 use super::super::{Mssql, Pool, Settings};
 use super::{MINUTE, spec};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,

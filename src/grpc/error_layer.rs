@@ -13,34 +13,34 @@ use tower::{BoxError, Layer, Service};
 
 use super::status;
 
-/// Makes [`Answer`]s.
+/// Makes [`ErrorService`]s.
 #[derive(Clone)]
-pub(super) struct AnswerLayer {
+pub(super) struct ErrorLayer {
     /// Knows the calls under way.
     pub(super) calls: TaskTracker,
 }
 
 /// A service that never fails.
 #[derive(Clone)]
-pub(super) struct Answer<S> {
+pub(super) struct ErrorService<S> {
     inner: S,
     calls: TaskTracker,
 }
 
 type Outcome<E> = Result<http::Response<Body>, E>;
 
-impl<S> Layer<S> for AnswerLayer {
-    type Service = Answer<S>;
+impl<S> Layer<S> for ErrorLayer {
+    type Service = ErrorService<S>;
 
-    fn layer(&self, inner: S) -> Answer<S> {
-        Answer {
+    fn layer(&self, inner: S) -> ErrorService<S> {
+        ErrorService {
             inner,
             calls: self.calls.clone(),
         }
     }
 }
 
-impl<S> Service<http::Request<Body>> for Answer<S>
+impl<S> Service<http::Request<Body>> for ErrorService<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError>,
 {

@@ -102,7 +102,7 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// Returns whether an item that has used `attempt` attempts has none left.
-    pub fn spent(&self, attempt: u32) -> bool {
+    pub fn is_exhausted(&self, attempt: u32) -> bool {
         self.max_attempts.is_some_and(|max| attempt >= max)
     }
 
@@ -113,7 +113,7 @@ impl RetryPolicy {
         asked: Option<Duration>,
         random: f64,
     ) -> AfterFailure {
-        if self.spent(attempt) {
+        if self.is_exhausted(attempt) {
             AfterFailure::Dead
         } else {
             AfterFailure::Retry(asked.unwrap_or_else(|| self.backoff.delay(attempt, random)))

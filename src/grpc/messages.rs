@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::proto;
 use crate::broker::Error;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::store::{ClaimedItem, Held, NewItem};
 use crate::value::Value;
 

@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
 /// A stream whose writes wait for one round of the scheduler.
-pub(super) struct Gather<IO> {
+pub(super) struct CoalescedIo<IO> {
     io: IO,
     /// Whether the round is over.
     gathered: bool,
 }
 
-impl<IO> Gather<IO> {
+impl<IO> CoalescedIo<IO> {
     pub(super) fn new(io: IO) -> Self {
         Self {
             io,
@@ -37,7 +37,7 @@ impl<IO> Gather<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for CoalescedIo<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Gather<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Gather<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for CoalescedIo<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Gather<IO> {
     }
 }
 
-impl<IO: Connected> Connected for Gather<IO> {
+impl<IO: Connected> Connected for CoalescedIo<IO> {
     type ConnectInfo = IO::ConnectInfo;
 
     fn connect_info(&self) -> Self::ConnectInfo {
