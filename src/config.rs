@@ -1,161 +1,61 @@
-//! The configuration: what can be set, in the shape in which it is written. `deploy/config.default.toml` documents it.
+//! The configuration of the broker: its settings as types, read from defaults, a file, the environment and flags.
+//!
+//! `deploy/config.default.toml` holds every setting with its default and its documentation. [`Sources::load`] merges the
+//! sources, checks the result, and names the file and line, the variable or the flag of a setting that cannot be used.
 
 mod duration;
-mod layers;
+mod error;
+mod layer;
+mod locate;
 mod queue;
+mod queue_check;
+mod queue_columns;
+mod range;
+mod sources;
 mod store;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-pub use self::layers::{ConfigError, Flag, Sources};
+pub use self::error::ConfigError;
+use self::error::InvalidSetting;
+pub use self::layer::Flag;
 use self::queue::QueueConfig;
+use self::range::{check_count, check_duration};
+pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
 use crate::queue::QueueSpec;
 
-/// The default configuration file.
+/// The text of the default configuration file, `deploy/config.default.toml`.
 pub const DEFAULT: &str = include_str!("../deploy/config.default.toml");
 
-/// Everything that can be set, checked.
+/// All settings of a broker, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How gRPC is served.
+    /// The gRPC server.
     pub server: Server,
-    /// Where the leases are.
+    /// The database that holds the queues' tables.
     pub store: Store,
-    /// What a call may ask for.
+    /// Upper limits of the values in a call.
     pub limits: Limits,
-    /// How the store is polled while claims wait.
+    /// Intervals of the queries for ready items while claims wait.
     pub polling: Polling,
-    /// How leases expire.
+    /// The task that ends expired leases.
     pub reaper: Reaper,
-    /// What is logged.
+    /// The log on standard error.
     pub log: Log,
-    /// The queues, by name.
+    /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,
 }
 
-/// How gRPC is served.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Server {
-    /// The address and port.
-    pub listen: SocketAddr,
-    /// Threads that serve calls; 0: see [`Config::threads`].
-    pub threads: usize,
-    /// Calls under way at once.
-    pub max_concurrent_calls: usize,
-    /// The largest message, in bytes.
-    pub max_message_bytes: usize,
-    /// When a connection is asked to reconnect; zero: never.
-    #[serde(with = "duration")]
-    pub max_connection_age: Duration,
-    /// How often a quiet connection is pinged.
-    #[serde(with = "duration")]
-    pub keepalive_interval: Duration,
-    /// How long it may take to answer.
-    #[serde(with = "duration")]
-    pub keepalive_timeout: Duration,
-    /// How long settlements are served on after a signal to stop.
-    #[serde(with = "duration")]
-    pub drain_delay: Duration,
-    /// How long calls under way may take to finish after that.
-    #[serde(with = "duration")]
-    pub drain_grace: Duration,
-}
-
-/// What a call may ask for.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// Items a call.
-    pub max_items: usize,
-    /// How long a claim may wait.
-    #[serde(with = "duration")]
-    pub max_wait: Duration,
-    /// Characters of a worker id.
-    pub max_worker_id: usize,
-}
-
-/// How the store is polled while claims wait.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Polling {
-    /// The first pause.
-    #[serde(with = "duration")]
-    pub min: Duration,
-    /// The longest pause.
-    #[serde(with = "duration")]
-    pub max: Duration,
-}
-
-/// How leases expire.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reaper {
-    /// The longest pause.
-    #[serde(with = "duration")]
-    pub max_sleep: Duration,
-    /// Rows a statement.
-    pub batch: usize,
-}
-
-/// What is logged.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Log {
-    /// A level, or a list of targets with levels.
-    pub level: String,
-    /// How lines look.
-    pub format: LogFormat,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people.
-    Human,
-    /// One JSON object a line.
-    Json,
-}
-
-/// The file as it is written; [`Config`] is what it means.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    server: Server,
-    store: Store,
-    limits: Limits,
-    polling: Polling,
-    reaper: Reaper,
-    log: Log,
-    /// Merged into every queue before it is read; read here so that a bad default is named as such.
-    queue_defaults: QueueConfig,
-    queues: std::collections::BTreeMap<String, QueueConfig>,
-}
-
-/// A value that does not do: its key, and why.
-#[derive(Debug, PartialEq, Eq)]
-struct Problem {
-    key: String,
-    why: String,
-}
-
-impl Problem {
-    fn new(key: impl Into<String>, why: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            why: why.into(),
-        }
-    }
-}
-
 impl Config {
-    /// Returns how many threads serve calls: those configured, or one a core. `SQLite`'s writer is a thread of its own,
-    /// which keeps a core busy when there is much to do: the calls have the others.
+    /// Returns the number of threads that serve calls: the setting, or a default derived from the number of cores.
+    ///
+    /// With SQL Server the default is one thread per core. With `SQLite` it is one less, at least 1. The `SQLite` store
+    /// writes on a thread that can keep one core busy.
     pub fn threads(&self) -> usize {
         if self.server.threads > 0 {
             return self.server.threads;
@@ -168,90 +68,183 @@ impl Config {
     }
 }
 
-fn at_most(key: &str, value: usize, most: usize) -> Result<(), Problem> {
-    if (1..=most).contains(&value) {
-        return Ok(());
-    }
-    let why = format!("{value} is not between 1 and {most}");
-    Err(Problem::new(key, why))
+/// Settings of the gRPC server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The address and port to listen on. Port 0 selects a free port.
+    pub listen: SocketAddr,
+    /// The number of threads that serve calls. 0 selects the default of [`Config::threads`].
+    pub threads: usize,
+    /// The maximum number of calls that run at the same time, waiting claims included. 1 to 1,048,576.
+    pub max_concurrent_calls: usize,
+    /// The maximum size of a request, and approximately of a response, in bytes. 1 to 2^30.
+    pub max_message_bytes: usize,
+    /// The age at which a client is asked to reconnect. Zero: never.
+    #[serde(with = "duration")]
+    pub max_connection_age: Duration,
+    /// The interval of HTTP/2 pings on a connection without traffic. 100 ms to 1 day.
+    #[serde(with = "duration")]
+    pub keepalive_interval: Duration,
+    /// The time limit for the answer to a ping. After it the connection is closed. 100 ms to 1 day.
+    #[serde(with = "duration")]
+    pub keepalive_timeout: Duration,
+    /// The time after a stop signal during which all calls but claims are still accepted.
+    #[serde(with = "duration")]
+    pub drain_delay: Duration,
+    /// The time limit, after `drain_delay`, for running calls to finish.
+    #[serde(with = "duration")]
+    pub drain_grace: Duration,
 }
 
-fn between(key: &str, value: Duration, least: Duration, most: Duration) -> Result<(), Problem> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    let [value, least, most] = [value, least, most].map(humantime::format_duration);
-    let why = format!("{value} is not between {least} and {most}");
-    Err(Problem::new(key, why))
+/// Upper limits of the values in a call.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// The maximum number of items per call. 1 to 1,000.
+    pub max_items: usize,
+    /// The longest time that a claim can wait for an item. At most 60 s.
+    #[serde(with = "duration")]
+    pub max_wait: Duration,
+    /// The maximum length of a worker id, in characters. 1 to 128.
+    pub max_worker_id: usize,
+}
+
+/// Intervals of the queries for ready items while claims wait.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Polling {
+    /// The first interval. 1 ms to 60 s.
+    #[serde(with = "duration")]
+    pub min: Duration,
+    /// The longest interval. `min` to 60 s.
+    #[serde(with = "duration")]
+    pub max: Duration,
+}
+
+/// Settings of the reaper, the task that ends expired leases and makes delayed items ready.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reaper {
+    /// The longest interval between two runs. 10 ms to 60 s.
+    #[serde(with = "duration")]
+    pub max_sleep: Duration,
+    /// The maximum number of rows that one statement changes. 1 to 1,000.
+    pub batch: usize,
+}
+
+/// Settings of the log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// A level such as `info`, or a list of targets with levels such as `info,lease_broker=debug`.
+    pub level: String,
+    /// The format of log lines.
+    pub format: LogFormat,
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Text for people, with colours on a terminal.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// The merged settings, deserialized but not yet checked. [`Document::check`] returns the [`Config`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    server: Server,
+    store: Store,
+    limits: Limits,
+    polling: Polling,
+    reaper: Reaper,
+    log: Log,
+    /// The loader has already merged these settings into every queue. They are read here once more so that an error in
+    /// them has the key `queue_defaults`.
+    queue_defaults: QueueConfig,
+    queues: BTreeMap<String, QueueConfig>,
 }
 
 impl Document {
-    fn check(self) -> Result<Config, Problem> {
-        at_most("limits.max_items", self.limits.max_items, 1_000)?;
-        at_most("limits.max_worker_id", self.limits.max_worker_id, 128)?;
-        at_most("reaper.batch", self.reaper.batch, 1_000)?;
-        at_most("server.threads", self.server.threads.max(1), 1_024)?;
-        at_most(
-            "server.max_concurrent_calls",
-            self.server.max_concurrent_calls,
-            1 << 20,
-        )?;
-        at_most(
-            "server.max_message_bytes",
-            self.server.max_message_bytes,
-            1 << 30,
-        )?;
-        let (milli, minute) = (Duration::from_millis(1), Duration::from_secs(60));
-        between(
-            "limits.max_wait",
-            self.limits.max_wait,
-            Duration::ZERO,
-            minute,
-        )?;
-        between("polling.min", self.polling.min, milli, minute)?;
-        between("polling.max", self.polling.max, self.polling.min, minute)?;
-        between(
-            "reaper.max_sleep",
-            self.reaper.max_sleep,
-            10 * milli,
-            minute,
-        )?;
-        self.store.check()?;
-        let day = Duration::from_secs(86_400);
-        between(
-            "server.keepalive_interval",
-            self.server.keepalive_interval,
-            100 * milli,
-            day,
-        )?;
-        between(
-            "server.keepalive_timeout",
-            self.server.keepalive_timeout,
-            100 * milli,
-            day,
-        )?;
+    /// Checks the ranges of all settings and converts the queues.
+    fn check(self) -> Result<Config, InvalidSetting> {
+        const MAX_THREADS: usize = 1_024;
+        const MAX_CALLS: usize = 1 << 20;
+        const MAX_BYTES: usize = 1 << 30;
+        const MILLISECOND: Duration = Duration::from_millis(1);
+        const MINUTE: Duration = Duration::from_secs(60);
+        const DAY: Duration = Duration::from_secs(86_400);
+
+        let Self {
+            server,
+            store,
+            limits,
+            polling,
+            reaper,
+            ..
+        } = &self;
+        check_count("limits.max_items", limits.max_items, 1_000)?;
+        check_count("limits.max_worker_id", limits.max_worker_id, 128)?;
+        check_count("reaper.batch", reaper.batch, 1_000)?;
+        check_count("server.threads", server.threads.max(1), MAX_THREADS)?;
+        for (key, value, max) in [
+            (
+                "server.max_concurrent_calls",
+                server.max_concurrent_calls,
+                MAX_CALLS,
+            ),
+            (
+                "server.max_message_bytes",
+                server.max_message_bytes,
+                MAX_BYTES,
+            ),
+        ] {
+            check_count(key, value, max)?;
+        }
+        let tenth = 100 * MILLISECOND;
+        for (key, value, min, max) in [
+            ("limits.max_wait", limits.max_wait, Duration::ZERO, MINUTE),
+            ("polling.min", polling.min, MILLISECOND, MINUTE),
+            ("polling.max", polling.max, polling.min, MINUTE),
+            (
+                "reaper.max_sleep",
+                reaper.max_sleep,
+                10 * MILLISECOND,
+                MINUTE,
+            ),
+            (
+                "server.keepalive_interval",
+                server.keepalive_interval,
+                tenth,
+                DAY,
+            ),
+            (
+                "server.keepalive_timeout",
+                server.keepalive_timeout,
+                tenth,
+                DAY,
+            ),
+        ] {
+            check_duration(key, value, min, max)?;
+        }
+        store.check()?;
         self.queue_defaults.check_defaults()?;
         if self.queues.is_empty() {
-            return Err(Problem::new("queues", "at least one queue is needed"));
+            return Err(InvalidSetting::new(
+                "queues",
+                "no queue is configured; add a section [queues.NAME]",
+            ));
         }
         let queues = self
             .queues
             .into_iter()
             .map(|(name, queue)| queue.into_spec(&name))
             .collect::<Result<Vec<_>, _>>()?;
-        for (at, queue) in queues.iter().enumerate() {
-            let mut earlier = queues[..at].iter();
-            if let Some(other) = earlier.find(|other| other.shares_rows_with(queue)) {
-                return Err(Problem::new(
-                    format!("queues.{}.table", queue.name),
-                    format!(
-                        "queue {:?} has the table {:?} already; two queues on one table need soft-lock columns of their \
-                         own",
-                        other.name, other.table
-                    ),
-                ));
-            }
-        }
+        check_shared_tables(&queues)?;
         Ok(Config {
             server: self.server,
             store: self.store,
@@ -262,4 +255,22 @@ impl Document {
             queues,
         })
     }
+}
+
+/// Refuses two queues that would write their leases into the same columns of the same table.
+fn check_shared_tables(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
+    for (index, queue) in queues.iter().enumerate() {
+        let mut earlier = queues[..index].iter();
+        if let Some(other) = earlier.find(|other| other.shares_rows_with(queue)) {
+            return Err(InvalidSetting::new(
+                format!("queues.{}.table", queue.name),
+                format!(
+                    "queue {:?} has the table {:?} already; give one of the two queues other soft-lock columns \
+                     (section soft_lock)",
+                    other.name, other.table
+                ),
+            ));
+        }
+    }
+    Ok(())
 }

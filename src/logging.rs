@@ -1,4 +1,4 @@
-//! What the process tells of itself: log lines on standard error.
+//! Logging: formats the events of the crate `tracing` as lines on standard error.
 
 use std::io::IsTerminal as _;
 
@@ -6,14 +6,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
 
-/// Starts logging.
+/// Starts logging for the whole process.
 ///
 /// # Errors
-/// What is wrong with the level.
+/// A message if the level is invalid, or if logging has been started before.
 pub fn start(log: &Log) -> Result<(), String> {
     let filter = EnvFilter::builder()
         .parse(&log.level)
-        .map_err(|error| format!("{:?} is no log level: {error}", log.level))?;
+        .map_err(|error| format!("{:?} is not a log level: {error}", log.level))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

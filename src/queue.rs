@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::item_state::{RetryPolicy, State};
 use crate::value::Value;
 
@@ -46,7 +48,8 @@ impl QueueSpec {
 }
 
 /// How claims that run at the same time, in any broker, keep apart. `SQLite` has one writer at a time and needs neither.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ClaimStrategy {
     /// Each passes over the rows that others have locked.
     #[default]

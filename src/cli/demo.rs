@@ -207,7 +207,7 @@ fn configure(demo: &Demo, folder: &TempDir) -> Result<Config, CommandError> {
         ..Sources::default()
     };
     let config = sources.load();
-    config.map_err(|error| CommandError::usage(format!("--lease: {}", error.problem)))
+    config.map_err(|error| CommandError::usage(format!("--lease: {}", error.reason)))
 }
 
 fn adopt(file: &std::path::Path, config: &Config) -> Result<(), CommandError> {

@@ -1,4 +1,4 @@
-//! Durations as people write them: "500ms", "15s", "1h 30m".
+//! Deserializes durations that are written as text: "500ms", "15s", "1h 30m".
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duratio
     let text = String::deserialize(input)?;
     humantime::parse_duration(&text).map_err(|error| {
         D::Error::custom(format!(
-            "{text:?} is no duration such as \"500ms\" or \"1h 30m\": {error}"
+            "{text:?} is not a duration such as \"500ms\" or \"1h 30m\": {error}"
         ))
     })
 }

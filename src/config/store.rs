@@ -1,4 +1,4 @@
-//! The store's section of the configuration.
+//! The section `store` of the configuration: the database and the connections to it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,36 +6,38 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::{Problem, at_most, between, duration};
+use super::duration;
+use super::error::InvalidSetting;
+use super::range::{check_count, check_duration};
 
-/// Where the leases are.
+/// The database that holds the queues' tables, and the connections to it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
     /// The kind of database.
     pub kind: StoreKind,
-    /// The file of a `SQLite` store.
+    /// The database file, for `SQLite`.
     pub path: PathBuf,
-    /// How to reach a SQL Server, as ADO.NET writes it; never shown. Empty: it is in `connection_string_file`.
+    /// An ADO.NET connection string, for SQL Server. It is never logged. Empty: `connection_string_file` holds it.
     pub connection_string: SecretString,
-    /// A file that holds the connection string; empty: none.
+    /// A file that contains the connection string. Empty: no file.
     pub connection_string_file: PathBuf,
-    /// A file that holds an access token to log in with, read for each connection; empty: none.
+    /// A file that contains an access token for the login. It is read again for each connection. Empty: no file.
     pub access_token_file: PathBuf,
-    /// How long TCP may take to connect.
+    /// The time limit for a TCP connection to SQL Server. 100 ms to 60 s.
     #[serde(with = "duration")]
     pub connect_timeout: Duration,
-    /// How long TLS and login may take.
+    /// The time limit for TLS and login together. 100 ms to 60 s.
     #[serde(with = "duration")]
     pub handshake_timeout: Duration,
-    /// How long an operation may take, its retries included.
+    /// The time limit for an operation, including its retries. 100 ms to 60 s.
     #[serde(with = "duration")]
     pub command_timeout: Duration,
-    /// Connections at once.
+    /// The maximum number of connections. 1 to 1,000.
     pub max_connections: usize,
-    /// Connections kept open while nothing is to do, if as many may be.
+    /// The number of connections that stay open while the broker is idle. `max_connections` limits it.
     pub min_idle_connections: usize,
-    /// How old a connection may get.
+    /// The age at which a connection is replaced. 100 ms to 1 day.
     #[serde(with = "duration")]
     pub max_connection_age: Duration,
 }
@@ -44,46 +46,49 @@ pub struct Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// One file on this host.
+    /// An embedded database in one file on this host.
     Sqlite,
     /// A SQL Server database.
     Mssql,
 }
 
 impl Store {
-    pub(super) fn check(&self) -> Result<(), Problem> {
-        let given = [
-            !self.connection_string.expose_secret().is_empty(),
-            !self.connection_string_file.as_os_str().is_empty(),
-        ];
-        match (self.kind, given) {
-            (StoreKind::Sqlite, _) | (StoreKind::Mssql, [true, false] | [false, true]) => {}
-            (StoreKind::Mssql, [false, false]) => {
-                return Err(Problem::new(
-                    "store.connection_string",
-                    "a SQL Server store needs one, as ADO.NET writes it: server=HOST,1433;database=DB;user id=…;password=…; \
-                     better than in this file it is kept in the one that store.connection_string_file names, or in the \
-                     environment variable LEASE_BROKER_STORE__CONNECTION_STRING",
-                ));
-            }
-            (StoreKind::Mssql, [true, true]) => {
-                return Err(Problem::new(
-                    "store.connection_string_file",
-                    "store.connection_string is set too: only one of them may be",
-                ));
-            }
+    pub(super) fn check(&self) -> Result<(), InvalidSetting> {
+        const MIN: Duration = Duration::from_millis(100);
+        const MINUTE: Duration = Duration::from_secs(60);
+        const DAY: Duration = Duration::from_secs(86_400);
+
+        if self.kind == StoreKind::Mssql {
+            self.check_connection_string()?;
         }
-        at_most("store.max_connections", self.max_connections, 1_000)?;
-        let (least, minute) = (Duration::from_millis(100), Duration::from_secs(60));
-        let day = Duration::from_secs(86_400);
-        for (key, value, most) in [
-            ("store.connect_timeout", self.connect_timeout, minute),
-            ("store.handshake_timeout", self.handshake_timeout, minute),
-            ("store.command_timeout", self.command_timeout, minute),
-            ("store.max_connection_age", self.max_connection_age, day),
+        check_count("store.max_connections", self.max_connections, 1_000)?;
+        for (key, value, max) in [
+            ("store.connect_timeout", self.connect_timeout, MINUTE),
+            ("store.handshake_timeout", self.handshake_timeout, MINUTE),
+            ("store.command_timeout", self.command_timeout, MINUTE),
+            ("store.max_connection_age", self.max_connection_age, DAY),
         ] {
-            between(key, value, least, most)?;
+            check_duration(key, value, MIN, max)?;
         }
         Ok(())
+    }
+
+    fn check_connection_string(&self) -> Result<(), InvalidSetting> {
+        let in_settings = !self.connection_string.expose_secret().is_empty();
+        let in_file = !self.connection_string_file.as_os_str().is_empty();
+        match (in_settings, in_file) {
+            (true, false) | (false, true) => Ok(()),
+            (false, false) => Err(InvalidSetting::new(
+                "store.connection_string",
+                "is required with kind = \"mssql\". It has ADO.NET form: \
+                 server=HOST,1433;database=DB;user id=…;password=…. Put it into a file and set \
+                 store.connection_string_file, or into the environment variable \
+                 LEASE_BROKER_STORE__CONNECTION_STRING",
+            )),
+            (true, true) => Err(InvalidSetting::new(
+                "store.connection_string_file",
+                "store.connection_string is set too; set only one of them",
+            )),
+        }
     }
 }

@@ -24,7 +24,7 @@ fn refused(text: &'static str, key: &str, line: usize, problem: &str) {
     };
     assert_eq!(error.key, key, "{error}");
     assert_eq!(place(&error), format!("given.toml:{line}"), "{error}");
-    assert!(error.problem.contains(problem), "{error}");
+    assert!(error.reason.contains(problem), "{error}");
 }
 
 fn column(column: &str, descending: bool) -> OrderColumn {
@@ -106,7 +106,7 @@ fn a_key_is_one_name_or_up_to_three() {
         "[queues.a]\nkey = ['a', 'b', 'c', 'd']",
         "key",
         2,
-        "three is the most",
+        "at most 3",
     );
     refused("[queues.a]\nkey = 5", "key", 2, "a column's name or a list");
     refused("[queues.a]\nkey = ['']", "key", 2, "1 to 128 characters");
@@ -161,14 +161,14 @@ fn leases_have_bounds_that_fit_one_another() {
         2,
         span,
     );
-    refused("[queues.a]\nlease = 'long'", "lease", 2, "no duration");
+    refused("[queues.a]\nlease = 'long'", "lease", 2, "not a duration");
 }
 
 #[test]
 fn a_default_that_does_not_fit_what_a_queue_says_is_refused_as_the_queues() {
     let error = file("[queues.a]\nmin_lease = '2m'").expect_err("longer than the default");
     assert_eq!(error.key, "queues.a.lease");
-    assert_eq!(error.problem, "1m is not between 2m and 12h");
+    assert_eq!(error.reason, "1m is not between 2m and 12h");
     let error = file("[queues.a]\nmax_lease = '30s'").expect_err("shorter than the default");
     assert_eq!(error.key, "queues.a.lease");
 }
@@ -180,7 +180,7 @@ fn a_bad_default_of_queues_is_refused_where_it_stands() {
         (&*error.key, &*place(&error)),
         ("queues.a.lease", "given.toml:2")
     );
-    let error = file("[queue_defaults]\nlease = 'long'\n[queues.a]").expect_err("no duration");
+    let error = file("[queue_defaults]\nlease = 'long'\n[queues.a]").expect_err("not a duration");
     assert_eq!(place(&error), "given.toml:2", "{error}");
     for (text, key) in [
         ("[queue_defaults]\ntable = 't'", "queue_defaults.table"),
@@ -252,7 +252,12 @@ fn backoff_is_bounded() {
 #[test]
 fn soft_lock_names_are_known_and_distinct() {
     let text = "[queues.a.soft_lock]\nlease_holder = 'x'";
-    refused(text, "soft_lock.lease_holder", 2, "they are lease_state");
+    refused(
+        text,
+        "soft_lock.lease_holder",
+        2,
+        "expected one of lease_state",
+    );
     let text = "[queues.a.soft_lock]\nlease_owner = 'LEASE_TOKEN'";
     refused(text, "soft_lock.lease_owner", 2, "another soft-lock column");
     let text = "[queues.a.soft_lock]\nlease_owner = 'x'\nlease_token = 'X'";
@@ -271,7 +276,7 @@ fn mirrors_name_states_and_hold_values() {
         "[queues.a.mirror]\ndone = { P = 1 }",
         "mirror.done",
         2,
-        "they are ready",
+        "expected one of ready",
     );
     refused(
         "[queues.a.mirror]\ndead = { P = '$then' }",
@@ -319,7 +324,7 @@ fn managed_columns_have_types_that_are_no_sql_of_their_own() {
 #[test]
 fn queues_have_names_and_tables_of_their_own() {
     let error = file("[queues.'']").expect_err("no name");
-    assert!(error.problem.contains("1 to 128 characters"), "{error}");
+    assert!(error.reason.contains("1 to 128 characters"), "{error}");
     refused("[queues.a]\ntable = ''", "table", 2, "1 to 128");
     refused("[queues.a]\ntable = \"x\\u0000\"", "table", 2, "NUL");
     refused("[queues.a]\ncolumns = ['']", "columns", 2, "1 to 128");
@@ -328,7 +333,7 @@ fn queues_have_names_and_tables_of_their_own() {
         (&*error.key, &*place(&error)),
         ("queues.b.table", "given.toml:4")
     );
-    assert!(error.problem.contains("\"a\""), "{error}");
+    assert!(error.reason.contains("\"a\""), "{error}");
     let error = file("queues = {}").expect_err("no queue");
     assert_eq!((&*error.key, &*place(&error)), ("queues", "given.toml:1"));
 }

@@ -10,7 +10,7 @@ fn refused(text: &'static str, key: &str, line: usize, problem: &str) {
     let error = file(text).expect_err(text);
     assert_eq!(error.key, key, "{error}");
     assert_eq!(place(&error), format!("given.toml:{line}"), "{error}");
-    assert!(error.problem.contains(problem), "{error}");
+    assert!(error.reason.contains(problem), "{error}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_value_that_does_not_do_is_refused_with_what_would() {
         "[server]\ndrain_grace = 'soon'",
         "server.drain_grace",
         2,
-        "\"soon\" is no duration",
+        "\"soon\" is not a duration",
     );
     refused(
         "[limits]\nmax_items = 1001",
@@ -170,7 +170,10 @@ fn a_variable_that_does_not_do_is_named() {
     ] {
         let error = variables(given).expect_err(key);
         assert_eq!(error.key, key, "{error}");
-        assert_eq!(error.place, format!("environment variable {}", given[0].0));
+        assert_eq!(
+            error.location,
+            format!("environment variable {}", given[0].0)
+        );
     }
 }
 
@@ -183,7 +186,7 @@ fn a_variable_set_as_a_value_and_as_a_section_is_refused() {
     .expect_err("both");
     assert_eq!(error.key, "server.listen.port");
     assert_eq!(
-        error.place,
+        error.location,
         "environment variable LEASE_BROKER_SERVER__LISTEN__PORT"
     );
 }
@@ -197,7 +200,7 @@ fn a_flag_that_does_not_do_is_named_though_the_file_is_right() {
     };
     let error = given.load().expect_err("nowhere");
     assert_eq!(
-        (&*error.key, &*error.place),
+        (&*error.key, &*error.location),
         ("server.listen", "flag --listen")
     );
 }

@@ -56,6 +56,6 @@ pub(crate) fn listen(address: &str) -> Flag {
 
 /// Returns the last part of a path, with the line behind it.
 pub(crate) fn place(error: &ConfigError) -> String {
-    let place = error.place.rsplit('/').next().unwrap_or_default();
+    let place = error.location.rsplit('/').next().unwrap_or_default();
     place.to_owned()
 }

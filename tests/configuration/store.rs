@@ -12,7 +12,7 @@ const SERVER: &str = "[store]\nkind = 'mssql'\nconnection_string = 'server=h;pas
 #[track_caller]
 fn refused(error: &ConfigError, key: &str, problem: &str) {
     assert_eq!(error.key, key, "{error}");
-    assert!(error.problem.contains(problem), "{error}");
+    assert!(error.reason.contains(problem), "{error}");
     assert!(!format!("{error:?}").contains("Sw0rdfish"), "{error}");
 }
 
@@ -80,5 +80,5 @@ fn claims_pass_over_locked_rows_or_take_turns() {
     assert_eq!(strategies, [SkipLocked, AppLock]);
     let error = file("[queues.a]\nclaim_strategy = 'polite'").expect_err("unknown");
     assert_eq!(error.key, "queues.a.claim_strategy");
-    assert!(error.problem.contains("app_lock"), "{error}");
+    assert!(error.reason.contains("app_lock"), "{error}");
 }

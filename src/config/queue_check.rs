@@ -1,0 +1,136 @@
+//! Checks the settings of a queue and turns them into a [`QueueSpec`].
+
+use std::time::Duration;
+
+use super::error::InvalidSetting;
+use super::queue::{BackoffConfig, Names, QueueConfig};
+use super::queue_columns::{
+    MAX_NAME_CHARACTERS, check_name, managed_columns, mirrors, soft_lock_names,
+};
+use super::range::check_duration;
+use crate::item_state::{Backoff, RetryPolicy};
+use crate::queue::{LeaseBounds, OnComplete, Order, QueueSpec};
+
+/// The range of lease durations that a queue can allow. The API promises it in `lease_broker.proto`.
+const MIN_LEASE: Duration = Duration::from_secs(1);
+const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
+const MAX_KEY_COLUMNS: usize = 3;
+
+impl QueueConfig {
+    /// Refuses settings in `queue_defaults` that describe one particular table.
+    pub(super) fn check_defaults(&self) -> Result<(), InvalidSetting> {
+        let table_settings = [
+            ("table", self.table.is_some()),
+            ("key", !matches!(self.key, Names::None)),
+            ("columns", self.columns.is_some()),
+            ("managed", self.managed.is_some()),
+        ];
+        match table_settings.into_iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err(InvalidSetting::new(
+                format!("queue_defaults.{key}"),
+                "belongs to one queue; set it in that queue's section",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the settings and returns them as the queue `name`.
+    pub(super) fn into_spec(self, name: &str) -> Result<QueueSpec, InvalidSetting> {
+        if name.is_empty() || name.chars().count() > MAX_NAME_CHARACTERS {
+            return Err(InvalidSetting::new(
+                format!("queues.{name}"),
+                format!("a queue's name must have 1 to {MAX_NAME_CHARACTERS} characters"),
+            ));
+        }
+        let key_path = |key: &str| format!("queues.{name}.{key}");
+        let lease = self.lease_bounds(&key_path)?;
+        let retry = RetryPolicy {
+            max_attempts: (self.max_attempts > 0).then_some(self.max_attempts),
+            backoff: backoff(&self.backoff, &key_path)?,
+        };
+        let mirror = mirrors(&self.mirror, &key_path)?;
+        let soft_lock = soft_lock_names(&self.soft_lock, &key_path)?;
+        let managed = self
+            .managed
+            .map(|columns| managed_columns(&columns, &key_path));
+        let managed = managed.transpose()?;
+
+        let key = self.key.into_list();
+        if key.len() > MAX_KEY_COLUMNS {
+            return Err(InvalidSetting::new(
+                key_path("key"),
+                format!("{} columns; a key has at most {MAX_KEY_COLUMNS}", key.len()),
+            ));
+        }
+        let table = self.table.unwrap_or_else(|| name.to_owned());
+        let on_complete = OnComplete::from(self.on_complete);
+        check_name(key_path("table"), &table)?;
+        if let OnComplete::Archive(archive) = &on_complete {
+            if archive.eq_ignore_ascii_case(&table) {
+                return Err(InvalidSetting::new(
+                    key_path("on_complete.archive"),
+                    "is the queue's own table; name another table",
+                ));
+            }
+            check_name(key_path("on_complete.archive"), archive)?;
+        }
+        for column in &key {
+            check_name(key_path("key"), column)?;
+        }
+        for column in self.columns.iter().flatten() {
+            check_name(key_path("columns"), column)?;
+        }
+        Ok(QueueSpec {
+            name: name.to_owned(),
+            table,
+            key,
+            columns: self.columns,
+            order: self.order.map_or(Order::By(Vec::new()), Order::from),
+            lease,
+            retry,
+            on_complete,
+            soft_lock,
+            mirror,
+            managed,
+            filtered_indexes: self.filtered_indexes,
+            claim_strategy: self.claim_strategy,
+        })
+    }
+
+    fn lease_bounds(
+        &self,
+        key_path: &dyn Fn(&str) -> String,
+    ) -> Result<LeaseBounds, InvalidSetting> {
+        let (default, min, max) = (self.lease, self.min_lease, self.max_lease);
+        check_duration(key_path("min_lease"), min, MIN_LEASE, max.min(MAX_LEASE))?;
+        check_duration(key_path("max_lease"), max, min, MAX_LEASE)?;
+        check_duration(key_path("lease"), default, min, max)?;
+        Ok(LeaseBounds { default, min, max })
+    }
+}
+
+fn backoff(
+    config: &BackoffConfig,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<Backoff, InvalidSetting> {
+    for (key, value, min, max) in [
+        ("backoff.factor", config.factor, 1.0, 1_000.0),
+        ("backoff.jitter", config.jitter, 0.0, 1.0),
+    ] {
+        if !(min..=max).contains(&value) {
+            return Err(InvalidSetting::out_of_range(key_path(key), value, min, max));
+        }
+    }
+    if config.initial > config.max {
+        return Err(InvalidSetting::new(
+            key_path("backoff.initial"),
+            "is longer than backoff.max",
+        ));
+    }
+    Ok(Backoff {
+        initial: config.initial,
+        factor: config.factor,
+        max: config.max,
+        jitter: config.jitter,
+    })
+}

@@ -1,0 +1,154 @@
+//! Checks the column settings of a queue: names of soft-lock columns, mirror columns, managed columns.
+
+use std::collections::BTreeMap;
+
+use super::error::InvalidSetting;
+use crate::item_state::State;
+use crate::queue::{Mirror, MirrorValue, SoftLock, SoftLockColumn};
+use crate::value::Value;
+
+/// The longest name of a queue, table or column. An identifier of SQL Server has at most 128 characters.
+pub(super) const MAX_NAME_CHARACTERS: usize = 128;
+
+/// Returns the names of the soft-lock columns, with those in `renamed` replaced. Its keys are the default names.
+pub(super) fn soft_lock_names(
+    renamed: &BTreeMap<String, String>,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<SoftLock, InvalidSetting> {
+    let mut names = SoftLock::default();
+    for (default_name, name) in renamed {
+        let key = key_path(&format!("soft_lock.{default_name}"));
+        let mut columns = SoftLockColumn::ALL.into_iter();
+        let Some(column) = columns.find(|column| column.default_name() == default_name) else {
+            let all = SoftLockColumn::ALL.map(SoftLockColumn::default_name);
+            let reason = format!(
+                "unknown soft-lock column; expected one of {}",
+                all.join(", ")
+            );
+            return Err(InvalidSetting::new(key, reason));
+        };
+        check_name(key.clone(), name)?;
+        if names.name(column) != name && names.contains(name) {
+            let reason = format!("{name:?} is the name of another soft-lock column");
+            return Err(InvalidSetting::new(key, reason));
+        }
+        names.rename(column, name.clone());
+    }
+    Ok(names)
+}
+
+/// Returns the mirror columns of each state.
+///
+/// `completed` and `dead` must differ from `ready`. Adoption of a table reads the mirror columns to find the state of
+/// each row, so equal values would make finished rows look ready.
+pub(super) fn mirrors(
+    states: &BTreeMap<String, BTreeMap<String, toml::Value>>,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<Vec<Mirror>, InvalidSetting> {
+    let mut mirrors = Vec::new();
+    for (state_name, columns) in states {
+        let key = key_path(&format!("mirror.{state_name}"));
+        let Some(state) = State::from_name(state_name) else {
+            let all = State::ALL.map(State::name).join(", ");
+            let reason = format!("unknown state; expected one of {all}");
+            return Err(InvalidSetting::new(key, reason));
+        };
+        for (column, value) in columns {
+            let key = format!("{key}.{column}");
+            check_name(key.clone(), column)?;
+            mirrors.push(Mirror {
+                state,
+                column: column.clone(),
+                value: mirror_value(key, value)?,
+            });
+        }
+    }
+    let columns_of = |state| -> Vec<_> {
+        let of_state = mirrors.iter().filter(|mirror| mirror.state == state);
+        of_state
+            .map(|mirror| (&mirror.column, &mirror.value))
+            .collect()
+    };
+    for state in [State::Completed, State::Dead] {
+        let columns = columns_of(state);
+        if !columns.is_empty() && columns == columns_of(State::Ready) {
+            let reason = format!(
+                "is the same as mirror.ready; adoption could not tell {} rows from ready rows",
+                state.name()
+            );
+            let key = key_path(&format!("mirror.{}", state.name()));
+            return Err(InvalidSetting::new(key, reason));
+        }
+    }
+    Ok(mirrors)
+}
+
+/// Returns the value that a mirror column is set to. A `$` at the start marks a variable, and `$$` stands for a `$`.
+fn mirror_value(key: String, value: &toml::Value) -> Result<MirrorValue, InvalidSetting> {
+    Ok(MirrorValue::Literal(match value {
+        toml::Value::String(text) => match text.as_str() {
+            "$now" => return Ok(MirrorValue::Now),
+            "$worker" => return Ok(MirrorValue::Worker),
+            "$null" => Value::Null,
+            other => match other.strip_prefix('$') {
+                Some(escaped) if escaped.starts_with('$') => Value::Text(escaped.to_owned()),
+                Some(name) => {
+                    let reason = format!(
+                        "unknown variable {other:?}; expected $now, $worker or $null, or $${name} for the text itself"
+                    );
+                    return Err(InvalidSetting::new(key, reason));
+                }
+                None => Value::Text(other.to_owned()),
+            },
+        },
+        toml::Value::Integer(int) => Value::Int(*int),
+        toml::Value::Boolean(bool) => Value::Bool(*bool),
+        toml::Value::Float(double) if double.is_finite() => Value::Double(*double),
+        other => {
+            let found = other.type_str();
+            let reason = format!("must be text, a finite number, true or false, not {found}");
+            return Err(InvalidSetting::new(key, reason));
+        }
+    }))
+}
+
+/// Returns the columns of a managed table as pairs of name and SQL type.
+pub(super) fn managed_columns(
+    columns: &toml::Table,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<Vec<(String, String)>, InvalidSetting> {
+    let columns = columns.iter().map(|(name, sql_type)| {
+        let key = key_path(&format!("managed.{name}"));
+        check_name(key.clone(), name)?;
+        match sql_type.as_str().filter(|text| is_column_type(text)) {
+            Some(sql_type) => Ok((name.clone(), sql_type.to_owned())),
+            None => Err(InvalidSetting::new(
+                key,
+                "must be a type such as \"text\" or \"decimal(10,2) not null\"",
+            )),
+        }
+    });
+    columns.collect()
+}
+
+/// Returns whether `text` can be a column's type, with constraints.
+///
+/// The text becomes part of a CREATE TABLE statement as it is. Characters that could end the statement or begin a
+/// comment are therefore refused.
+fn is_column_type(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || " _(),.'-".contains(c);
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(is_allowed)
+        && !text.contains("--")
+}
+
+/// Refuses a name that cannot be the name of a table or column.
+pub(super) fn check_name(key: String, name: &str) -> Result<(), InvalidSetting> {
+    if name.is_empty() || name.contains('\0') || name.chars().count() > MAX_NAME_CHARACTERS {
+        return Err(InvalidSetting::new(
+            key,
+            format!("a name must have 1 to {MAX_NAME_CHARACTERS} characters and no NUL"),
+        ));
+    }
+    Ok(())
+}
