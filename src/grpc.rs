@@ -1,9 +1,13 @@
-//! Serves the broker over gRPC: the only place that knows tonic and the messages of `proto/`. Handlers hold no logic.
+//! The gRPC server: receives calls, passes them to the [`broker`](crate::broker), and sends the results.
+//!
+//! Only this module uses tonic, prost and the messages of `proto/`. A handler converts messages and decides nothing. The
+//! broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
 mod deadline;
 mod error_layer;
 mod health;
 mod messages;
+mod response_size;
 mod server;
 mod service;
 mod status;
@@ -11,16 +15,16 @@ mod write_coalescing;
 
 pub use self::server::{RunningServer, serve};
 
-/// The generated messages, client and server.
+/// The messages, client and server that are generated from `proto/`.
 #[allow(
     missing_docs,
     clippy::pedantic,
-    reason = "generated; the .proto documents it"
+    reason = "generated code; the .proto file documents it"
 )]
 pub mod proto {
     tonic::include_proto!("leasebroker.v1");
 
-    /// The API's descriptors, for reflection.
+    /// The encoded descriptors of the API. The reflection service sends them to clients.
     pub const DESCRIPTORS: &[u8] =
         include_bytes!(concat!(env!("OUT_DIR"), "/lease_broker.descriptor.bin"));
 }

@@ -1,5 +1,7 @@
-//! The caller's deadline: answered as DEADLINE_EXCEEDED a little before it passes, as tonic's own layer would answer
-//! CANCELLED when it does.
+//! The caller's deadline, from the header `grpc-timeout`.
+//!
+//! A call that reaches its deadline is answered with `DEADLINE_EXCEEDED` shortly before the deadline. tonic has a timeout
+//! layer, but it would answer CANCELLED, and only when the deadline has passed and the caller no longer waits.
 
 use std::time::Duration;
 
@@ -8,54 +10,59 @@ use tonic::metadata::MetadataMap;
 
 use super::status;
 
-/// How long a call may take.
+/// The time that a call can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline {
-    budget: Option<Duration>,
+    /// The time until the call must be answered. `None`: the caller set no deadline.
+    time_to_answer: Option<Duration>,
+    /// The time that is reserved for the response to reach the caller.
     margin: Duration,
 }
 
 impl Deadline {
-    /// Reads the deadline that came with a call, if one did.
+    /// Reads the deadline from the call's headers. A malformed header is ignored.
     pub(super) fn of(metadata: &MetadataMap) -> Self {
         let timeout = metadata
             .get("grpc-timeout")
             .and_then(|value| value.to_str().ok())
-            .and_then(parse);
-        // Time for the answer to travel: a tenth, within reason.
+            .and_then(parse_timeout);
+        // A tenth of the timeout, between 1 and 100 ms, is left for the response to reach the caller.
         let margin = timeout.map_or(Duration::ZERO, |timeout| {
             (timeout / 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
         });
         Self {
-            budget: timeout.map(|timeout| timeout.saturating_sub(margin)),
+            time_to_answer: timeout.map(|timeout| timeout.saturating_sub(margin)),
             margin,
         }
     }
 
-    /// Returns how long a claim may wait, so that its answer leaves before the deadline.
-    pub(super) fn patience(self) -> Option<Duration> {
-        let budget = self.budget?;
-        Some(budget.saturating_sub(self.margin))
+    /// Returns how long a claim can wait for an item. `None`: the caller set no deadline.
+    ///
+    /// It is one margin shorter than the time to the answer. A claim that found no item then returns an empty list, and
+    /// not `DEADLINE_EXCEEDED`.
+    pub(super) fn time_for_claim(self) -> Option<Duration> {
+        let time_to_answer = self.time_to_answer?;
+        Some(time_to_answer.saturating_sub(self.margin))
     }
 
-    /// Runs a call within the deadline.
+    /// Runs a call, and answers `DEADLINE_EXCEEDED` if it does not end in time.
     pub(super) async fn run<T>(
         self,
         call: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Status> {
-        match self.budget {
+        match self.time_to_answer {
             None => call.await,
-            Some(budget) => tokio::time::timeout(budget, call)
+            Some(time) => tokio::time::timeout(time, call)
                 .await
                 .unwrap_or_else(|_| Err(status::deadline_exceeded())),
         }
     }
 }
 
-/// Parses a `grpc-timeout` header: up to eight digits and a unit.
-fn parse(text: &str) -> Option<Duration> {
-    let (unit_at, unit) = text.char_indices().next_back()?;
-    let digits = &text[..unit_at];
+/// Parses a `grpc-timeout` header: one to eight digits and a unit, as the gRPC specification for HTTP/2 defines it.
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let (unit_index, unit) = text.char_indices().next_back()?;
+    let digits = &text[..unit_index];
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -82,27 +89,27 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_of_the_header_is_read_and_anything_else_is_no_deadline() {
-        assert_eq!(parse("1H"), Some(Duration::from_secs(3_600)));
-        assert_eq!(parse("2M"), Some(Duration::from_secs(120)));
-        assert_eq!(parse("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(parse("4m"), Some(Duration::from_millis(4)));
-        assert_eq!(parse("5u"), Some(Duration::from_micros(5)));
-        assert_eq!(parse("6n"), Some(Duration::from_nanos(6)));
-        for wrong in ["", "S", "1", "123456789S", "-1S", "1x", "1é", "+1S"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+    fn units_are_parsed_and_malformed_headers_are_ignored() {
+        assert_eq!(parse_timeout("1H"), Some(Duration::from_secs(3_600)));
+        assert_eq!(parse_timeout("2M"), Some(Duration::from_secs(120)));
+        assert_eq!(parse_timeout("3S"), Some(Duration::from_secs(3)));
+        assert_eq!(parse_timeout("4m"), Some(Duration::from_millis(4)));
+        assert_eq!(parse_timeout("5u"), Some(Duration::from_micros(5)));
+        assert_eq!(parse_timeout("6n"), Some(Duration::from_nanos(6)));
+        for malformed in ["", "S", "1", "123456789S", "-1S", "1x", "1é", "+1S"] {
+            assert_eq!(parse_timeout(malformed), None, "{malformed}");
         }
     }
 
     #[test]
-    fn a_wait_ends_before_the_deadline() {
-        let patience = deadline("1S").patience().expect("a deadline");
-        assert!(patience < Duration::from_secs(1));
-        assert_eq!(Deadline::of(&MetadataMap::new()).patience(), None);
+    fn claim_stops_waiting_before_the_deadline() {
+        let wait = deadline("1S").time_for_claim().expect("a deadline");
+        assert!(wait < Duration::from_secs(1));
+        assert_eq!(Deadline::of(&MetadataMap::new()).time_for_claim(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_takes_too_long_is_answered_before_the_deadline() {
+    async fn slow_call_is_answered_before_the_deadline() {
         let start = tokio::time::Instant::now();
         let never = std::future::pending::<Result<(), Status>>();
         let status = deadline("1S").run(never).await.expect_err("too long");

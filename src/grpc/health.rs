@@ -1,4 +1,4 @@
-//! Keeps the health service true: serving while the store answers and nobody drains.
+//! The standard health service: reports SERVING while the database is healthy and the broker is not draining.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use tonic_health::server::HealthReporter;
 
 use crate::broker::Broker;
 
-/// The service's full name, as health checks ask for it; the empty name stands for the server as a whole.
+/// The API's full service name. A health check can ask for it, or for the empty name, which stands for the whole server.
 pub(super) const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
 
-/// Follows the store's health until `draining` is cancelled, then reports that nothing is served.
-pub(super) async fn follow(
+/// Reports each change of the store's health until `draining` is cancelled, then reports `NOT_SERVING`.
+pub(super) async fn report_changes(
     reporter: HealthReporter,
     broker: Arc<Broker>,
     draining: CancellationToken,
 ) {
-    let mut answers = broker.store_health();
+    let mut store_is_healthy = broker.store_answers();
     loop {
-        let serving = *answers.borrow_and_update();
+        let serving = *store_is_healthy.borrow_and_update();
         report(&reporter, serving).await;
         tokio::select! {
-            changed = answers.changed() => if changed.is_err() {
+            changed = store_is_healthy.changed() => if changed.is_err() {
                 break;
             },
             () = draining.cancelled() => break,

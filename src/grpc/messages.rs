@@ -1,19 +1,28 @@
-//! Turns messages into the broker's requests and its answers into messages. What a message can't say rightly is refused
-//! with the field's path.
+//! Conversions between the protobuf messages and the types of the broker.
+//!
+//! A request message with a value that cannot be converted is refused. The error names the path of the field, such as
+//! `items[2].delay`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::proto;
-use crate::broker::Error;
+use crate::broker::{Claim, Completion, Error, Failure};
 use crate::item_state::State;
 use crate::store::{ClaimedItem, Held, NewItem};
 use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Reads a duration, which must not be negative.
-pub(super) fn duration(
+fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Error {
+    Error::InvalidField {
+        field: field.into(),
+        problem: problem.into(),
+    }
+}
+
+/// Converts a duration and refuses a negative one. `None`: the field is absent.
+pub(super) fn duration_from_proto(
     field: impl Into<String>,
     duration: Option<prost_types::Duration>,
 ) -> Result<Option<Duration>> {
@@ -25,41 +34,125 @@ pub(super) fn duration(
         u32::try_from(duration.nanos),
     ) {
         (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) => Ok(Some(Duration::new(seconds, nanos))),
-        (Ok(_), Ok(_)) => Err(Error::invalid(field, "nanos must be below 1,000,000,000")),
-        _ => Err(Error::invalid(field, "must not be negative")),
+        (Ok(_), Ok(_)) => Err(invalid(field, "nanos must be below 1,000,000,000")),
+        _ => Err(invalid(field, "must not be negative")),
     }
 }
 
-/// Reads a new item, which takes the call's trace context.
-pub(super) fn new_item(
+/// Converts a claim. `time_to_deadline` is the time until the broker must answer it.
+pub(super) fn claim_from_proto(
+    request: proto::ClaimBatchRequest,
+    time_to_deadline: Option<Duration>,
+) -> Result<Claim> {
+    Ok(Claim {
+        wait: duration_from_proto("wait_timeout", request.wait_timeout)?,
+        max_items: usize::try_from(request.max_items)
+            .map_err(|_| invalid("max_items", "must be at least 1"))?,
+        lease: duration_from_proto("lease_duration", request.lease_duration)?,
+        request_id: match request.request_id.as_str() {
+            "" => None,
+            id => Some(
+                id.parse()
+                    .map_err(|_| invalid("request_id", "must be a UUID"))?,
+            ),
+        },
+        queue: request.queue,
+        worker: request.worker_id,
+        patience: time_to_deadline,
+    })
+}
+
+/// Converts the claim in a `Complete` call. It does not wait for items.
+pub(super) fn next_claim_from_proto(
+    queue: &str,
+    next: proto::NextClaim,
+    time_to_deadline: Option<Duration>,
+) -> Result<Claim> {
+    let request = proto::ClaimBatchRequest {
+        queue: queue.to_owned(),
+        worker_id: next.worker_id,
+        max_items: next.max_items,
+        lease_duration: next.lease_duration,
+        wait_timeout: None,
+        request_id: next.request_id,
+    };
+    claim_from_proto(request, time_to_deadline).map_err(|error| error.within("next"))
+}
+
+/// Converts completions. Their follow-ups take the trace context of the call.
+pub(super) fn completions_from_proto(
+    completions: Vec<proto::Completion>,
+    trace_parent: Option<&str>,
+) -> Result<Vec<Completion>> {
+    let convert = |(index, completion): (usize, proto::Completion)| {
+        let follow_ups = completion.follow_ups.into_iter().enumerate();
+        let follow_ups = follow_ups.map(|(follow_up_index, follow_up)| {
+            let field = || format!("completions[{index}].follow_ups[{follow_up_index}].item");
+            let item = follow_up.item.unwrap_or_default();
+            let item = new_item_from_proto(&field, item, trace_parent)?;
+            Ok((follow_up.queue, item))
+        });
+        Ok(Completion {
+            lease_id: completion.lease_id,
+            follow_ups: follow_ups.collect::<Result<_>>()?,
+        })
+    };
+    completions.into_iter().enumerate().map(convert).collect()
+}
+
+/// Converts failures.
+pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<Failure>> {
+    let convert = |(index, failure): (usize, proto::Failure)| {
+        let field = format!("failures[{index}].retry_delay");
+        Ok(Failure {
+            lease_id: failure.lease_id,
+            error: failure.error_message,
+            retry_delay: duration_from_proto(field, failure.retry_delay)?,
+            dead_letter: failure.dead_letter,
+        })
+    };
+    failures.into_iter().enumerate().map(convert).collect()
+}
+
+/// Converts new items. They take the trace context of the call.
+pub(super) fn new_items_from_proto(
+    items: Vec<proto::NewItem>,
+    trace_parent: Option<&str>,
+) -> Result<Vec<NewItem>> {
+    let convert = |(index, item)| {
+        let field = || format!("items[{index}]");
+        new_item_from_proto(&field, item, trace_parent)
+    };
+    items.into_iter().enumerate().map(convert).collect()
+}
+
+/// Converts a new item. `field` returns the item's path. It is a function because only an error needs the path.
+fn new_item_from_proto(
     field: &dyn Fn() -> String,
     item: proto::NewItem,
     trace_parent: Option<&str>,
 ) -> Result<NewItem> {
-    let mut columns = item
+    // The map is sorted by name. Equal sets of columns therefore give equal lists, for which the store keeps one prepared
+    // statement.
+    let columns = item
         .columns
         .into_iter()
-        .map(|(name, value)| match value_of(value) {
+        .map(|(name, value)| match value_from_proto(value) {
             Ok(value) => Ok((name, value)),
-            Err(problem) => Err(Error::invalid(
-                format!("{}.columns[{name:?}]", field()),
-                problem,
-            )),
+            Err(problem) => Err(invalid(format!("{}.columns[{name:?}]", field()), problem)),
         })
         .collect::<Result<Vec<_>>>()?;
-    // A map has no order; the store keeps a statement for each list of columns.
-    columns.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     Ok(NewItem {
         columns,
         delay: match item.delay {
             None => Duration::ZERO,
-            delay => duration(format!("{}.delay", field()), delay)?.unwrap_or_default(),
+            delay => duration_from_proto(format!("{}.delay", field()), delay)?.unwrap_or_default(),
         },
         trace_parent: trace_parent.map(str::to_owned),
     })
 }
 
-fn value_of(value: proto::Value) -> std::result::Result<Value, String> {
+fn value_from_proto(value: proto::Value) -> std::result::Result<Value, String> {
     use proto::value::Kind;
 
     Ok(match value.kind {
@@ -82,34 +175,7 @@ fn value_of(value: proto::Value) -> std::result::Result<Value, String> {
     })
 }
 
-/// Writes a lease.
-pub(super) fn lease(
-    queue: &str,
-    lease_id: String,
-    names: &[String],
-    item: ClaimedItem,
-) -> proto::Lease {
-    let trace_parent = item.lease.trace_parent(queue, item.trace_parent.as_deref());
-    let columns: BTreeMap<String, proto::Value> = names
-        .iter()
-        .cloned()
-        .zip(item.columns.into_iter().map(message_of))
-        .collect();
-    proto::Lease {
-        lease_id,
-        attempt: i32::try_from(item.lease.attempt).unwrap_or(i32::MAX),
-        fencing_token: item.lease.fence,
-        expire_time: Some(timestamp(item.held.expire_time)),
-        time_left: Some(time_left(item.held)),
-        trace_parent,
-        item: Some(proto::Item {
-            key: item.lease.key.to_string(),
-            columns,
-        }),
-    }
-}
-
-fn message_of(value: Value) -> proto::Value {
+fn value_to_proto(value: Value) -> proto::Value {
     use proto::value::Kind;
 
     let kind = match value {
@@ -128,31 +194,70 @@ fn message_of(value: Value) -> proto::Value {
     proto::Value { kind }
 }
 
-/// Writes what became of an extension.
-pub(super) fn heartbeat_result(lease_id: String, held: Option<Held>) -> proto::HeartbeatResult {
-    proto::HeartbeatResult {
+/// Converts a leased item. `column_names` are the names of its columns, in the same order.
+pub(super) fn lease_to_proto(
+    queue: &str,
+    lease_id: String,
+    column_names: &[String],
+    item: ClaimedItem,
+) -> proto::Lease {
+    let trace_parent = item.lease.trace_parent(queue, item.trace_parent.as_deref());
+    let columns: BTreeMap<String, proto::Value> = column_names
+        .iter()
+        .cloned()
+        .zip(item.columns.into_iter().map(value_to_proto))
+        .collect();
+    proto::Lease {
         lease_id,
-        outcome: outcome(held.is_some()),
-        expire_time: held.map(|held| timestamp(held.expire_time)),
-        time_left: held.map(time_left),
+        attempt: i32::try_from(item.lease.attempt).unwrap_or(i32::MAX),
+        fencing_token: item.lease.fence,
+        expire_time: Some(timestamp(item.held.expire_time)),
+        time_left: Some(duration_to_proto(item.held.time_left)),
+        trace_parent,
+        item: Some(proto::Item {
+            key: item.lease.key.to_string(),
+            columns,
+        }),
     }
 }
 
-/// Writes what became of a settlement.
-pub(super) fn settle_result(lease_id: String, state: Option<State>) -> proto::SettleResult {
-    let item_state = match state {
-        None => proto::ItemState::Unspecified,
-        Some(State::Ready) => proto::ItemState::Ready,
-        Some(State::Leased) => proto::ItemState::Leased,
-        Some(State::Delayed) => proto::ItemState::Delayed,
-        Some(State::Completed) => proto::ItemState::Completed,
-        Some(State::Dead) => proto::ItemState::Dead,
-    };
-    proto::SettleResult {
-        lease_id,
-        outcome: outcome(state.is_some()),
-        state: item_state.into(),
-    }
+/// Converts the results of a heartbeat. `None`: the lease is lost.
+pub(super) fn heartbeat_results(
+    lease_ids: Vec<String>,
+    expiries: Vec<Option<Held>>,
+) -> Vec<proto::HeartbeatResult> {
+    let results = lease_ids.into_iter().zip(expiries);
+    results
+        .map(|(lease_id, expiry)| proto::HeartbeatResult {
+            lease_id,
+            outcome: outcome(expiry.is_some()),
+            expire_time: expiry.map(|expiry| timestamp(expiry.expire_time)),
+            time_left: expiry.map(|expiry| duration_to_proto(expiry.time_left)),
+        })
+        .collect()
+}
+
+/// Converts the results of settlements: the state of each item, or `None` if its lease is lost.
+pub(super) fn settle_results(
+    lease_ids: Vec<String>,
+    states: Vec<Option<State>>,
+) -> Vec<proto::SettleResult> {
+    let results = lease_ids.into_iter().zip(states);
+    results
+        .map(|(lease_id, state)| proto::SettleResult {
+            lease_id,
+            outcome: outcome(state.is_some()),
+            state: match state {
+                None => proto::ItemState::Unspecified,
+                Some(State::Ready) => proto::ItemState::Ready,
+                Some(State::Leased) => proto::ItemState::Leased,
+                Some(State::Delayed) => proto::ItemState::Delayed,
+                Some(State::Completed) => proto::ItemState::Completed,
+                Some(State::Dead) => proto::ItemState::Dead,
+            }
+            .into(),
+        })
+        .collect()
 }
 
 fn outcome(applied: bool) -> i32 {
@@ -163,6 +268,7 @@ fn outcome(applied: bool) -> i32 {
     }
 }
 
+/// Converts milliseconds since 1970-01-01T00:00:00Z.
 fn timestamp(millis: i64) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: millis.div_euclid(1_000),
@@ -170,9 +276,9 @@ fn timestamp(millis: i64) -> prost_types::Timestamp {
     }
 }
 
-fn time_left(held: Held) -> prost_types::Duration {
+fn duration_to_proto(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
-        seconds: i64::try_from(held.time_left.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(held.time_left.subsec_nanos()).unwrap_or(0),
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
     }
 }

@@ -1,4 +1,4 @@
-//! The server: services, layers, and how it stops.
+//! The server: its services and layers, how it starts and how it drains.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,10 +22,12 @@ use super::write_coalescing::CoalescedIo;
 use crate::broker::Broker;
 use crate::config;
 
-/// How long answers may take to leave once every call is done.
+/// The time limit for sending the last responses after every call has ended.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server at work.
+/// A server that accepts calls in background tasks.
+///
+/// Dropping it does not stop the tasks. Call [`RunningServer::drain`].
 pub struct RunningServer {
     address: SocketAddr,
     task: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
@@ -37,10 +39,13 @@ pub struct RunningServer {
     broker: Arc<Broker>,
 }
 
-/// Serves `broker` on `listener` until [`RunningServer::drain`].
+/// Starts a server that passes calls from `listener` to `broker` until [`RunningServer::drain`] is called.
+///
+/// Must be called inside a tokio runtime. Besides the API, the server offers the standard services for health checks and
+/// for reflection.
 ///
 /// # Errors
-/// If the listener has no address, or the API's descriptors can't be read.
+/// Returns an error if the listener has no local address or if the API's descriptors cannot be decoded.
 pub fn serve(
     listener: TcpListener,
     broker: Arc<Broker>,
@@ -49,12 +54,16 @@ pub fn serve(
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let draining = CancellationToken::new();
-    let health = tokio::spawn(health::follow(reporter, broker.clone(), draining.clone()));
+    let health = tokio::spawn(health::report_changes(
+        reporter,
+        broker.clone(),
+        draining.clone(),
+    ));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // So that tools can read the details of errors.
+            // Command-line tools need these descriptors to print the details of errors.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     let service = LeaseBrokerServiceServer::new(Service {
@@ -62,7 +71,7 @@ pub fn serve(
         max_message_bytes: settings.max_message_bytes,
     })
     .max_decoding_message_size(settings.max_message_bytes)
-    // A single item may be larger than the bound; the client decides whether it takes it.
+    // One item can be larger than the limit. The client's own limit decides whether it accepts the response.
     .max_encoding_message_size(usize::MAX);
     let calls = TaskTracker::new();
     let service = ServiceBuilder::new()
@@ -105,30 +114,34 @@ pub fn serve(
 }
 
 impl RunningServer {
-    /// Returns the address that is served.
+    /// Returns the address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits for the server to end by itself, which it does only when it fails.
+    /// Waits until the server fails, and returns the cause. A server that does not fail runs until it is drained.
     pub async fn failed(&mut self) -> BoxError {
         match (&mut self.task).await {
-            Ok(Ok(())) => "the server has ended".into(),
+            Ok(Ok(())) => "the server stopped without an error".into(),
             Ok(Err(error)) => error.into(),
             Err(error) => error.into(),
         }
     }
 
-    /// Stops: health goes down and waiting claims are answered, other calls go on for the configured delay, then those
-    /// under way finish, bounded by the configured grace. Returns whether all of them did.
+    /// Drains and stops the server. Returns `true` if all running calls finished in time.
+    ///
+    /// 1. The health service reports `NOT_SERVING`, and the broker ends waiting claims and refuses new ones.
+    /// 2. For `drain_delay`, all other calls are still accepted.
+    /// 3. No call is accepted any more. Running calls have `drain_grace` to finish.
     pub async fn drain(self) -> bool {
         self.draining.cancel();
         self.broker.drain();
         tokio::time::sleep(self.settings.drain_delay).await;
         self.stop.cancel();
-        // Streams of health watchers never end by themselves: what is waited for is calls, not connections.
+        // The wait is for calls of the API and not for connections. A client that watches the health service holds a stream
+        // open without end.
         self.calls.close();
-        let done = tokio::time::timeout(self.settings.drain_grace, self.calls.wait())
+        let all_finished = tokio::time::timeout(self.settings.drain_grace, self.calls.wait())
             .await
             .is_ok();
         let abort = self.task.abort_handle();
@@ -139,6 +152,6 @@ impl RunningServer {
             abort.abort();
         }
         let _ = self.health.await;
-        done
+        all_finished
     }
 }

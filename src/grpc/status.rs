@@ -1,4 +1,6 @@
-//! Turns errors into statuses: the one table of codes and reasons.
+//! The table of gRPC status codes and reasons. All errors that the API returns are built here.
+//!
+//! Each status carries a `google.rpc.ErrorInfo` with the reason. `lease_broker.proto` documents the table for clients.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,11 +10,12 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::broker::Error;
 
+/// The domain of every `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "leasebroker";
-/// The most bytes of a text and of a field's path, which may quote what the caller sent: a status travels in headers,
-/// several times over, and clients refuse headers of more than 8 KiB.
-const TEXT_BYTES: usize = 1_024;
-const FIELD_BYTES: usize = 256;
+/// The maximum bytes of a text, and of a field's path. Both can quote what the caller sent. A status travels in HTTP
+/// headers and repeats the text, and clients refuse headers of more than 8 KiB.
+const MAX_TEXT_BYTES: usize = 1_024;
+const MAX_FIELD_BYTES: usize = 256;
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
@@ -53,9 +56,10 @@ impl From<Error> for Status {
     }
 }
 
-/// More calls are under way than the configuration allows.
+/// Returns the status for a call above the configured number of concurrent calls.
 pub(super) fn overloaded() -> Status {
-    let text = "too many calls are under way; send the call again a little later".to_owned();
+    let text =
+        "too many calls are running; send the call again after the delay in RetryInfo".to_owned();
     status(
         Code::ResourceExhausted,
         "OVERLOADED",
@@ -64,19 +68,19 @@ pub(super) fn overloaded() -> Status {
     )
 }
 
-/// The caller's deadline is about to pass.
+/// Returns the status for a call whose deadline is about to pass.
 pub(super) fn deadline_exceeded() -> Status {
-    let text = "the deadline passed before the store answered; what was asked may have been done"
-        .to_owned();
+    let text =
+        "the deadline passed before the store answered; the call may have been applied".to_owned();
     status(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", text, None)
 }
 
-/// The request is no message of the API; `text` says why.
+/// Returns the status for a request that cannot be decoded as a message of the API. `text` gives the cause.
 pub(super) fn malformed(text: String) -> Status {
     status(Code::InvalidArgument, "INVALID_FIELD", text, None)
 }
 
-/// The request is larger than the configuration allows; `text` says by what.
+/// Returns the status for a request above the configured message size. `text` gives both sizes.
 pub(super) fn message_too_large(text: String) -> Status {
     status(Code::ResourceExhausted, "LIMIT_EXCEEDED", text, None)
 }
@@ -95,22 +99,24 @@ fn with_retry(
     if retry_after.is_some() {
         details.set_retry_info(retry_after);
     }
-    Status::with_error_details(code, cut(text, TEXT_BYTES), details)
+    Status::with_error_details(code, truncate(text, MAX_TEXT_BYTES), details)
 }
 
 fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
-    let field = cut(field.to_owned(), FIELD_BYTES);
+    let field = truncate(field.to_owned(), MAX_FIELD_BYTES);
     let metadata = HashMap::from([("field".to_owned(), field.clone())]);
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
-    details.add_bad_request_violation(field, cut(problem.to_owned(), TEXT_BYTES));
-    Status::with_error_details(code, cut(text, TEXT_BYTES), details)
+    details.add_bad_request_violation(field, truncate(problem.to_owned(), MAX_TEXT_BYTES));
+    Status::with_error_details(code, truncate(text, MAX_TEXT_BYTES), details)
 }
 
-fn cut(mut text: String, most: usize) -> String {
-    if text.len() <= most {
+fn truncate(mut text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text;
     }
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
+    let end = (0..=max_bytes)
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(0));
     text.push('…');
     text

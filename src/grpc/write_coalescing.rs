@@ -1,8 +1,9 @@
-//! A connection that writes what many calls answer at once.
+//! A connection wrapper that sends the responses of several calls in one write.
 //!
-//! One statement answers many calls. Each of them wakes its connection, which would run before the next call does and
-//! write each answer by itself: a system call, and mostly a packet, for every answer. So a connection that wants to write
-//! lets the calls that are ready now go first.
+//! One statement can serve many calls. When it ends, each call wakes its connection. Without this wrapper the connection
+//! would run before the next call, and would write each response by itself: one system call, and mostly one packet, per
+//! response. The wrapper therefore delays the first write by one round of the scheduler. The calls that are ready run in
+//! that round, and the connection then writes all their responses together.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,27 +12,27 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
-/// A stream whose writes wait for one round of the scheduler.
+/// A stream that delays each series of writes by one round of the scheduler. A flush ends a series.
 pub(super) struct CoalescedIo<IO> {
     io: IO,
-    /// Whether the round is over.
-    gathered: bool,
+    /// True from the first write of a series until it is flushed.
+    has_yielded: bool,
 }
 
 impl<IO> CoalescedIo<IO> {
     pub(super) fn new(io: IO) -> Self {
         Self {
             io,
-            gathered: false,
+            has_yielded: false,
         }
     }
 
-    /// Waits for its turn once before each burst of writes. A task that wakes itself goes behind all that are ready.
-    fn turn(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.gathered {
+    /// Returns `Pending` once per series of writes. The task wakes itself, which puts it behind all tasks that are ready.
+    fn poll_yield(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.has_yielded {
             return Poll::Ready(());
         }
-        self.gathered = true;
+        self.has_yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -43,7 +44,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for CoalescedIo<IO> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.turn(context) {
+        match self.poll_yield(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => Pin::new(&mut self.io).poll_write(context, bytes),
         }
@@ -54,7 +55,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for CoalescedIo<IO> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.turn(context) {
+        match self.poll_yield(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => Pin::new(&mut self.io).poll_write_vectored(context, slices),
         }
@@ -67,7 +68,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for CoalescedIo<IO> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(context);
         if flushed.is_ready() {
-            self.gathered = false;
+            self.has_yielded = false;
         }
         flushed
     }
