@@ -1,24 +1,26 @@
-//! The state machine of an item: states, what ends an attempt, and backoff. Pure: no clock, no I/O.
+//! The states of an item, and the rules for its retries: maximum attempts and backoff.
+//!
+//! All functions are pure. They read no clock and make no random numbers. The caller passes both.
 
 use std::time::Duration;
 
-/// Where an item stands; stored as the number in `lease_state`.
+/// The state of an item. The column `lease_state` stores it as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// May be claimed. The default of rows that other programs insert.
+    /// A worker can claim the item. Rows that other programs insert are in this state by default.
     Ready = 0,
-    /// Held by a worker until its due time.
+    /// A worker holds a lease on the item until the due time.
     Leased = 1,
-    /// Becomes ready at its due time.
+    /// The item becomes ready at its due time.
     Delayed = 2,
-    /// Done, and kept in the table.
+    /// A worker completed the item, and the queue keeps its row.
     Completed = 3,
-    /// Attempts spent, or failed for good; a redrive makes it ready.
+    /// No attempts are left, or a worker failed the item without a retry. A redrive makes it ready.
     Dead = 4,
 }
 
 impl State {
-    /// Every state, by its stored number.
+    /// All states, in the order of their stored numbers.
     pub const ALL: [Self; 5] = [
         Self::Ready,
         Self::Leased,
@@ -32,14 +34,14 @@ impl State {
         self as u8
     }
 
-    /// Returns the state stored as `code`, if it is one.
+    /// Returns the state with the stored number `code`, or `None` if the number is unknown.
     pub fn from_code(code: i64) -> Option<Self> {
         usize::try_from(code)
             .ok()
             .and_then(|code| Self::ALL.get(code).copied())
     }
 
-    /// Returns the state's name, as configuration, the lookup table and listings spell it.
+    /// Returns the state's name, as it is written in the configuration, the database's lookup table and listings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -50,73 +52,75 @@ impl State {
         }
     }
 
-    /// Returns the state spelled `name`.
+    /// Returns the state with this name, or `None` if the name is unknown.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 
-/// How long a failed item waits before its next attempt.
+/// The delay between a failed attempt and the next one. It grows by a factor with each attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// The wait after the first attempt.
+    /// The delay after the first attempt.
     pub initial: Duration,
-    /// What each further attempt multiplies the wait by; at least 1.
+    /// The factor by which the delay grows with each further attempt. 1 to 1,000.
     pub factor: f64,
-    /// The longest wait.
+    /// The longest delay.
     pub max: Duration,
-    /// The share of the wait that is random, 0 to 1: items that failed together do not return together.
+    /// The random part of the delay, 0 to 1. It spreads the retries of items that failed at the same time.
     pub jitter: f64,
 }
 
 impl Backoff {
-    /// Returns the wait after attempt number `attempt` (1 for the first), where `random` is uniform in 0..1.
+    /// Returns the delay after attempt number `attempt`, which is 1 for the first. `random` is uniform in 0..1.
     ///
-    /// The jitter is taken off the wait, so `max` is never exceeded.
+    /// The jitter shortens the delay, so the delay never exceeds `max`.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
-        let full =
+        let without_jitter =
             (self.initial.as_secs_f64() * self.factor.powi(exponent)).min(self.max.as_secs_f64());
-        let kept = 1.0 - self.jitter.clamp(0.0, 1.0) * random.clamp(0.0, 1.0);
-        Duration::try_from_secs_f64(full * kept).unwrap_or(self.max)
+        let factor = 1.0 - self.jitter.clamp(0.0, 1.0) * random.clamp(0.0, 1.0);
+        Duration::try_from_secs_f64(without_jitter * factor).unwrap_or(self.max)
     }
 }
 
-/// What becomes of an item whose attempt failed.
+/// The next step for an item whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// Another attempt, this much later.
+    /// Try again after this delay.
     Retry(Duration),
-    /// No further attempt.
+    /// Make the item dead.
     Dead,
 }
 
-/// How often an item is tried, and how far apart.
+/// The retry rules of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Attempts before an item is dead; none: it is tried for ever.
+    /// The number of attempts after which an item is dead. `None`: no limit.
     pub max_attempts: Option<u32>,
-    /// The waits between attempts.
+    /// The delays between attempts.
     pub backoff: Backoff,
 }
 
 impl RetryPolicy {
-    /// Returns whether an item that has used `attempt` attempts has none left.
+    /// Returns whether attempt number `attempt` was the last one.
     pub fn is_exhausted(&self, attempt: u32) -> bool {
         self.max_attempts.is_some_and(|max| attempt >= max)
     }
 
-    /// Decides what follows a failure of attempt number `attempt`; `asked` is the worker's own wish for the wait.
+    /// Returns the next step after a failure of attempt number `attempt`.
+    ///
+    /// `retry_delay` is the delay that the worker asked for. It replaces the backoff. `random` is uniform in 0..1.
     pub fn after_failure(
         &self,
         attempt: u32,
-        asked: Option<Duration>,
+        retry_delay: Option<Duration>,
         random: f64,
     ) -> AfterFailure {
         if self.is_exhausted(attempt) {
             AfterFailure::Dead
         } else {
-            AfterFailure::Retry(asked.unwrap_or_else(|| self.backoff.delay(attempt, random)))
+            AfterFailure::Retry(retry_delay.unwrap_or_else(|| self.backoff.delay(attempt, random)))
         }
     }
 }
@@ -133,35 +137,38 @@ mod tests {
     };
 
     #[test]
-    fn the_wait_doubles_with_each_attempt_up_to_its_maximum() {
-        let waits: Vec<u64> = (1..=6).map(|n| BACKOFF.delay(n, 0.0).as_secs()).collect();
-        assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
+    fn delay_doubles_up_to_the_maximum() {
+        let delays: Vec<u64> = (1..=6).map(|n| BACKOFF.delay(n, 0.0).as_secs()).collect();
+        assert_eq!(delays, [5, 10, 20, 40, 60, 60]);
     }
 
     #[test]
-    fn jitter_only_shortens_the_wait() {
+    fn jitter_only_shortens_the_delay() {
         assert_eq!(BACKOFF.delay(1, 1.0), Duration::from_millis(2_500));
         assert!(BACKOFF.delay(9, 0.3) < BACKOFF.max);
     }
 
     #[test]
-    fn no_attempt_number_overflows_the_wait() {
+    fn extreme_attempt_numbers_do_not_overflow() {
         assert_eq!(BACKOFF.delay(u32::MAX, 0.0), BACKOFF.max);
         assert_eq!(BACKOFF.delay(0, 0.0), BACKOFF.initial);
     }
 
     #[test]
-    fn an_item_is_dead_when_its_last_attempt_failed_and_never_without_a_maximum() {
+    fn item_is_dead_after_its_last_attempt_if_there_is_a_maximum() {
         let mut policy = RetryPolicy {
             max_attempts: Some(3),
             backoff: BACKOFF,
         };
-        let asked = Some(Duration::from_secs(1));
+        let retry_delay = Some(Duration::from_secs(1));
         assert_eq!(
-            policy.after_failure(2, asked, 0.0),
+            policy.after_failure(2, retry_delay, 0.0),
             AfterFailure::Retry(Duration::from_secs(1))
         );
-        assert_eq!(policy.after_failure(3, asked, 0.0), AfterFailure::Dead);
+        assert_eq!(
+            policy.after_failure(3, retry_delay, 0.0),
+            AfterFailure::Dead
+        );
         policy.max_attempts = None;
         assert_eq!(
             policy.after_failure(1_000, None, 0.0),
@@ -170,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_found_again_by_its_number_and_by_its_name() {
+    fn states_are_found_by_number_and_by_name() {
         for state in State::ALL {
             assert_eq!(State::from_code(state.code().into()), Some(state));
             assert_eq!(State::from_name(state.name()), Some(state));

@@ -1,8 +1,17 @@
-//! Lease ids: opaque to clients, unguessable, and carrying all that any broker needs to settle the lease.
+//! Lease ids: text that identifies a lease to clients and contains all that a broker needs to settle it.
 //!
-//! An id is the base64url text of a version, the lease token, the fencing token, the attempt, the key's values and a
-//! `SipHash` tag over all of it and the queue's name, keyed with a secret that lives in the database. One claim call
-//! gives all its leases the same token, so without the tag a client could turn one of its ids into another's.
+//! Brokers keep no state, so any broker must be able to settle a lease by its id alone. To clients an id is opaque text that
+//! they cannot guess or change. It is the base64url text of these parts:
+//!
+//! - a version
+//! - the lease token
+//! - the fencing token
+//! - the number of the attempt
+//! - the values of the item's key
+//! - a `SipHash` tag of all of this and of the queue's name, made with a secret that is stored in the database
+//!
+//! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id of
+//! another lease of that call.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -11,38 +20,49 @@ use uuid::Uuid;
 
 use crate::value::{Key, Value, hex};
 
+/// The version of the format, the first byte of an id.
 const VERSION: u8 = 1;
-const TAG: usize = 16;
-/// The longest id that is looked at: keys are columns of an index, which databases bound far lower.
-const MAX_LENGTH: usize = 64 * 1024;
+const TAG_BYTES: usize = 16;
+/// The maximum length of an id that is decoded. Databases limit the key of an index to far fewer bytes.
+const MAX_ID_BYTES: usize = 64 * 1024;
 
-/// The deployment's secret: made once, kept in the database, shared by every broker on it.
+// The first input of each keyed hash. It separates the uses, so that the result of one cannot serve as that of another.
+const LEASE_ID: u8 = b'l';
+const REQUEST_ID: u8 = b'r';
+const SPAN_ID: u8 = b's';
+const TRACE_ID: u8 = b't';
+
+/// The key of the hashes that a client must not be able to compute.
+///
+/// A store creates the secret when the database is first used. All brokers on that database share it.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// Wraps the bytes that the store keeps.
+    /// Returns the secret with the bytes that the database stores.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    fn tag(&self, purpose: u8, parts: &[&[u8]]) -> [u8; TAG] {
+    fn tag(&self, purpose: u8, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
         keyed_hash(&self.0, purpose, parts)
     }
 
-    /// Derives the lease token of a claim that carries a request id, so that the same request, sent again to any
-    /// broker, finds the same leases, and nobody can tell the token from the request id.
-    pub fn token_of_request(&self, queue: &str, worker: &str, request: Uuid) -> Uuid {
+    /// Derives the lease token of a claim from its request id.
+    ///
+    /// If the request is sent again, any broker derives the same token and finds the same leases. A client cannot compute
+    /// the token from the request id.
+    pub fn token_of_request(&self, queue: &str, worker: &str, request_id: Uuid) -> Uuid {
         let tag = self.tag(
-            b'r',
-            &[queue.as_bytes(), worker.as_bytes(), request.as_bytes()],
+            REQUEST_ID,
+            &[queue.as_bytes(), worker.as_bytes(), request_id.as_bytes()],
         );
         uuid::Builder::from_random_bytes(tag).into_uuid()
     }
 }
 
-/// Hashes length-prefixed parts, so that no two lists of parts are alike.
-fn keyed_hash(key: &[u8; 16], purpose: u8, parts: &[&[u8]]) -> [u8; TAG] {
+/// Hashes a list of parts. Each part is preceded by its length, so that different lists never give the same input.
+fn keyed_hash(key: &[u8; 16], purpose: u8, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write_u8(purpose);
     for part in parts {
@@ -52,21 +72,23 @@ fn keyed_hash(key: &[u8; 16], purpose: u8, parts: &[&[u8]]) -> [u8; TAG] {
     hasher.finish128().as_bytes()
 }
 
-/// A lease as a worker names it when it extends or settles it.
+/// A lease as a lease id identifies it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseRef {
     /// The leased item.
     pub key: Key,
-    /// Proof of holding the lease.
+    /// The lease token, the proof that its owner holds the lease. All leases of one claim call have the same token.
     pub token: Uuid,
-    /// The item's claim count when it was leased: the same request id may win the same item twice.
+    /// The fencing token: the number of times that the item has been claimed, this lease included.
+    ///
+    /// The token alone is not enough. A request id that is used again can claim the same item twice with the same token.
     pub fence: i64,
-    /// The attempt that this lease is, 1 for the first: decides what follows a failure.
+    /// The number of this attempt, 1 for the first. It decides whether a failure is followed by a retry.
     pub attempt: u32,
 }
 
 impl LeaseRef {
-    /// Writes the lease id that stands for this lease in `queue`.
+    /// Returns the lease id of this lease in `queue`.
     pub fn encode(&self, secret: &Secret, queue: &str) -> String {
         let mut bytes = Vec::with_capacity(64);
         bytes.push(VERSION);
@@ -74,33 +96,33 @@ impl LeaseRef {
         bytes.extend_from_slice(&self.fence.to_be_bytes());
         bytes.extend_from_slice(&self.attempt.to_be_bytes());
         for value in &self.key.0 {
-            put_value(&mut bytes, value);
+            write_value(&mut bytes, value);
         }
-        let tag = secret.tag(b'l', &[queue.as_bytes(), &bytes]);
+        let tag = secret.tag(LEASE_ID, &[queue.as_bytes(), &bytes]);
         bytes.extend_from_slice(&tag);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a lease id back; none if this deployment never gave it out for `queue`.
+    /// Decodes a lease id. Returns `None` if the brokers that share `secret` never issued this id for `queue`.
     pub fn decode(secret: &Secret, queue: &str, id: &str) -> Option<Self> {
-        if id.len() > MAX_LENGTH {
+        if id.len() > MAX_ID_BYTES {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let (signed, tag) = bytes.split_last_chunk::<TAG>()?;
-        if secret.tag(b'l', &[queue.as_bytes(), signed]) != *tag {
+        let (signed, tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
+        if secret.tag(LEASE_ID, &[queue.as_bytes(), signed]) != *tag {
             return None;
         }
         let mut rest = signed;
-        if take::<1>(&mut rest)? != [VERSION] {
+        if read::<1>(&mut rest)? != [VERSION] {
             return None;
         }
-        let token = Uuid::from_bytes(take(&mut rest)?);
-        let fence = i64::from_be_bytes(take(&mut rest)?);
-        let attempt = u32::from_be_bytes(take(&mut rest)?);
+        let token = Uuid::from_bytes(read(&mut rest)?);
+        let fence = i64::from_be_bytes(read(&mut rest)?);
+        let attempt = u32::from_be_bytes(read(&mut rest)?);
         let mut key = Vec::with_capacity(1);
         while !rest.is_empty() {
-            key.push(take_value(&mut rest)?);
+            key.push(read_value(&mut rest)?);
         }
         Some(Self {
             key: Key(key.into()),
@@ -110,7 +132,7 @@ impl LeaseRef {
         })
     }
 
-    /// Returns a lease that no item can have: its key has no columns.
+    /// Returns a lease that cannot exist, because its key has no columns. It stands for a lease id that cannot be decoded.
     pub fn invalid() -> Self {
         Self {
             key: Key(Box::new([])),
@@ -120,27 +142,32 @@ impl LeaseRef {
         }
     }
 
-    /// Returns the W3C trace context of this lease's span: the producer's trace if the item carries one, else a trace
-    /// of its own. It derives from the lease alone, so that every broker names the same span.
+    /// Returns the W3C trace context of the span that represents this lease.
+    ///
+    /// The span belongs to the producer's trace if `producer` is a valid trace context. Otherwise it belongs to a new
+    /// trace. All ids are derived from the lease alone, so that every broker computes the same span.
     pub fn trace_parent(&self, queue: &str, producer: Option<&str>) -> String {
+        /// Span and trace ids are visible to everyone and need no secret.
+        const PUBLIC_KEY: [u8; 16] = [0; 16];
+
         let mut key = Vec::new();
         for value in &self.key.0 {
-            put_value(&mut key, value);
+            write_value(&mut key, value);
         }
         let fence = self.fence.to_be_bytes();
         let parts: [&[u8]; 4] = [queue.as_bytes(), self.token.as_bytes(), &fence, &key];
-        let span = &keyed_hash(&[0; 16], b's', &parts)[..8];
+        let span = &keyed_hash(&PUBLIC_KEY, SPAN_ID, &parts)[..8];
         let span = hex(span);
         if let Some((trace, flags)) = producer.and_then(split_trace_parent) {
             format!("00-{trace}-{span}-{flags}")
         } else {
-            let trace = hex(&keyed_hash(&[0; 16], b't', &parts));
+            let trace = hex(&keyed_hash(&PUBLIC_KEY, TRACE_ID, &parts));
             format!("00-{trace}-{span}-01")
         }
     }
 }
 
-/// Splits a valid W3C `traceparent` into its trace id and flags; none if it is not valid.
+/// Returns the trace id and the flags of a W3C `traceparent`, or `None` if it is invalid.
 fn split_trace_parent(text: &str) -> Option<(&str, &str)> {
     let is_hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
@@ -159,19 +186,19 @@ fn split_trace_parent(text: &str) -> Option<(&str, &str)> {
     valid.then_some((trace, flags))
 }
 
-/// Returns whether `text` is a W3C `traceparent` that may be kept on an item.
+/// Returns whether `text` is a valid W3C `traceparent` of 55 characters. The column that stores it holds no more.
 pub fn is_trace_parent(text: &str) -> bool {
     text.len() == 55 && split_trace_parent(text).is_some()
 }
 
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+fn read<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = bytes.split_first_chunk::<N>()?;
     *bytes = tail;
     Some(*head)
 }
 
-fn put_value(out: &mut Vec<u8>, value: &Value) {
-    let mut sized = |tag: u8, bytes: &[u8]| {
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    let mut write_sized = |tag: u8, bytes: &[u8]| {
         out.push(tag);
         out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend_from_slice(bytes);
@@ -187,37 +214,37 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
             out.push(3);
             out.extend_from_slice(&double.to_be_bytes());
         }
-        Value::Text(text) => sized(4, text.as_bytes()),
-        Value::Bytes(bytes) => sized(5, bytes),
+        Value::Text(text) => write_sized(4, text.as_bytes()),
+        Value::Bytes(bytes) => write_sized(5, bytes),
         Value::Timestamp { seconds, nanos } => {
             out.push(6);
             out.extend_from_slice(&seconds.to_be_bytes());
             out.extend_from_slice(&nanos.to_be_bytes());
         }
-        Value::Decimal(digits) => sized(7, digits.as_bytes()),
+        Value::Decimal(digits) => write_sized(7, digits.as_bytes()),
     }
 }
 
-fn take_value(bytes: &mut &[u8]) -> Option<Value> {
-    let [tag] = take::<1>(bytes)?;
+fn read_value(bytes: &mut &[u8]) -> Option<Value> {
+    let [tag] = read::<1>(bytes)?;
     Some(match tag {
         0 => Value::Null,
-        1 => Value::Bool(take::<1>(bytes)? != [0]),
-        2 => Value::Int(i64::from_be_bytes(take(bytes)?)),
-        3 => Value::Double(f64::from_be_bytes(take(bytes)?)),
-        4 => Value::Text(String::from_utf8(take_sized(bytes)?.to_vec()).ok()?),
-        5 => Value::Bytes(take_sized(bytes)?.to_vec()),
+        1 => Value::Bool(read::<1>(bytes)? != [0]),
+        2 => Value::Int(i64::from_be_bytes(read(bytes)?)),
+        3 => Value::Double(f64::from_be_bytes(read(bytes)?)),
+        4 => Value::Text(String::from_utf8(read_sized(bytes)?.to_vec()).ok()?),
+        5 => Value::Bytes(read_sized(bytes)?.to_vec()),
         6 => Value::Timestamp {
-            seconds: i64::from_be_bytes(take(bytes)?),
-            nanos: i32::from_be_bytes(take(bytes)?),
+            seconds: i64::from_be_bytes(read(bytes)?),
+            nanos: i32::from_be_bytes(read(bytes)?),
         },
-        7 => Value::Decimal(String::from_utf8(take_sized(bytes)?.to_vec()).ok()?),
+        7 => Value::Decimal(String::from_utf8(read_sized(bytes)?.to_vec()).ok()?),
         _ => return None,
     })
 }
 
-fn take_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = u32::from_be_bytes(take(bytes)?) as usize;
+fn read_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_be_bytes(read(bytes)?) as usize;
     let (head, tail) = bytes.split_at_checked(length)?;
     *bytes = tail;
     Some(head)
@@ -257,47 +284,47 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lease_id_reads_back_as_the_lease_it_was_written_for(lease in lease(), queue: String) {
+        fn lease_ids_decode_to_the_encoded_lease(lease in lease(), queue: String) {
             let id = lease.encode(&SECRET, &queue);
             prop_assert_eq!(LeaseRef::decode(&SECRET, &queue, &id), Some(lease));
         }
 
         #[test]
-        fn no_text_that_was_not_given_out_is_a_lease_id(id: String) {
+        fn arbitrary_text_is_not_a_lease_id(id: String) {
             prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &id), None);
         }
 
         #[test]
-        fn a_lease_id_changed_by_a_character_is_none(
-            lease in lease(), at: prop::sample::Index, with in "[A-Za-z0-9_=-]"
+        fn changed_lease_ids_are_refused(
+            lease in lease(), index: prop::sample::Index, character in "[A-Za-z0-9_=-]"
         ) {
             let id = lease.encode(&SECRET, "queue");
-            let at = at.index(id.len());
+            let index = index.index(id.len());
             let mut changed = id.clone();
-            changed.replace_range(at..=at, &with);
+            changed.replace_range(index..=index, &character);
             prop_assume!(changed != id);
             prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &changed), None);
             let mut longer = id.clone();
-            longer.push_str(&with);
+            longer.push_str(&character);
             prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &longer), None);
             prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &id[..id.len() - 1]), None);
         }
 
         #[test]
-        fn a_lease_id_of_another_queue_or_deployment_is_none(lease in lease()) {
+        fn lease_ids_of_other_queues_or_secrets_are_refused(lease in lease()) {
             let id = lease.encode(&SECRET, "queue");
             prop_assert_eq!(LeaseRef::decode(&SECRET, "other", &id), None);
             prop_assert_eq!(LeaseRef::decode(&Secret::new([8; 16]), "queue", &id), None);
         }
 
         #[test]
-        fn any_producer_context_gives_a_valid_one_for_the_lease(lease in lease(), producer: String) {
+        fn trace_context_is_valid_for_any_producer_context(lease in lease(), producer: String) {
             prop_assert!(is_trace_parent(&lease.trace_parent("queue", Some(&producer))));
         }
     }
 
     #[test]
-    fn the_leases_span_continues_the_producers_trace() {
+    fn span_continues_the_trace_of_the_producer() {
         let lease = LeaseRef {
             key: Key([Value::Int(1)].into()),
             token: Uuid::from_u128(1),

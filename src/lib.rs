@@ -1,4 +1,46 @@
-//! A broker that leases rows of ordinary SQL tables to workers, over gRPC.
+//! lease-broker turns the rows of ordinary SQL tables into work queues. This crate is the broker and its command line.
+//!
+//! Workers claim rows over gRPC, process them, and complete them. If a worker crashes, its lease expires and another
+//! worker gets the row. Only the broker connects to the database, which is SQL Server or an embedded `SQLite` file. A
+//! broker keeps no state of its own, so any number of brokers can serve the same database.
+//!
+//! # Layers
+//!
+//! ```text
+//! grpc  ─►  broker  ─►  store (trait)  ◄─  store::sqlite, store::mssql
+//! ```
+//!
+//! - [`grpc`] receives the calls, one handler per rpc. A handler converts messages and contains no rules. Only this layer
+//!   uses tonic and prost.
+//! - [`broker`] applies the rules: limits, retries and backoff, group commit, waiting claims, the reaper, draining. It
+//!   contains no SQL and no gRPC.
+//! - [`store`] holds the leases. The trait [`store::Store`] has about a dozen methods. Each is one atomic operation on a
+//!   list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in `sql/`.
+//!
+//! Dependencies point from left to right only. The other modules are used by all layers and import none of them, except
+//! [`config`], which is read by the broker and the server, and [`cli`], which starts everything.
+//!
+//! # Words
+//!
+//! - *Queue*: a named, configured view of one table. *Item*: a row of that table. *Key*: the identity of an item.
+//! - *Worker*: a process that works on items. It *claims* items and gets a *lease* on each: the right to work on that item
+//!   for a limited time. A *heartbeat* extends a lease.
+//! - *Lease token*: the proof that a worker holds a lease. *Fencing token*: a number per item that grows with each claim,
+//!   with which other systems can refuse a late writer.
+//! - To *settle* a lease is to complete it, to fail it or to release it. A lease that is not settled in time *expires*. The
+//!   *reaper* then makes the item ready again.
+//! - *Attempt*: one claim of an item. An item whose attempts are used up becomes a *dead letter*. A *redrive* makes it
+//!   ready again.
+//! - *Due time*: the expiry of a lease, or the time at which a delayed item becomes ready.
+//! - *Group commit*: one statement for several calls. The calls that share it are a *call group*.
+//!
+//! # Where to start reading
+//!
+//! 1. `proto/leasebroker/v1/lease_broker.proto` documents the API and draws the states of an item.
+//! 2. [`item_state`] has the states and the retry rules, [`queue`] the description of a queue.
+//! 3. [`store::Store`] is the contract between the broker and a database.
+//! 4. `broker.rs` and `grpc/service.rs` show the way of a call.
+//! 5. `sql/README.md` explains the statements. `docs/architecture.md` follows one claim through all layers.
 
 pub mod broker;
 pub mod cli;

@@ -1,22 +1,22 @@
-//! The `lease-broker` command.
+//! The `lease-broker` program: parses the command line, runs the command, and turns its result into an exit code.
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use lease_broker::cli::{Cli, EXIT_USAGE};
 
-/// Calls and rows are many short-lived allocations on a few threads, SQLite's among them.
+/// Calls and rows cause many short-lived allocations on a few threads, including those of `SQLite`. mimalloc serves this
+/// pattern faster than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and versions that were asked for come this way too.
+        // clap returns the text of --help and --version as an error too. Only a real error goes to standard error.
         Err(error) => {
             let _ = error.print();
-            let wrong = error.use_stderr();
-            return if wrong {
+            return if error.use_stderr() {
                 EXIT_USAGE.into()
             } else {
                 ExitCode::SUCCESS
@@ -25,9 +25,9 @@ fn main() -> ExitCode {
     };
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("lease-broker: {failure}");
-            failure.exit_code()
+        Err(error) => {
+            eprintln!("lease-broker: {error}");
+            error.exit_code()
         }
     }
 }

@@ -1,5 +1,6 @@
-//! What a queue is: a named view of one table, with its rules. Plain data; configuration makes it, the broker and the
-//! store read it.
+//! The description of a queue: the table that holds its items, the columns, and the rules for leases and retries.
+//!
+//! These types are plain data. The configuration creates them, and the broker and the stores read them.
 
 use std::time::Duration;
 
@@ -8,149 +9,152 @@ use serde::Deserialize;
 use crate::item_state::{RetryPolicy, State};
 use crate::value::Value;
 
-/// A queue, as configured.
+/// One configured queue. `deploy/config.default.toml` documents the settings behind the fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSpec {
-    /// The name that clients use.
+    /// The name that clients send in calls.
     pub name: String,
     /// The table whose rows are the items.
     pub table: String,
-    /// One to three columns that identify a row; empty: the table's primary key.
+    /// The one to three columns that identify a row. Empty: the columns of the table's primary key.
     pub key: Vec<String>,
-    /// The columns handed to workers; none: all that are not soft-lock columns.
+    /// The columns that workers receive. `None`: all columns except the soft-lock columns.
     pub columns: Option<Vec<String>>,
-    /// Which items are claimed first.
+    /// The order in which ready items are claimed.
     pub order: Order,
-    /// How long leases last.
+    /// The default, shortest and longest duration of a lease.
     pub lease: LeaseBounds,
-    /// Attempts and backoff.
+    /// The maximum number of attempts, and the delays between them.
     pub retry: RetryPolicy,
-    /// What completion does to the row.
+    /// The effect of a completion on the row.
     pub on_complete: OnComplete,
-    /// The soft-lock columns' names.
+    /// The names of the soft-lock columns.
     pub soft_lock: SoftLock,
-    /// Columns of the table's own that follow the state.
+    /// Columns of the table that the broker sets when an item changes its state.
     pub mirror: Vec<Mirror>,
-    /// For a table that the broker makes: its columns and their types. None: the table is adopted.
+    /// The columns, as name and SQL type, of a table that the broker creates. `None`: the table exists and is adopted.
     pub managed: Option<Vec<(String, String)>>,
-    /// Whether indexes may be filtered by state; plain composite ones otherwise.
+    /// True if the broker's indexes may be filtered by state. False: they are plain composite indexes.
     pub filtered_indexes: bool,
-    /// How claims that run at the same time keep apart.
+    /// The way in which concurrent claims avoid each other's rows.
     pub claim_strategy: ClaimStrategy,
 }
 
 impl QueueSpec {
-    /// Returns whether both queues would keep leases in the same columns of the same table.
+    /// Returns whether both queues would store leases in the same columns of the same table.
     pub fn shares_rows_with(&self, other: &Self) -> bool {
-        let shared = |name: &String| other.soft_lock.contains(name);
-        self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock.0.iter().any(shared)
+        let is_shared = |name: &String| other.soft_lock.contains(name);
+        self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock.0.iter().any(is_shared)
     }
 }
 
-/// How claims that run at the same time, in any broker, keep apart. `SQLite` has one writer at a time and needs neither.
+/// The way in which concurrent claims, from any number of brokers, avoid each other's rows.
+///
+/// `SQLite` ignores the setting: it allows one writer at a time, so claims never run concurrently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimStrategy {
-    /// Each passes over the rows that others have locked.
+    /// A claim skips rows that another claim has locked.
     #[default]
     SkipLocked,
-    /// They take turns, by an application lock of the table: for tables where rows can't be passed over.
+    /// Claims on a table run one after another, under an application lock. For tables whose locked rows cannot be skipped.
     AppLock,
 }
 
 /// The order in which ready items are claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Whatever the store finds first.
+    /// No order: the store claims the rows that it finds first.
     None,
-    /// By these columns, then by key; empty: by key.
+    /// By these columns and then by key. Empty: by key only.
     By(Vec<OrderColumn>),
 }
 
-/// A column of the order, with its direction.
+/// A column that items are ordered by, with its direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderColumn {
-    /// The column.
+    /// The column's name.
     pub column: String,
-    /// Whether larger values come first.
+    /// True if larger values come first.
     pub descending: bool,
 }
 
-/// How long a lease may be asked for.
+/// The allowed durations of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseBounds {
-    /// When the worker does not say.
+    /// The duration if the worker's call names none.
     pub default: Duration,
-    /// The shortest.
+    /// The shortest duration that a worker can ask for. At least 1 s.
     pub min: Duration,
-    /// The longest.
+    /// The longest duration that a worker can ask for. At most 12 h.
     pub max: Duration,
 }
 
-/// What becomes of a completed item's row.
+/// The effect of a completion on the item's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnComplete {
-    /// It stays, in the state completed.
+    /// The row stays in the table, in the state completed.
     Keep,
-    /// It is deleted.
+    /// The row is deleted.
     Delete,
-    /// It moves to this table.
+    /// The row is moved to this table.
     Archive(String),
-    /// It is ready again after this long.
+    /// The item becomes ready again after this delay.
     Recur(Duration),
 }
 
-/// Sets one column of the table's own whenever an item enters `state`.
+/// A rule that sets one column of the table whenever an item enters a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {
-    /// The state entered.
+    /// The state that the item enters.
     pub state: State,
-    /// The column set.
+    /// The column that is set.
     pub column: String,
-    /// What it is set to.
+    /// The value that the column is set to.
     pub value: MirrorValue,
 }
 
-/// What a mirror column is set to.
+/// The value that a mirror column is set to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MirrorValue {
     /// A fixed value.
     Literal(Value),
-    /// The moment of the change, by the database's clock.
+    /// The time of the change, by the database's clock.
     Now,
-    /// The worker that holds, or held, the lease.
+    /// The id of the worker that holds the lease, or held it last.
     Worker,
 }
 
-/// The names of the soft-lock columns.
+/// The names of a queue's soft-lock columns, the columns in which the broker stores leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoftLock([String; 9]);
 
-/// One of the soft-lock columns.
+/// A soft-lock column, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SoftLockColumn {
-    /// The state, as [`State::code`].
+    /// The item's state as the number [`State::code`].
     State,
-    /// When the state last changed.
+    /// The time of the last change of state.
     StateTime,
-    /// Expiry while leased, ready-from while delayed.
+    /// The expiry of the lease, or the time at which a delayed item becomes ready.
     DueTime,
-    /// The worker's id.
+    /// The id of the worker that holds the lease. It stays after a completion or a failure. Release, expiry and redrive
+    /// clear it.
     Owner,
-    /// One per claim call.
+    /// The lease token: random proof of the lease. All leases of one claim call have the same token.
     Token,
-    /// One more at each claim, never reset.
+    /// The fencing token: a number that each claim of the item raises by 1. It is never reset.
     Fence,
-    /// Attempts used.
+    /// The number of attempts used.
     Attempt,
-    /// The last failure.
+    /// The error text of the last failure.
     Error,
-    /// The producer's W3C trace context.
+    /// The W3C trace context of the producer that added the item.
     TraceParent,
 }
 
 impl SoftLockColumn {
-    /// All of them, in the order in which they are added to a table.
+    /// All soft-lock columns, in the order in which adoption adds them to a table.
     pub const ALL: [Self; 9] = [
         Self::State,
         Self::StateTime,
@@ -163,7 +167,7 @@ impl SoftLockColumn {
         Self::TraceParent,
     ];
 
-    /// Returns the column's name where a queue's configuration gives it no other.
+    /// Returns the column's name if the queue's configuration gives no other name.
     pub const fn default_name(self) -> &'static str {
         match self {
             Self::State => "lease_state",
@@ -191,13 +195,15 @@ impl SoftLock {
         &self.0[column as usize]
     }
 
-    /// Gives `column` another name.
+    /// Changes the name of `column`.
     pub fn rename(&mut self, column: SoftLockColumn, name: String) {
         self.0[column as usize] = name;
     }
 
-    /// Returns whether `name` is one of the soft-lock columns; databases ignore the case of ASCII letters.
+    /// Returns whether `name` is the name of a soft-lock column. The case of ASCII letters is ignored, as databases do.
     pub fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|own| own.eq_ignore_ascii_case(name))
+        self.0
+            .iter()
+            .any(|column| column.eq_ignore_ascii_case(name))
     }
 }

@@ -1,35 +1,35 @@
-//! A column's value as it passes between workers and the store, whatever the store's own types are.
+//! Values of columns and keys, independent of the types of a particular database.
 
 use std::fmt;
 
-/// A column's value.
+/// The value of one column in one row. The API's message `Value` has the same cases.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// SQL's NULL.
+    /// SQL NULL.
     Null,
-    /// A truth value.
+    /// True or false.
     Bool(bool),
-    /// An integer of up to 64 bits.
+    /// A signed integer of up to 64 bits.
     Int(i64),
-    /// A floating-point number.
+    /// A double-precision floating-point number.
     Double(f64),
     /// Text.
     Text(String),
     /// Raw bytes.
     Bytes(Vec<u8>),
-    /// A moment, UTC.
+    /// A point in time, in UTC.
     Timestamp {
         /// Seconds since 1970-01-01T00:00:00Z.
         seconds: i64,
         /// Nanoseconds within the second, 0 to 999,999,999.
         nanos: i32,
     },
-    /// Exact decimal digits, such as `-12.50`.
+    /// An exact decimal number as text, such as `-12.50`.
     Decimal(String),
 }
 
 impl Value {
-    /// Names the value's type as the API spells it, for messages.
+    /// Returns the name of the value's field in the API's message `Value`, for error messages.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "NULL",
@@ -43,7 +43,7 @@ impl Value {
         }
     }
 
-    /// Estimates the bytes that the value takes on the wire.
+    /// Returns an estimate of the value's size in a protobuf message, in bytes.
     pub fn wire_size(&self) -> usize {
         match self {
             Self::Null => 2,
@@ -54,12 +54,12 @@ impl Value {
     }
 }
 
-/// The values that name one row, in the order of the queue's key columns.
+/// The identity of a row: the values of the queue's key columns, in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key(pub Box<[Value]>);
 
-/// The key as clients see it: the value as text, or for several columns a JSON array of the values.
-/// Bytes are written as lower-case hexadecimal.
+/// Writes the key as clients see it. A key of one column is the value as text. A key of several columns is a JSON array of
+/// the values. Bytes are written in lower-case hexadecimal.
 impl fmt::Display for Key {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
@@ -68,8 +68,8 @@ impl fmt::Display for Key {
                 serde_json::Value::String(text) => out.write_str(&text),
                 other => write!(out, "{other}"),
             },
-            several => {
-                let array: Vec<_> = several.iter().map(json).collect();
+            columns => {
+                let array: Vec<_> = columns.iter().map(json).collect();
                 write!(out, "{}", serde_json::Value::Array(array))
             }
         }
@@ -88,18 +88,19 @@ fn json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// Writes a moment as `2026-11-20T22:15:20.123Z`, with as many decimals as it needs.
+/// Formats a point in time as RFC 3339 text in UTC, such as `2026-11-20T22:15:20.123Z`, with as many decimal places as
+/// needed. A time outside the years that RFC 3339 allows is written as seconds since 1970.
 pub fn rfc3339(seconds: i64, nanos: i32) -> String {
     use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
     OffsetDateTime::from_unix_timestamp(seconds)
         .ok()
-        .and_then(|moment| moment.checked_add(Duration::nanoseconds(nanos.into())))
-        .and_then(|moment| moment.format(&Rfc3339).ok())
+        .and_then(|time| time.checked_add(Duration::nanoseconds(nanos.into())))
+        .and_then(|time| time.format(&Rfc3339).ok())
         .unwrap_or_else(|| format!("{seconds}.{nanos:09}"))
 }
 
-/// Writes bytes as lower-case hexadecimal.
+/// Formats bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_key_is_its_plain_text_and_a_composite_key_a_json_array() {
+    fn composite_keys_are_written_as_json_arrays() {
         let text = |values: Vec<Value>| Key(values.into()).to_string();
         assert_eq!(text(vec![Value::Int(42)]), "42");
         assert_eq!(text(vec![Value::Text("a\"b".into())]), "a\"b");
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_written_in_utc() {
+    fn timestamps_are_written_in_utc() {
         assert_eq!(rfc3339(0, 5_000_000), "1970-01-01T00:00:00.005Z");
     }
 }
