@@ -1,4 +1,6 @@
-//! Compiles the API's protobuf with protox, so that no protoc is needed, and keeps its descriptor for reflection.
+//! Build script: generates the API's Rust code from `proto/`, and writes the descriptor that the reflection service sends.
+//!
+//! It compiles the .proto file with protox, so that a build needs no installed protoc.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -11,7 +13,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile([PROTO], ["proto"])?;
     let file = PathBuf::from(env::var("OUT_DIR")?).join("lease_broker.descriptor.bin");
     fs::write(file, descriptors.encode_to_vec())?;
-    // An item has few columns: an ordered map of them is one allocation, and nothing is hashed.
+    // Proto maps become BTreeMap. An item has few columns. For these it needs one allocation and no hashing. Its order by
+    // name is also needed: `grpc/messages.rs` relies on it.
     tonic_prost_build::configure()
         .btree_map(".")
         .compile_fds(descriptors)?;

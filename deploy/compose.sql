@@ -1,5 +1,6 @@
--- What deploy/compose.yaml runs once: a database with row versions for readers, and a login that owns it.
--- $(LEASE_BROKER_PASSWORD) comes from the environment of sqlcmd.
+-- Creates a database and the broker's login, which owns it. The service `prepare` in deploy/compose.yaml runs this script.
+-- READ_COMMITTED_SNAPSHOT lets readers see row versions instead of waiting for locks.
+-- sqlcmd replaces $(LEASE_BROKER_PASSWORD) with the environment variable of that name.
 IF DB_ID(N'Work') IS NULL
     CREATE DATABASE Work;
 GO

@@ -17,8 +17,8 @@
 //! - [`store`] holds the leases. The trait [`store::Store`] has about a dozen methods. Each is one atomic operation on a
 //!   list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in `sql/`.
 //!
-//! Dependencies point from left to right only. The other modules are used by all layers and import none of them, except
-//! [`config`], which is read by the broker and the server, and [`cli`], which starts everything.
+//! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`] and [`value`],
+//! which import no layer. [`cli`] starts the layers.
 //!
 //! # Words
 //!
