@@ -3,7 +3,7 @@
 use super::Mssql;
 use super::decode;
 use super::error::RetrySafety;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::store::{Expired, QueueIndex, Reaped, StoreError};
 

@@ -7,7 +7,7 @@ mod snapshots;
 
 use std::time::Duration;
 
-use crate::lease::{Backoff, RetryPolicy};
+use crate::item_state::{Backoff, RetryPolicy};
 use crate::queue::{ClaimStrategy, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock};
 
 const MINUTE: Duration = Duration::from_secs(60);
