@@ -41,7 +41,7 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
-        telemetry::start(&config.log)
+        logging::start(&config.log)
             .map_err(|why| CommandError::usage(format!("log.level: {why}")))?;
         let mut runtime = Builder::new_multi_thread();
         run(runtime.worker_threads(config.threads()), serve(config))
