@@ -16,7 +16,7 @@ use super::operation_metrics::Operation;
 use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
-use crate::lease::{AfterFailure, State};
+use crate::item_state::{AfterFailure, State};
 use crate::store::{Ending, Extension, Held, NewItem, StoreError};
 use crate::value::Key;
 

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 use super::undelivered::releases_of;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
     ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,

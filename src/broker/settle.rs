@@ -7,7 +7,7 @@ use super::group_commit::GroupCommit;
 use super::limits::check_delay;
 use super::operation_metrics::Operation;
 use super::{Broker, Queue};
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, FollowUp, NewItem, Settlement, StoreError};
 
@@ -25,7 +25,7 @@ impl Broker {
             let lease = match &ending {
                 // The store sees every completion, because an invalid follow-up is refused whether the lease is held or
                 // not.
-                Ending::Complete { .. } => lease.unwrap_or_else(LeaseRef::nobodys),
+                Ending::Complete { .. } => lease.unwrap_or_else(LeaseRef::invalid),
                 Ending::Fail { .. } | Ending::Release { .. } => lease?,
             };
             Some(Settlement { lease, ending })

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group_commit::GroupCommit;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{ClaimedItem, Ending, Settlement};
 

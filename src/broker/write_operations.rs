@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::group_commit::GroupCommit;
 use super::wakeups::Wakeups;
-use crate::lease::State;
+use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{Ending, Extension, Held, NewItem, QueueIndex, Settlement, Store};
 use crate::value::Key;

@@ -17,7 +17,7 @@ pub(super) async fn report_changes(
     broker: Arc<Broker>,
     draining: CancellationToken,
 ) {
-    let mut store_is_healthy = broker.store_answers();
+    let mut store_is_healthy = broker.store_health();
     loop {
         let serving = *store_is_healthy.borrow_and_update();
         report(&reporter, serving).await;

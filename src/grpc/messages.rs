@@ -7,19 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::proto;
-use crate::broker::{Claim, Completion, Error, Failure};
+use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure};
 use crate::item_state::State;
 use crate::store::{ClaimedItem, Held, NewItem};
 use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
-
-fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Error {
-    Error::InvalidField {
-        field: field.into(),
-        problem: problem.into(),
-    }
-}
 
 /// Converts a duration and refuses a negative one. `None`: the field is absent.
 pub(super) fn duration_from_proto(
@@ -34,31 +27,31 @@ pub(super) fn duration_from_proto(
         u32::try_from(duration.nanos),
     ) {
         (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) => Ok(Some(Duration::new(seconds, nanos))),
-        (Ok(_), Ok(_)) => Err(invalid(field, "nanos must be below 1,000,000,000")),
-        _ => Err(invalid(field, "must not be negative")),
+        (Ok(_), Ok(_)) => Err(Error::invalid(field, "nanos must be below 1,000,000,000")),
+        _ => Err(Error::invalid(field, "must not be negative")),
     }
 }
 
-/// Converts a claim. `time_to_deadline` is the time until the broker must answer it.
+/// Converts a claim.
 pub(super) fn claim_from_proto(
     request: proto::ClaimBatchRequest,
     time_to_deadline: Option<Duration>,
-) -> Result<Claim> {
-    Ok(Claim {
-        wait: duration_from_proto("wait_timeout", request.wait_timeout)?,
+) -> Result<ClaimRequest> {
+    Ok(ClaimRequest {
+        wait_timeout: duration_from_proto("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
-            .map_err(|_| invalid("max_items", "must be at least 1"))?,
-        lease: duration_from_proto("lease_duration", request.lease_duration)?,
+            .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
+        lease_duration: duration_from_proto("lease_duration", request.lease_duration)?,
         request_id: match request.request_id.as_str() {
             "" => None,
             id => Some(
                 id.parse()
-                    .map_err(|_| invalid("request_id", "must be a UUID"))?,
+                    .map_err(|_| Error::invalid("request_id", "must be a UUID"))?,
             ),
         },
         queue: request.queue,
-        worker: request.worker_id,
-        patience: time_to_deadline,
+        worker_id: request.worker_id,
+        time_to_deadline,
     })
 }
 
@@ -67,7 +60,7 @@ pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
     time_to_deadline: Option<Duration>,
-) -> Result<Claim> {
+) -> Result<ClaimRequest> {
     let request = proto::ClaimBatchRequest {
         queue: queue.to_owned(),
         worker_id: next.worker_id,
@@ -76,14 +69,14 @@ pub(super) fn next_claim_from_proto(
         wait_timeout: None,
         request_id: next.request_id,
     };
-    claim_from_proto(request, time_to_deadline).map_err(|error| error.within("next"))
+    claim_from_proto(request, time_to_deadline).map_err(|error| error.in_message("next"))
 }
 
 /// Converts completions. Their follow-ups take the trace context of the call.
 pub(super) fn completions_from_proto(
     completions: Vec<proto::Completion>,
     trace_parent: Option<&str>,
-) -> Result<Vec<Completion>> {
+) -> Result<Vec<LeaseCompletion>> {
     let convert = |(index, completion): (usize, proto::Completion)| {
         let follow_ups = completion.follow_ups.into_iter().enumerate();
         let follow_ups = follow_ups.map(|(follow_up_index, follow_up)| {
@@ -92,7 +85,7 @@ pub(super) fn completions_from_proto(
             let item = new_item_from_proto(&field, item, trace_parent)?;
             Ok((follow_up.queue, item))
         });
-        Ok(Completion {
+        Ok(LeaseCompletion {
             lease_id: completion.lease_id,
             follow_ups: follow_ups.collect::<Result<_>>()?,
         })
@@ -101,10 +94,10 @@ pub(super) fn completions_from_proto(
 }
 
 /// Converts failures.
-pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<Failure>> {
+pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<LeaseFailure>> {
     let convert = |(index, failure): (usize, proto::Failure)| {
         let field = format!("failures[{index}].retry_delay");
-        Ok(Failure {
+        Ok(LeaseFailure {
             lease_id: failure.lease_id,
             error: failure.error_message,
             retry_delay: duration_from_proto(field, failure.retry_delay)?,
@@ -139,7 +132,10 @@ fn new_item_from_proto(
         .into_iter()
         .map(|(name, value)| match value_from_proto(value) {
             Ok(value) => Ok((name, value)),
-            Err(problem) => Err(invalid(format!("{}.columns[{name:?}]", field()), problem)),
+            Err(problem) => Err(Error::invalid(
+                format!("{}.columns[{name:?}]", field()),
+                problem,
+            )),
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(NewItem {

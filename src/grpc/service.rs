@@ -13,7 +13,7 @@ use super::messages::{
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use super::response_size::count_within_limit;
-use crate::broker::{Broker, Grant};
+use crate::broker::{Broker, UndeliveredLeases};
 use crate::lease_id::is_trace_parent;
 
 /// The API as tonic calls it.
@@ -36,10 +36,9 @@ impl LeaseBrokerService for Service {
         let queue = request.queue.clone();
         let call = async {
             let claim = claim_from_proto(request, deadline.time_for_claim())?;
-            let column_names = self.broker.columns(&queue)?;
             let leases = self.broker.claim(claim).await?;
             Ok(Response::new(proto::ClaimBatchResponse {
-                leases: self.deliver(&queue, &column_names, leases, 0),
+                leases: self.deliver(&queue, leases, 0),
             }))
         };
         deadline.run(call).await
@@ -82,14 +81,13 @@ impl LeaseBrokerService for Service {
                 }));
             };
             let next = next_claim_from_proto(&queue, next, deadline.time_for_claim())?;
-            let column_names = self.broker.columns(&queue)?;
             let both = self.broker.complete_and_claim(completions, next);
             let (states, leases) = both.await?;
             let results = settle_results(lease_ids, states);
             let used_bytes = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::CompleteResponse {
                 results,
-                next_leases: self.deliver(&queue, &column_names, leases, used_bytes),
+                next_leases: self.deliver(&queue, leases, used_bytes),
             }))
         };
         deadline.run(call).await
@@ -150,17 +148,16 @@ impl Service {
     fn deliver(
         &self,
         queue: &str,
-        column_names: &[String],
-        leases: Grant,
+        leases: UndeliveredLeases,
         used_bytes: usize,
     ) -> Vec<proto::Lease> {
+        let column_names = leases.columns();
         let max_bytes = self.max_message_bytes;
-        let count = count_within_limit(leases.items(), column_names, used_bytes, max_bytes);
-        let delivered = leases.accept(count).into_iter().map(|item| {
-            let lease_id = self.broker.lease_id(queue, &item.lease);
-            lease_to_proto(queue, lease_id, column_names, item)
-        });
-        delivered.collect()
+        let count = count_within_limit(leases.items(), &column_names, used_bytes, max_bytes);
+        leases
+            .deliver(count)
+            .map(|lease| lease_to_proto(queue, lease.id, &column_names, lease.item))
+            .collect()
     }
 }
 
