@@ -1,17 +1,31 @@
--- Leases ready items to several calls, and finds the leases of calls that are repeated. One batch, one transaction: `claim`, in
---   which `repeated` stands if any of the calls may be a repetition.
--- Parameters: @P1 to @P4 as for every list (sql/README.md), @P5 how many calls there are; @P6, a JSON array of calls
---   {o: ordinal, n: wanted, w: worker, t: token, d: ms, r: may be repeated}.
--- Locks, in order: an application lock for each token that may be repeated, in the tokens' order, so that of brokers that
---   get one request at the same time the first claims and the others find what it got (who waits for more than 5 s gets
---   nothing new); with claim_strategy = "app_lock" one of the queue; U, then X, on up to @total rows, by the ready index
---   and the key. READPAST skips rows that others hold: the fence, which the index has not, makes the pick look at the row
---   itself too.
--- Indexes: ready (pick), the key (take, answer), token (held).
--- Unlike its twin: one statement for all calls, as each round trip counts. Each call takes its share of what was picked, in the
---   calls' order. The predicate on the state is repeated in the update: an engine that ignores the hints would otherwise lease
---   a row twice; there the answer may have a lease of another claim's, which its token tells.
--- TOP with a count (@total, @P5) leaves no row out; leases.sql says what it is for, and what CASE is.
+-- Purpose: leases ready items to several calls, and returns the leases of calls that are sent again with the same request id.
+--   One batch, one transaction, one round trip.
+-- Sections: `claim` is the batch. It contains `lease_columns`. With claim_strategy = "app_lock" it also contains `claim_lock`.
+--   If any of the calls has a request id, it contains `find_retried_claims` and `except_answered`.
+-- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
+--   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
+-- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
+--   with the token of its call.
+-- Locks, in order:
+--   1. For each call with a request id, in the order of the tokens: the application lock of its token.
+--   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free within 5 s, the batch fails with
+--      51222 and the broker runs it again.
+--   3. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked.
+-- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`).
+-- Why one lock per token: several brokers can receive the same request at the same time. The first one claims. The others wait
+--   and then find the leases that it got. Without the lock, each would lease other items for the same request. A call that
+--   waits more than 5 s gets no new lease.
+-- Why the token locks are taken in the order of the tokens: two batches that share several tokens would otherwise wait for each
+--   other.
+-- Why @now is read again after the token locks: the wait can last seconds, and leases can expire in that time.
+-- Why the pick reads the fence: the ready index does not contain it, so the pick also visits and locks the row itself. With a
+--   lock on the index entry alone, the pick would not notice that another transaction holds the row.
+-- Why the update checks state and fence again: Babelfish ignores the lock hints, so two claims can pick the same row. Without
+--   the check both would lease it. With it, the last SELECT can still return a lease of the other claim. The broker recognises
+--   such a row by its token and ignores it.
+-- Why all calls share one statement, unlike in SQLite: each statement costs a round trip. The picked rows are numbered, and
+--   each call takes as many as it wants, in the order of the calls.
+-- Why TOP (@total), TOP (@P5), CASE and the join hints: see leases.sql. TOP never removes a row here.
 
 -- :: claim_lock
 DECLARE @claim_lock_result int, @claim_lock_name nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_column_literal});

@@ -1,17 +1,27 @@
--- Adds items, and items that follow from completions. One batch, one transaction.
--- The batch is `begin`; for each list of columns that the items name, `list` and one of `given`, `counted` and
---   `one_by_one`; then COMMIT, or ROLLBACK where only the item to blame for a refusal is looked for. Of a settlement,
---   `follow_up`s.
--- Parameters: @P1 to @P4 as for every list (sql/README.md); {list_parameter}, of each list, a JSON array of {i: place, n: state,
---   s: s until due, d: ms until due, p: trace context, c0, c1, …: the values of the columns}. {list_number} numbers the lists.
--- Locks: X on the rows added.
--- The keys come back in the order of the items, by three ways:
---   `given`: the items name all of the key. They are read from the list, whose columns are declared like the table's.
---   `counted`: the key is one identity column, whose values an INSERT … SELECT … ORDER BY gives out in that order.
---   `one_by_one`: anything else that makes a key (NEWID(), a sequence, a mixture).
--- OUTPUT goes INTO a table variable, as a table with triggers demands.
--- `letters` stands before items with texts for char and varchar columns: the server would store a question mark for a letter
---   that the column's character set lacks. (Babelfish stores the letter, and sends the question mark to who reads it.)
+-- Purpose: adds items, and items that follow completions. One batch, one transaction.
+-- Sections of an enqueue: `begin`. Then, for each set of columns that the items name, and for ready and delayed items apart,
+--   `item_list` and one of `insert_given_keys`, `insert_identity_keys` and `insert_row_by_row`. Then COMMIT. It is ROLLBACK
+--   while the broker searches for the item that a constraint refused.
+-- Sections of a settlement: settle.sql contains `insert_follow_ups`.
+-- Sections inside these: `read_long_texts`, if a column can hold more than 4,000 characters; `check_characters`, if a column is
+--   char or varchar.
+-- Parameters: @P1 to @P5 as in every statement with lists (sql/README.md). {list_parameter}, one for each list: a JSON array of
+--   items, {i: index, n: state, s and d: the delay in seconds and the milliseconds beyond, p: trace context, c0, c1, …: the
+--   values}. In an enqueue i is the index in the list; in a settlement it is the index of the completion. {list_number} numbers
+--   the lists and makes the names of variables unique.
+-- Results: for each list the keys, in the order of its items. `insert_follow_ups` returns none.
+-- Locks: X on the added rows.
+-- Indexes: none.
+-- Why three ways to insert: the keys must come back in the order of the items.
+--   `insert_given_keys`: the items name the whole key. The keys are read from @new, whose columns have the types of the
+--     table's.
+--   `insert_identity_keys`: the key is one identity column. INSERT … SELECT … ORDER BY assigns its values in that order, so the
+--     keys are sorted by value.
+--   `insert_row_by_row`: all other keys (NEWID(), a sequence, a mixture). Only one row at a time shows which item got which
+--     key.
+-- Why OUTPUT has INTO a table variable: a table with triggers accepts no other form.
+-- Why `check_characters`: the server silently stores a question mark for a character that the code page of a char or varchar
+--   column lacks. Babelfish stores the character and sends the question mark to each reader.
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

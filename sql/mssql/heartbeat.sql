@@ -1,6 +1,10 @@
--- Makes leases last until a new expiry, if they are still held. One batch, one transaction.
--- Parameters: those of leases.sql, whose entries have d, the milliseconds until the new expiry.
--- Locks: X on the rows extended, in the order of the key. Index: the key's.
+-- Purpose: extends leases that are still held. One batch, one transaction.
+-- Sections: `extend` is the batch. `extra_columns` and `extra_json` add the duration to the list of leases.sql.
+-- Parameters: those of leases.sql. Each lease also has d: milliseconds from now until the new expiry.
+-- Results: for each extended lease its index, the server's time and the new expiry.
+-- Locks: X on the extended rows, in the order of the key (leases.sql says how far that holds).
+-- Indexes: the key's.
+-- Why a SELECT after the UPDATE, and not OUTPUT: see settle.sql.
 
 -- :: extra_columns
 , DATEADD(millisecond, j.d, @now) AS lb_due

@@ -1,13 +1,23 @@
--- No statement, but a part of settle.sql and heartbeat.sql: the leases that a list names, each with its row.
--- Parameters: @P1 to @P4 as for every list, @P5 how many there are; @P6, a JSON array of {i: place, k1 to k3: key, t: token,
---   f: fence} and what those files add; no lease twice.
--- The list drives and each row is sought by its key (FORCE ORDER, LOOP JOIN), so that nothing waits for a row that it does not
---   change. It is sorted by the key, so that two lists lock the rows that they share in one order and never wait for each other.
--- TOP (@P5) leaves no row out. It lets the list be sorted, and tells an engine that plans by cost whatever the hints say, as
---   Babelfish does, how few rows drive the join: it would take the list for a large one, and read the whole table.
--- What is asked of a row stands in a CASE, so that no plan begins with one of the filtered indexes instead of the key: to a
---   planner whose statistics are of a moment without leases it looks empty.
--- The JSON is read by each statement anew, which costs less than a table variable to keep it in.
+-- Purpose: the list of leases that a heartbeat or a settlement names, and the conditions on their rows. This file has no
+--   statement of its own: heartbeat.sql and settle.sql contain its sections.
+-- Sections: `lease_list` is the list, as a derived table. `is_same_lease` is true if the row carries the token and the fence of
+--   the lease. `is_held` is true if, in addition, the row is leased and the lease has not expired.
+-- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of leases. @P6: JSON array of leases,
+--   {i: index in the request, k1 to k3: key, t: token, f: fence} and the fields of `extra_json` in heartbeat.sql and
+--   settle.sql. No lease is in the list twice.
+-- Locks: the files that contain the sections name them.
+-- Indexes: the key's.
+-- Why FORCE ORDER and LOOP JOIN in the statements: the list drives the join, and each row is found by a seek on its key.
+--   Another plan would read rows that the statement does not change, and would wait for those that others have locked.
+-- Why the list is sorted by the key: two statements that share rows lock them in the same order, and do not wait for each
+--   other. SQL Server does not promise to follow this order, so a deadlock stays possible. The broker then runs the batch
+--   again.
+-- Why TOP (@P5): it never removes a row. A derived table can have ORDER BY only together with TOP. TOP also tells the planner
+--   how few rows drive the join. Babelfish plans by cost, in spite of the hints. Without TOP it expects a long list and reads
+--   the whole table.
+-- Why CASE: a planner cannot match a CASE to a filtered index, so the plan always seeks by the key. Without the CASE, a planner
+--   whose statistics were collected while no lease existed expects a filtered index to be empty, and starts there.
+-- Why each statement reads the JSON again: this costs less than to fill a table variable and to read from that.
 
 -- :: lease_list
 (SELECT TOP (@P5) j.i AS lb_i, {key_from_json}, j.t AS lb_t, j.f AS lb_f{extra_columns}

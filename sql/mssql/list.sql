@@ -1,7 +1,14 @@
--- Lists items of one state, the longest in it first. The state is a literal, so that the index of its rows is used.
--- Parameter: @P1 the most rows. Locks: S on the rows read; rows that others hold are skipped, for which
---   READ_COMMITTED_SNAPSHOT has to be overruled (READCOMMITTEDLOCK).
--- Indexes: dead for the dead, which it sorts too; of the other states the rows are sorted: it runs by hand.
+-- Purpose: lists items of one state for operators. The items that have been longest in the state come first.
+-- Sections: `list`, rendered once for each state.
+-- Parameters: @P1: maximum number of rows.
+-- Results: for each item the server's time, the key, owner, time of the last change of state, due time, attempts, fence and
+--   error.
+-- Locks: S on the rows read. READPAST skips rows that others have locked.
+-- Indexes: dead, for dead items, in its order. For the other states all rows of the state are sorted. This is acceptable
+--   because the statement runs only when an operator asks.
+-- Why the state is a literal: a filtered index is used only if the statement names its condition with literals.
+-- Why READCOMMITTEDLOCK: READPAST skips rows only in reads that use locks. Without the hint, a database with
+--   READ_COMMITTED_SNAPSHOT on reads row versions instead.
 
 -- :: list
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

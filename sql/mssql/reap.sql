@@ -1,11 +1,19 @@
--- Ends expired leases and makes delayed items ready, the longest due first, up to a limit. One batch, one transaction:
--- `begin`, `pick`, `end`, `next`. Where the due index is not filtered but led by the state, one `pick` for each state, `trim`,
--- and `next_unfiltered`: both states at once would all be locked and sorted before the first of them were taken.
--- Parameters: @P1 the most rows, @P2 the attempts after which an item is dead (0: never).
--- Locks, in order: U, then X, on up to @P1 rows by the due index and the key; rows that others hold are skipped.
--- Indexes: due (due, next), the key (reap).
--- Expiry clears the token, so that the late worker's settlement finds nothing; promotion keeps it, so that a failure or
---   release sent again is still known. TOP (@count) is explained in settle.sql.
+-- Purpose: ends expired leases, makes delayed items ready, and finds the next due time. The longest due rows come first, up to
+--   a limit. One batch, one transaction.
+-- Sections: `begin`, `pick_due`, `update_due`, `next_due`. With filtered_indexes = false: `begin`, `pick_due` once for each of
+--   the two states, `keep_first_due`, `update_due`, `next_due_unfiltered`.
+-- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never.
+-- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one.
+-- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
+--   locked. With filtered_indexes = false, U on up to @P1 rows of each state.
+-- Indexes: due (`pick_due` and `next_due`), the key (`update_due`).
+-- Why one `pick_due` for each state with filtered_indexes = false: the state leads the due index there. A single pick would
+--   read, lock and sort all due rows of both states before it takes the first.
+-- Why expiry clears the token: a late settlement by the worker must change nothing.
+-- Why a delayed item that becomes ready keeps its token: a failure or a release that is sent again must be recognised.
+-- Why the update checks state, fence and due time again: Babelfish ignores the lock hints, so another statement can change a
+--   row between pick and update.
+-- Why TOP (@count) and the join hints: see leases.sql. TOP never removes a row here.
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -1,7 +1,12 @@
--- Makes dead items ready, with all their attempts before them. The token goes too: a settlement of the lease that they
--- died by must find nothing.
--- Parameter: @P1 the most rows.
--- Locks, in order: U, then X, on the rows changed, by the dead index and the key; rows that others hold are skipped.
+-- Purpose: makes dead items ready, with all their attempts again. The longest dead come first. One batch, one transaction.
+-- Sections: `redrive`.
+-- Parameters: @P1: maximum number of rows.
+-- Results: the number of changed rows.
+-- Locks, in order: U, then X, on the changed rows, through the dead index and the key. READPAST skips rows that others have
+--   locked.
+-- Indexes: dead (pick), the key (update). With filtered_indexes = false there is no dead index.
+-- Why the token is cleared: a late settlement of the last lease must change nothing.
+-- Why the update checks state and fence again, and why CASE and the join hints: see claim.sql and leases.sql.
 
 -- :: redrive
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

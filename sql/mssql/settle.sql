@@ -1,15 +1,31 @@
--- Ends leases: completes, fails, releases. One batch, one transaction: `begin`; where completions add items, `note` and one
---   `follow_up` for each queue and list of columns; `end` and `delete`, whichever the list's endings ask for; `sure`; `archive`
---   if the queue has one.
--- Parameters: those of leases.sql, whose entries have k: 0 complete, 1 fail, 2 release; n: new state; s: s until due; d: ms
---   until due; e: error. No two have the same key.
--- Locks, in order: U, then X, on the rows ended, in the order of the key; X on the rows added and archived.
+-- Purpose: ends leases: completes, fails or releases items, and adds the items that follow completions. One batch, one
+--   transaction.
+-- Sections, in this order:
+--   1. `begin`.
+--   2. If completions add items: `remember_ended`, and one `insert_follow_ups` (enqueue.sql) for each queue and set of columns,
+--      for ready and delayed items apart.
+--   3. `update_ended`, unless the queue deletes completed rows and the list has only completions.
+--   4. `delete_completed`, if the queue deletes completed rows and the list has completions.
+--   5. `verify_count`.
+--   6. `move_to_archive`, if the queue has an archive and the list has completions.
+--   7. COMMIT. It is ROLLBACK while the broker searches for the settlement that a constraint refused.
+--   `extra_columns` and `extra_json` add fields to the list of leases.sql.
+-- Parameters: those of leases.sql. Each lease also has k: 0 complete, 1 fail, 2 release; n: the new state; s and d: the delay
+--   in seconds, and the milliseconds beyond; e: the error. No two leases have the same key. The lists of follow-ups begin at
+--   @P7.
+-- Results: index and new state of each lease that this batch ends. If it ends fewer than the list has, a second result has
+--   index and present state of each lease that an earlier settlement of the same kind ended.
+-- Locks, in order: U on the rows of held leases, in the order of the key (leases.sql says how far that holds). X on the rows
+--   that follow-ups add. X on the rows of held leases. X on the rows added to the archive.
 -- Indexes: the key's.
--- The token and the fence stay on the row, so that the same settlement sent again is known: a completion leaves no attempts or
---   the state 3, a failure leaves the attempts, a release leaves no owner.
--- What is ended is answered before it is changed, and held by the U locks. An engine that ignores them finds out in `sure`: the
---   batch is undone and sent again. So there is no OUTPUT, which Babelfish runs in joined updates only as a product with the
---   whole table, and which a table with triggers takes only INTO a table variable.
+-- Why the row keeps token and fence: a settlement that is sent again must be recognised. The row then shows which kind of
+--   settlement ended the lease. After a completion its state is 3, or it has an owner and no attempts. After a failure its
+--   state is 4, or it has an owner and attempts. After a release it has no owner.
+-- Why two steps: `begin` reads the rows under U locks and returns them. `update_ended` and `delete_completed` change them. On
+--   SQL Server both see the same rows. Babelfish ignores the lock hints, so `verify_count` compares both counts. If they
+--   differ, it throws 51224, the batch is rolled back, and the broker runs it again.
+-- Why no OUTPUT: Babelfish runs a joined UPDATE with OUTPUT as a product with the whole table. A table with triggers accepts
+--   OUTPUT only with INTO a table variable.
 
 -- :: extra_columns
 , j.k AS lb_kind, j.n AS lb_state, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)) AS lb_due,
@@ -21,15 +37,15 @@
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed int = 0;
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;
 SELECT l.lb_i, l.lb_state
 FROM {lease_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {join_list_on_key}
 WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN);
-DECLARE @held int = @@ROWCOUNT;
-IF @held < @P5
+DECLARE @held_count int = @@ROWCOUNT;
+IF @held_count < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state
     FROM {lease_list}
         INNER JOIN {table} AS t ON {join_list_on_key}
@@ -61,7 +77,7 @@ FROM {lease_list}
     INNER JOIN {table} AS t ON {join_list_on_key}
 WHERE {is_held}{except_deleted}
 OPTION (FORCE ORDER, LOOP JOIN);
-SET @changed = @changed + @@ROWCOUNT;
+SET @changed_count = @changed_count + @@ROWCOUNT;
 
 -- :: delete_completed
 DELETE t
@@ -69,10 +85,10 @@ FROM {lease_list}
     INNER JOIN {table} AS t ON {join_list_on_key}
 WHERE {is_held} AND l.lb_kind = 0
 OPTION (FORCE ORDER, LOOP JOIN);
-SET @changed = @changed + @@ROWCOUNT;
+SET @changed_count = @changed_count + @@ROWCOUNT;
 
 -- :: verify_count
-IF @changed <> @held
+IF @changed_count <> @held_count
     THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
 
 -- :: move_to_archive

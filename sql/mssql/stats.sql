@@ -1,10 +1,18 @@
--- Counts the items of each state, and finds the ready item and the lease that have been so longest.
--- Parameters: none. Locks: S on the rows read; rows that others hold are skipped, for which READ_COMMITTED_SNAPSHOT has to be
---   overruled (READCOMMITTEDLOCK).
--- A table of up to 10000 rows is counted. Of a deeper one the numbers are those that the server keeps of each index (exact
---   but for transactions under way), and the ages those of the first 1000 ready items in the queue's order and of 10000
---   leases: the cost does not grow with the table. Babelfish keeps no numbers of filtered indexes, nor has a queue without
---   filtered indexes any: there the table is always counted, as it is for who asks for exact numbers.
+-- Purpose: counts the items of each state, and finds how long the oldest ready item and the oldest lease have been in their
+--   state.
+-- Sections: `stats`. {can_use_statistics} is 1 = 0 for exact counts, and for a queue without filtered indexes.
+-- Parameters: none.
+-- Results: state and number of items of each state that has any. Then one row: the server's time, and since when the oldest
+--   ready item and the oldest lease are in their state.
+-- Locks: S on the rows read. READPAST skips rows that others have locked.
+-- Indexes: ready and token (ages). The row counts that the server keeps for all four indexes (numbers of a large table).
+-- Why a table of more than 10,000 rows is not counted: the cost must not grow with the table. The server keeps the number of
+--   rows of each index, exact except for running transactions. Each state follows from these numbers.
+-- Why the ages look at the first 1,000 ready items in the queue's order and at 10,000 leases: the same reason.
+-- Why some tables are always counted: Babelfish keeps no row counts of filtered indexes, and without filtered indexes there is
+--   no index per state. Exact counts are also for operators who ask for them.
+-- Why READCOMMITTEDLOCK: READPAST skips rows only in reads that use locks. Without the hint, a database with
+--   READ_COMMITTED_SNAPSHOT on reads row versions instead.
 
 -- :: stats
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
