@@ -1,4 +1,4 @@
-//! Claims: leases ready items to one or more calls.
+//! Claims: leases ready items to one or several calls.
 
 use std::collections::HashMap;
 
@@ -21,14 +21,14 @@ impl Mssql {
         queue: QueueIndex,
         calls: &[ClaimCall],
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-        let table = self.queue(queue)?;
-        // Of several calls of one request the first claims, and all get what it got.
-        let mut first_of: HashMap<Uuid, usize> = HashMap::new();
+        let queue = self.queue(queue)?;
+        // Calls with the same token are the same request. Only the first of them is sent. The others get its leases.
+        let mut first_index: HashMap<Uuid, usize> = HashMap::new();
         let mut list = Vec::new();
-        for (at, call) in calls.iter().enumerate() {
-            if *first_of.entry(call.token).or_insert(at) == at {
+        for (index, call) in calls.iter().enumerate() {
+            if *first_index.entry(call.token).or_insert(index) == index {
                 let mut entry = ListEntry::default();
-                entry.insert("o", json!(at));
+                entry.insert("o", json!(index));
                 entry.insert("n", json!(call.max_items));
                 entry.insert("w", json!(call.worker));
                 entry.insert("t", json!(call.token.to_string()));
@@ -37,64 +37,69 @@ impl Mssql {
                 list.push(entry);
             }
         }
-        let wire = ListParameters::new(vec![list]);
+        let parameters = ListParameters::new(vec![list]);
         let sql = if calls.iter().any(|call| call.repeat) {
-            &table.sql.claim_repeated
+            &queue.sql.claim_with_retries
         } else {
-            &table.sql.claim
+            &queue.sql.claim
         };
-        // A claim that is sent again finds its leases by their token, if the first one was applied.
-        let again = if calls.iter().all(|call| call.repeat) {
+        // A call with a request id finds the leases of its first run by their token. Only if every call has one, the batch may
+        // run again after its reply was lost. Otherwise the leases of a lost reply would stay unused until they expire.
+        let retry_safety = if calls.iter().all(|call| call.repeat) {
             RetrySafety::Idempotent
         } else {
             RetrySafety::AtMostOnce
         };
-        let results = self.pool.query(sql, &wire.parameters(), again).await?;
-        // There is a result at least, if an empty one.
+        let results = self
+            .pool
+            .query(sql, &parameters.parameters(), retry_safety)
+            .await?;
+        // The batch returns at least one result set, even if that is empty.
         decode::result_set(&results, 0)?;
-        let mut by_call: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
-        // What calls that are repeated have got before, if there are any such; and what is new.
+        let mut items: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
+        // If the batch looks for retried claims, the first result set has the leases that they already hold. The last result
+        // set has the new leases.
         for row in results.iter().flatten() {
-            // Without lock hints another claim may have been faster.
-            if let Some(at) = first_of.get(&decode::token(row, 0)?) {
-                by_call[*at].push(claimed(table, &calls[*at], row)?);
+            // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in this list.
+            if let Some(index) = first_index.get(&decode::token(row, 0)?) {
+                items[*index].push(read_item(queue, &calls[*index], row)?);
             }
         }
-        for (at, call) in calls.iter().enumerate() {
-            let first = first_of[&call.token];
-            if first != at {
-                let same = by_call[first].clone();
-                by_call[at] = same;
+        for (index, call) in calls.iter().enumerate() {
+            let first = first_index[&call.token];
+            if first != index {
+                items[index] = items[first].clone();
             }
         }
-        Ok(by_call)
+        Ok(items)
     }
 }
 
-/// Reads token, now, key, fence, attempt, due time, trace context and the queue's columns.
-fn claimed(
-    table: &QueueStatements,
+/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context and the
+/// queue's data columns.
+fn read_item(
+    queue: &QueueStatements,
     call: &ClaimCall,
     row: &Row,
 ) -> Result<ClaimedItem, StoreError> {
-    let at = 2 + table.key.len();
-    let columns = at + 4..row.len();
-    if columns.len() != table.columns.len() {
+    let fence = 2 + queue.key.len();
+    let data = fence + 4..row.len();
+    if data.len() != queue.columns.len() {
         return Err(decode::unexpected(format!(
-            "an item of {} columns",
+            "an item with {} columns",
             row.len()
         )));
     }
-    let columns = columns.map(|at| types::decode(row.get_column_data(at)?));
+    let columns = data.map(|column| types::decode(row.get_column_data(column)?));
     Ok(ClaimedItem {
         lease: LeaseRef {
-            key: table.read_key(row, 2)?,
+            key: queue.read_key(row, 2)?,
             token: call.token,
-            fence: decode::integer(row, at)?,
-            attempt: decode::unsigned(row, at + 1)?,
+            fence: decode::integer(row, fence)?,
+            attempt: decode::integer_as(row, fence + 1)?,
         },
-        held: decode::lease_expiry(row, 1, at + 2)?,
+        held: decode::lease_expiry(row, 1, fence + 2)?,
         columns: columns.collect::<Result<_, StoreError>>()?,
-        trace_parent: decode::optional_text(row, at + 3)?,
+        trace_parent: decode::optional_text(row, fence + 3)?,
     })
 }

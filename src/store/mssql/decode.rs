@@ -1,4 +1,5 @@
-//! Reads what a batch has answered. What a correct statement can't have answered is an error, and nothing is made up for it.
+//! Decoder of result sets. A value that the broker's statements never return is [`StoreError::Bug`]. The decoder never invents a
+//! default.
 
 use std::time::Duration;
 
@@ -10,94 +11,101 @@ use crate::item_state::State;
 use crate::store::{Held, StoreError};
 use crate::value::Value;
 
-/// Returns one of a batch's results.
-pub(super) fn result_set(results: &[Vec<Row>], nth: usize) -> Result<&[Row], StoreError> {
-    let rows = results.get(nth).map(Vec::as_slice);
-    rows.ok_or_else(|| unexpected(format!("an answer without result {nth}")))
+/// Returns the rows of the result set with this index.
+pub(super) fn result_set(results: &[Vec<Row>], index: usize) -> Result<&[Row], StoreError> {
+    let rows = results.get(index).map(Vec::as_slice);
+    rows.ok_or_else(|| unexpected(format!("the batch returned no result set {index}")))
 }
 
-/// Returns the one row of a result.
-pub(super) fn single_row(results: &[Vec<Row>], nth: usize) -> Result<&Row, StoreError> {
-    match result_set(results, nth)? {
+/// Returns the only row of the result set with this index.
+pub(super) fn single_row(results: &[Vec<Row>], index: usize) -> Result<&Row, StoreError> {
+    match result_set(results, index)? {
         [row] => Ok(row),
-        rows => Err(unexpected(format!("{} rows where one is due", rows.len()))),
-    }
-}
-
-/// Reads an integer, whatever its width.
-pub(super) fn integer(row: &Row, at: usize) -> Result<i64, StoreError> {
-    match types::decode(row.get_column_data(at)?)? {
-        Value::Int(int) => Ok(int),
-        other => Err(unexpected(format!(
-            "column {at} is {other:?} and no integer"
+        rows => Err(unexpected(format!(
+            "result set {index} has {} rows instead of one",
+            rows.len()
         ))),
     }
 }
 
-/// Reads a number that is not negative.
-pub(super) fn unsigned<T: TryFrom<i64>>(row: &Row, at: usize) -> Result<T, StoreError> {
-    let number = integer(row, at)?;
-    let out = |_| unexpected(format!("column {at} is {number}, which is out of range"));
-    T::try_from(number).map_err(out)
+/// Reads an integer of any width.
+pub(super) fn integer(row: &Row, column: usize) -> Result<i64, StoreError> {
+    match types::decode(row.get_column_data(column)?)? {
+        Value::Int(int) => Ok(int),
+        other => Err(unexpected(format!(
+            "column {column} is {other:?} instead of an integer"
+        ))),
+    }
 }
 
-/// Reads a place in a list of this length.
-pub(super) fn request_index(row: &Row, at: usize, length: usize) -> Result<usize, StoreError> {
-    let place: usize = unsigned(row, at)?;
-    if place < length {
-        return Ok(place);
+/// Reads an integer and converts it to `T`. A value outside the range of `T` is an error.
+pub(super) fn integer_as<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<T, StoreError> {
+    let number = integer(row, column)?;
+    let out_of_range = |_| unexpected(format!("column {column} is {number}, out of range"));
+    T::try_from(number).map_err(out_of_range)
+}
+
+/// Reads the index of a request in a list of `length` requests.
+pub(super) fn request_index(row: &Row, column: usize, length: usize) -> Result<usize, StoreError> {
+    let index: usize = integer_as(row, column)?;
+    if index < length {
+        return Ok(index);
     }
     Err(unexpected(format!(
-        "an answer to request {place} where {length} were made"
+        "a result for request {index} of only {length}"
     )))
 }
 
-/// Reads a state.
-pub(super) fn state(row: &Row, at: usize) -> Result<State, StoreError> {
-    let code = integer(row, at)?;
-    State::from_code(code).ok_or_else(|| unexpected(format!("there is no state {code}")))
+/// Reads the state of an item.
+pub(super) fn state(row: &Row, column: usize) -> Result<State, StoreError> {
+    let code = integer(row, column)?;
+    State::from_code(code).ok_or_else(|| unexpected(format!("unknown state {code}")))
 }
 
-/// Reads a token.
-pub(super) fn token(row: &Row, at: usize) -> Result<Uuid, StoreError> {
-    let token = optional::<Uuid>(row, at)?;
+/// Reads a lease token.
+pub(super) fn token(row: &Row, column: usize) -> Result<Uuid, StoreError> {
+    let token = optional::<Uuid>(row, column)?;
     token.ok_or_else(|| unexpected("a lease without a token".to_owned()))
 }
 
-/// Reads a text that may be NULL.
-pub(super) fn optional_text(row: &Row, at: usize) -> Result<Option<String>, StoreError> {
-    Ok(optional::<&str>(row, at)?.map(str::to_owned))
+/// Reads a text; `None` for NULL.
+pub(super) fn optional_text(row: &Row, column: usize) -> Result<Option<String>, StoreError> {
+    Ok(optional::<&str>(row, column)?.map(str::to_owned))
 }
 
-fn optional<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<Option<T>, StoreError> {
-    Ok(row.try_get(at)?)
+fn optional<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<Option<T>, StoreError> {
+    Ok(row.try_get(column)?)
 }
 
-/// Reads a time, in milliseconds since 1970.
-pub(super) fn time(row: &Row, at: usize) -> Result<i64, StoreError> {
-    let time = types::millis_since_1970(row.get_column_data(at)?)?;
-    time.ok_or_else(|| unexpected(format!("column {at} is no time")))
+/// Reads a time, in milliseconds since 1970-01-01T00:00:00Z.
+pub(super) fn time(row: &Row, column: usize) -> Result<i64, StoreError> {
+    let time = optional_time(row, column)?;
+    time.ok_or_else(|| unexpected(format!("column {column} is not a time")))
 }
 
-/// Reads a time that may be NULL.
-pub(super) fn optional_time(row: &Row, at: usize) -> Result<Option<i64>, StoreError> {
-    types::millis_since_1970(row.get_column_data(at)?)
+/// Reads a time like [`time`]; `None` for NULL.
+pub(super) fn optional_time(row: &Row, column: usize) -> Result<Option<i64>, StoreError> {
+    types::millis_since_1970(row.get_column_data(column)?)
 }
 
-/// Reads the server's time and a due time.
-pub(super) fn lease_expiry(row: &Row, now: usize, due: usize) -> Result<Held, StoreError> {
-    let (now, expire_time) = (time(row, now)?, time(row, due)?);
+/// Reads the server's time and an expiry, each from its column.
+pub(super) fn lease_expiry(
+    row: &Row,
+    now_column: usize,
+    due_column: usize,
+) -> Result<Held, StoreError> {
+    let (now, expire_time) = (time(row, now_column)?, time(row, due_column)?);
     Ok(Held {
         expire_time,
         time_left: duration_between(now, expire_time),
     })
 }
 
-/// Returns how long it is from one time to another; nothing if that is earlier.
+/// Returns the duration between two times in milliseconds; zero if `to` is earlier than `from`.
 pub(super) fn duration_between(from: i64, to: i64) -> Duration {
     Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }
 
-pub(super) fn unexpected(what: String) -> StoreError {
-    StoreError::Bug(what)
+pub(super) fn unexpected(problem: String) -> StoreError {
+    StoreError::Bug(problem)
 }

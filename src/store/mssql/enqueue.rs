@@ -1,4 +1,4 @@
-//! New items.
+//! Enqueue: adds items to a queue and returns their keys.
 
 use serde_json::json;
 
@@ -12,18 +12,19 @@ use crate::value::Key;
 
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 
-/// How a batch of items ends.
+/// How the transaction of a batch ends.
 #[derive(Clone, Copy)]
-pub(super) enum End {
+pub(super) enum TransactionEnd {
     Commit,
     Rollback,
 }
 
-/// Items that name the same columns, with their places in the call.
-pub(super) struct Group {
+/// The items that one INSERT adds: they name the same columns, and all of them are ready or all are delayed.
+pub(super) struct ItemGroup {
     pub(super) ready: bool,
     pub(super) columns: Vec<String>,
-    pub(super) places: Vec<usize>,
+    /// For each item of the group, its index in the call.
+    pub(super) indexes: Vec<usize>,
     pub(super) list: Vec<ListEntry>,
 }
 
@@ -33,105 +34,111 @@ impl Mssql {
         queue: QueueIndex,
         items: &[NewItem],
     ) -> Result<Vec<Key>, StoreError> {
-        let table = self.queue(queue)?;
-        let groups = groups(table, items)?;
-        match self.insert(table, items, groups, End::Commit).await {
+        let queue = self.queue(queue)?;
+        let groups = group_items(queue, items)?;
+        match self
+            .insert(queue, items, groups, TransactionEnd::Commit)
+            .await
+        {
             Err(StoreError::Rejected(rejection)) => {
-                Err(self.find_refused(table, items, rejection).await)
+                Err(self.find_rejected_item(queue, items, rejection).await)
             }
             outcome => outcome,
         }
     }
 
-    /// Inserts all, in one transaction.
+    /// Inserts all groups in one transaction and returns the keys in the order of `items`.
     async fn insert(
         &self,
-        table: &QueueStatements,
+        queue: &QueueStatements,
         items: &[NewItem],
-        groups: Vec<Group>,
-        end: End,
+        groups: Vec<ItemGroup>,
+        end: TransactionEnd,
     ) -> Result<Vec<Key>, StoreError> {
-        let sql = batch(table, items, &groups, end);
-        let (lists, places): (Vec<_>, Vec<_>) = groups
+        let sql = render_batch(queue, items, &groups, end);
+        let (lists, indexes): (Vec<_>, Vec<_>) = groups
             .into_iter()
-            .map(|group| (group.list, group.places))
+            .map(|group| (group.list, group.indexes))
             .unzip();
-        let wire = ListParameters::new(lists);
-        let parameters = wire.parameters();
+        let parameters = ListParameters::new(lists);
         let results = self
             .pool
-            .query(&sql, &parameters, RetrySafety::AtMostOnce)
+            .query(&sql, &parameters.parameters(), RetrySafety::AtMostOnce)
             .await;
         let results = results.map_err(into_rejection)?;
         let mut keys = vec![None; items.len()];
-        for (places, rows) in places.iter().zip(&results) {
-            for (place, row) in places.iter().zip(rows) {
-                keys[*place] = Some(table.read_key(row, 0)?);
+        for (indexes, rows) in indexes.iter().zip(&results) {
+            for (index, row) in indexes.iter().zip(rows) {
+                keys[*index] = Some(queue.read_key(row, 0)?);
             }
         }
-        let keyless = || StoreError::Bug("an item came back without a key".to_owned());
+        let missing = || StoreError::Bug("the server returned no key for an item".to_owned());
         let keys = keys.into_iter();
-        keys.map(|key| key.ok_or_else(keyless)).collect()
+        keys.map(|key| key.ok_or_else(missing)).collect()
     }
 
-    /// Finds the first item without which the items before it would be taken: by halves, each tried and rolled back.
-    async fn find_refused(
+    /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls back.
+    async fn find_rejected_item(
         &self,
-        table: &QueueStatements,
+        queue: &QueueStatements,
         items: &[NewItem],
         mut rejection: Rejection,
     ) -> StoreError {
-        // The first `taken` items are taken, the first `refused` are not.
-        let (mut taken, mut refused) = (0, items.len());
-        while refused - taken > 1 {
-            let half = taken.midpoint(refused);
-            let first = &items[..half];
-            let tried = match groups(table, first) {
-                Ok(groups) => self.insert(table, first, groups, End::Rollback).await,
+        // The first `accepted` items can be inserted together. The first `rejected` items cannot.
+        let (mut accepted, mut rejected) = (0, items.len());
+        while rejected - accepted > 1 {
+            let middle = accepted.midpoint(rejected);
+            let first = &items[..middle];
+            let result = match group_items(queue, first) {
+                Ok(groups) => {
+                    self.insert(queue, first, groups, TransactionEnd::Rollback)
+                        .await
+                }
                 Err(error) => Err(error),
             };
-            match tried {
-                Ok(_) => taken = half,
+            match result {
+                Ok(_) => accepted = middle,
                 Err(StoreError::Rejected(found)) => {
-                    refused = half;
+                    rejected = middle;
                     rejection = found;
                 }
                 Err(error) => return error,
             }
         }
-        rejection.item = taken;
-        let named = items.get(taken).map_or(&[][..], |item| &item.columns);
-        table.name_refused_column(StoreError::Rejected(rejection), named)
+        rejection.item = accepted;
+        let columns = items.get(accepted).map_or(&[][..], |item| &item.columns);
+        queue.name_refused_column(StoreError::Rejected(rejection), columns)
     }
 }
 
-/// Writes the batch that adds the groups.
-pub(super) fn batch(
-    table: &QueueStatements,
+/// Renders the batch that inserts all groups.
+pub(super) fn render_batch(
+    queue: &QueueStatements,
     items: &[NewItem],
-    groups: &[Group],
-    end: End,
+    groups: &[ItemGroup],
+    end: TransactionEnd,
 ) -> String {
     let mut sql = render(ENQUEUE, "begin", &Placeholders::new());
-    for (at, group) in groups.iter().enumerate() {
-        let one = &items[group.places[0]];
-        let way = table.key_source.section(&table.key, one);
-        sql.extend(["\n", &table.insert(&["item_list", way], one, at)]);
+    for (list_number, group) in groups.iter().enumerate() {
+        let first = &items[group.indexes[0]];
+        let insert = queue.key_source.section(&queue.key, first);
+        let sections = ["item_list", insert];
+        sql.extend(["\n", &queue.render_insert(&sections, first, list_number)]);
     }
     sql.push_str(match end {
-        End::Commit => "\nCOMMIT TRANSACTION;",
-        End::Rollback => "\nROLLBACK TRANSACTION;",
+        TransactionEnd::Commit => "\nCOMMIT TRANSACTION;",
+        TransactionEnd::Rollback => "\nROLLBACK TRANSACTION;",
     });
     sql
 }
 
-/// Sorts the items by the columns that they name.
-pub(super) fn groups(table: &QueueStatements, items: &[NewItem]) -> Result<Vec<Group>, StoreError> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (place, item) in items.iter().enumerate() {
-        let mut values = table.encode_item(item).map_err(|(column, problem)| {
+/// Groups the items by the columns that they name, and by ready or delayed.
+fn group_items(queue: &QueueStatements, items: &[NewItem]) -> Result<Vec<ItemGroup>, StoreError> {
+    let mut groups: Vec<ItemGroup> = Vec::new();
+    for (item_index, item) in items.iter().enumerate() {
+        let mut entry = queue.encode_item(item).map_err(|(column, problem)| {
             StoreError::Rejected(Rejection {
-                item: place,
+                item: item_index,
                 follow_up: None,
                 column: Some(column),
                 problem,
@@ -139,19 +146,20 @@ pub(super) fn groups(table: &QueueStatements, items: &[NewItem]) -> Result<Vec<G
         })?;
         let columns: Vec<String> = item.columns.iter().map(|(name, _)| name.clone()).collect();
         let ready = item.delay.is_zero();
-        let same = |group: &Group| group.ready == ready && group.columns == columns;
-        let at = groups.iter().position(same).unwrap_or_else(|| {
-            groups.push(Group {
+        let is_same = |group: &ItemGroup| group.ready == ready && group.columns == columns;
+        let group_index = groups.iter().position(is_same).unwrap_or_else(|| {
+            groups.push(ItemGroup {
                 ready,
                 columns,
-                places: Vec::new(),
+                indexes: Vec::new(),
                 list: Vec::new(),
             });
             groups.len() - 1
         });
-        values.insert("i", json!(groups[at].places.len()));
-        groups[at].places.push(place);
-        groups[at].list.push(values);
+        let group = &mut groups[group_index];
+        entry.insert("i", json!(group.indexes.len()));
+        group.indexes.push(item_index);
+        group.list.push(entry);
     }
     Ok(groups)
 }

@@ -1,4 +1,4 @@
-//! Heartbeats: extends leases that their workers still hold.
+//! Heartbeats: extends leases that are still held.
 
 use std::collections::HashMap;
 
@@ -17,44 +17,49 @@ impl Mssql {
         queue: QueueIndex,
         extensions: &[Extension],
     ) -> Result<Vec<Option<Held>>, StoreError> {
-        let table = self.queue(queue)?;
-        // Of several extensions of one lease the last decides, and each is answered as if it stood alone.
+        let queue = self.queue(queue)?;
+        // A statement may name a lease only once. If several extensions name the same lease, only the last one is sent. The
+        // results of the others are computed from its result.
         let leases = extensions.iter().map(|extension| &extension.lease);
-        let names: Vec<_> = leases
+        let identities: Vec<_> = leases
             .map(|lease| (lease.token, lease.fence, lease.key.to_string()))
             .collect();
-        let last_of: HashMap<_, usize> = names.iter().zip(0..).collect();
+        let last_index: HashMap<_, usize> = identities.iter().zip(0..).collect();
         let mut list = Vec::new();
-        for (at, extension) in extensions.iter().enumerate() {
+        for (index, extension) in extensions.iter().enumerate() {
             let lease = &extension.lease;
-            if last_of[&names[at]] == at && table.can_have_key(&lease.key) {
-                let mut entry = QueueStatements::lease_entry(at, lease);
+            if last_index[&identities[index]] == index && queue.can_have_key(&lease.key) {
+                let mut entry = QueueStatements::lease_entry(index, lease);
                 entry.insert("d", json!(millis_rounded_up(extension.duration)));
                 list.push(entry);
             }
         }
-        let wire = ListParameters::new(vec![list]);
-        let extend = &table.sql.extend;
+        let parameters = ListParameters::new(vec![list]);
         let results = self
             .pool
-            .query(extend, &wire.parameters(), RetrySafety::Idempotent)
+            .query(
+                &queue.sql.extend,
+                &parameters.parameters(),
+                RetrySafety::Idempotent,
+            )
             .await?;
-        let mut held = vec![None; extensions.len()];
+        let mut expiries = vec![None; extensions.len()];
         for row in decode::result_set(&results, 0)? {
-            held[decode::request_index(row, 0, extensions.len())?] =
-                Some(decode::lease_expiry(row, 1, 2)?);
+            let index = decode::request_index(row, 0, extensions.len())?;
+            expiries[index] = Some(decode::lease_expiry(row, 1, 2)?);
         }
-        for (at, extension) in extensions.iter().enumerate() {
-            let decisive = last_of[&names[at]];
-            if decisive != at {
-                let longer = millis_rounded_up(extension.duration)
-                    - millis_rounded_up(extensions[decisive].duration);
-                held[at] = held[decisive].map(|held| Held {
-                    expire_time: held.expire_time + longer,
+        for (index, extension) in extensions.iter().enumerate() {
+            let last = last_index[&identities[index]];
+            if last != index {
+                // Each extension is answered as if it were the only one for its lease.
+                let difference = millis_rounded_up(extension.duration)
+                    - millis_rounded_up(extensions[last].duration);
+                expiries[index] = expiries[last].map(|expiry| Held {
+                    expire_time: expiry.expire_time + difference,
                     time_left: extension.duration,
                 });
             }
         }
-        Ok(held)
+        Ok(expiries)
     }
 }

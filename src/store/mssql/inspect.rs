@@ -1,4 +1,4 @@
-//! What operators ask: numbers, listings, and another chance for the dead.
+//! Operations for operators: statistics, lists of items, and redrive of dead items.
 
 use tiberius::Row;
 
@@ -7,12 +7,12 @@ use super::{Mssql, decode};
 use crate::item_state::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 
-/// Who counts the rows of a deep table.
+/// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CountMethod {
-    /// The server, which keeps a number for each index.
+    /// Takes the row counts that the server keeps for each index. The cost does not grow with the table.
     Statistics,
-    /// The statement, whatever that takes.
+    /// Reads and counts every row.
     Scan,
 }
 
@@ -20,22 +20,22 @@ impl Mssql {
     pub(super) async fn stats(
         &self,
         queue: QueueIndex,
-        counted: CountMethod,
+        method: CountMethod,
     ) -> Result<Stats, StoreError> {
-        let sql = &self.queue(queue)?.sql;
-        let stats = match counted {
-            CountMethod::Statistics => &sql.stats,
-            CountMethod::Scan => &sql.exact_stats,
+        let statements = &self.queue(queue)?.sql;
+        let sql = match method {
+            CountMethod::Statistics => &statements.stats,
+            CountMethod::Scan => &statements.exact_stats,
         };
-        let results = self.pool.query(stats, &[], RetrySafety::Idempotent).await?;
+        let results = self.pool.query(sql, &[], RetrySafety::Idempotent).await?;
         let mut stats = Stats::default();
         for row in decode::result_set(&results, 0)? {
-            stats.count[decode::state(row, 0)? as usize] = decode::unsigned(row, 1)?;
+            stats.count[decode::state(row, 0)? as usize] = decode::integer_as(row, 1)?;
         }
         let ages = decode::single_row(&results, 1)?;
         let now = decode::time(ages, 0)?;
-        let age = |at| -> Result<_, StoreError> {
-            let since = decode::optional_time(ages, at)?;
+        let age = |column| -> Result<_, StoreError> {
+            let since = decode::optional_time(ages, column)?;
             Ok(since.map(|since| decode::duration_between(since, now)))
         };
         stats.oldest_ready = age(1)?;
@@ -49,29 +49,31 @@ impl Mssql {
         state: State,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
-        let table = self.queue(queue)?;
+        let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let list = &table.sql.list[state as usize];
+        let sql = &queue.sql.list[state as usize];
         let results = self
             .pool
-            .query(list, &[&limit], RetrySafety::Idempotent)
+            .query(sql, &[&limit], RetrySafety::Idempotent)
             .await?;
-        let at = 1 + table.key.len();
-        let item = |row: &Row| -> Result<ListedItem, StoreError> {
+        // The columns are the server's time, the key, owner, time of the last change, due time, attempts, fence and error.
+        let owner = 1 + queue.key.len();
+        let read_item = |row: &Row| -> Result<ListedItem, StoreError> {
             let now = decode::time(row, 0)?;
+            let since = decode::optional_time(row, owner + 1)?;
+            let due = decode::optional_time(row, owner + 2)?;
             Ok(ListedItem {
-                key: table.read_key(row, 1)?,
-                owner: decode::optional_text(row, at)?,
-                age: decode::optional_time(row, at + 1)?
-                    .map(|since| decode::duration_between(since, now)),
-                due_in: decode::optional_time(row, at + 2)?
-                    .map(|due| decode::duration_between(now, due)),
-                attempt: decode::unsigned(row, at + 3)?,
-                fence: decode::integer(row, at + 4)?,
-                error: decode::optional_text(row, at + 5)?,
+                key: queue.read_key(row, 1)?,
+                owner: decode::optional_text(row, owner)?,
+                age: since.map(|since| decode::duration_between(since, now)),
+                due_in: due.map(|due| decode::duration_between(now, due)),
+                attempt: decode::integer_as(row, owner + 3)?,
+                fence: decode::integer(row, owner + 4)?,
+                error: decode::optional_text(row, owner + 5)?,
             })
         };
-        decode::result_set(&results, 0)?.iter().map(item).collect()
+        let rows = decode::result_set(&results, 0)?;
+        rows.iter().map(read_item).collect()
     }
 
     pub(super) async fn redrive(
@@ -79,13 +81,12 @@ impl Mssql {
         queue: QueueIndex,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        let table = self.queue(queue)?;
+        let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let redrive = &table.sql.redrive;
         let results = self
             .pool
-            .query(redrive, &[&limit], RetrySafety::Idempotent)
+            .query(&queue.sql.redrive, &[&limit], RetrySafety::Idempotent)
             .await?;
-        decode::unsigned(decode::single_row(&results, 0)?, 0)
+        decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
 }

@@ -1,4 +1,6 @@
-//! How a queue's table takes new items: what they may set, the statement that adds them, and who is to blame for a refusal.
+//! New items of a queue: checks and encodes their values, renders the INSERT, and finds the column that a constraint refused.
+
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
@@ -18,58 +20,71 @@ use crate::value::Value;
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 
 impl QueueStatements {
-    /// Turns an item's values into an entry of an insert's list.
+    /// Encodes an item as an entry of the list that its INSERT reads.
     ///
     /// # Errors
-    /// The column to blame and what is wrong with it.
+    /// The refused column, and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, String)> {
-        let mut values = ListEntry::default();
-        for (at, (name, value)) in item.columns.iter().enumerate() {
-            let mut earlier = item.columns[..at].iter();
+        let mut entry = ListEntry::default();
+        for (index, (name, value)) in item.columns.iter().enumerate() {
+            let mut earlier = item.columns[..index].iter();
             if earlier.any(|(earlier, _)| earlier == name) {
-                return Err((name.clone(), format!("the column {name:?} is named twice")));
+                return Err((name.clone(), format!("column {name:?} is named twice")));
             }
-            let Some(column) = self.writable.get(name) else {
-                return Err((
-                    name.clone(),
-                    why_not_writable(&self.spec.name, name, self.writable.keys()),
-                ));
-            };
-            if *value == Value::Null && self.key.iter().any(|part| part.name == column.name) {
-                let problem = format!("{name:?} is of the key and can't be NULL");
-                return Err((name.clone(), problem));
-            }
-            let value =
-                value_limits::check(value, column).and_then(|()| types::encode(value, column.kind));
-            let value = value.map_err(|problem| (name.clone(), problem))?;
-            let value = match value {
-                EntryValue::Json(Json::String(text))
-                    if text.encode_utf16().count() > MAX_INLINE_UNITS =>
-                {
-                    if !column.has_long_texts() {
-                        let problem =
-                            format!("{name:?} has room for {} characters", MAX_INLINE_UNITS);
-                        return Err((name.clone(), problem));
-                    }
-                    EntryValue::Long(text)
-                }
-                value => value,
-            };
-            values.insert(format!("c{at}"), value);
+            let value = self
+                .encode_value(name, value)
+                .map_err(|problem| (name.clone(), problem))?;
+            entry.insert(format!("c{index}"), value);
         }
         let (state, delay) = if item.delay.is_zero() {
             (State::Ready, None)
         } else {
             (State::Delayed, Some(item.delay))
         };
-        values.insert("n", json!(state.code()));
-        insert_delay(&mut values, delay);
-        values.insert("p", json!(item.trace_parent));
-        Ok(values)
+        entry.insert("n", json!(state.code()));
+        insert_delay(&mut entry, delay);
+        entry.insert("p", json!(item.trace_parent));
+        Ok(entry)
     }
 
-    /// Renders sections of `enqueue.sql` for items that name the columns of `item` and travel in list number `list`, from 0.
-    pub(super) fn insert(&self, sections: &[&str], item: &NewItem, list: usize) -> String {
+    /// Encodes the value of the column with this name.
+    ///
+    /// # Errors
+    /// The reason why the column cannot be set to the value.
+    fn encode_value(&self, name: &str, value: &Value) -> Result<EntryValue, String> {
+        let Some(column) = self.writable.get(name) else {
+            return Err(why_not_writable(
+                &self.spec.name,
+                name,
+                self.writable.keys(),
+            ));
+        };
+        if *value == Value::Null && self.key.iter().any(|part| part.name == column.name) {
+            return Err(format!("{name:?} is part of the key and cannot be NULL"));
+        }
+        value_limits::check(value, column)?;
+        match types::encode(value, column.kind)? {
+            EntryValue::Json(Json::String(text))
+                if text.encode_utf16().count() > MAX_INLINE_UNITS =>
+            {
+                if column.has_long_texts() {
+                    Ok(EntryValue::Long(text))
+                } else {
+                    Err(format!("{name:?} can hold {MAX_INLINE_UNITS} characters"))
+                }
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// Renders sections of `enqueue.sql` for items that name the same columns as `item`. `list_number` is the number of their
+    /// list in the batch, from 0.
+    pub(super) fn render_insert(
+        &self,
+        sections: &[&str],
+        item: &NewItem,
+        list_number: usize,
+    ) -> String {
         let mut placeholders = self.placeholders.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
@@ -78,70 +93,84 @@ impl QueueStatements {
         };
         placeholders.insert("mirror_columns", self.placeholders[columns].clone());
         placeholders.insert("mirror_values", self.placeholders[values].clone());
-        let each = |render: &dyn Fn(usize, &Column) -> String| -> String {
-            let named = item.columns.iter().enumerate();
-            let named = named.filter_map(|(at, (name, _))| Some((at, self.writable.get(name)?)));
-            let parts: Vec<String> = named
-                .map(|(at, column)| format!(", {}", render(at, column)))
-                .collect();
-            parts.concat()
+        let named: Vec<(usize, &Column)> = item
+            .columns
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (name, _))| Some((index, self.writable.get(name)?)))
+            .collect();
+        let for_each_column = |render: &dyn Fn(usize, &Column) -> String| -> String {
+            let parts = named.iter();
+            parts
+                .map(|(index, column)| format!(", {}", render(*index, column)))
+                .collect()
         };
-        placeholders.insert("item_columns", each(&|_, column| quote(&column.name)));
+        placeholders.insert(
+            "item_columns",
+            for_each_column(&|_, column| quote(&column.name)),
+        );
         placeholders.insert(
             "item_declarations",
-            each(&|at, column| declaration(&format!("lb_c{at}"), column, "NULL")),
+            for_each_column(&|index, column| declaration(&format!("lb_c{index}"), column, "NULL")),
         );
-        placeholders.insert("item_names", each(&|at, _| format!("lb_c{at}")));
-        placeholders.insert("n_item_columns", each(&|at, _| format!("n.lb_c{at}")));
+        placeholders.insert(
+            "item_names",
+            for_each_column(&|index, _| format!("lb_c{index}")),
+        );
+        placeholders.insert(
+            "n_item_columns",
+            for_each_column(&|index, _| format!("n.lb_c{index}")),
+        );
         placeholders.insert(
             "item_values",
-            each(&|at, column| value_from_json(at, column, list)),
+            for_each_column(&|index, column| value_from_json(index, column, list_number)),
         );
         placeholders.insert(
             "item_json_schema",
-            each(&|at, column| {
-                let name = format!("c{at}");
-                let own = column.kind.json_declaration(&name, &column.declared);
+            for_each_column(&|index, column| {
+                let name = format!("c{index}");
+                let value = column.kind.json_declaration(&name, &column.declared);
                 if column.has_long_texts() {
-                    format!("{own}, {name}l int '$.{name}l'")
+                    format!("{value}, {name}l int '$.{name}l'")
                 } else {
-                    own
+                    value
                 }
             }),
         );
-        let place = |part: &Column| {
-            let mut named = item.columns.iter();
-            named.position(|(name, _)| *name == part.name)
+        let index_of = |part: &Column| {
+            let mut columns = item.columns.iter();
+            columns.position(|(name, _)| *name == part.name)
         };
-        let of_n = self.key.iter().filter_map(place);
-        let of_n: Vec<String> = of_n.map(|at| format!("n.lb_c{at}")).collect();
-        placeholders.insert("n_key_columns", of_n.join(", "));
+        let key_columns = self.key.iter().filter_map(index_of);
+        let key_columns: Vec<String> = key_columns.map(|index| format!("n.lb_c{index}")).collect();
+        placeholders.insert("n_key_columns", key_columns.join(", "));
         placeholders.insert("key_direction", self.key_source.direction().to_owned());
-        placeholders.insert("list_parameter", format!("@P{}", list + FIRST_LIST));
-        placeholders.insert("list_number", list.to_string());
-        let lacking = each(&|at, column| match column.character_set() {
-            Some(collation) => format!(
-                "CASE WHEN {} THEN {at} END",
-                unsupported_characters(at, column, list, collation)
-            ),
+        placeholders.insert("list_parameter", format!("@P{}", list_number + FIRST_LIST));
+        placeholders.insert("list_number", list_number.to_string());
+        let bad_character_index = for_each_column(&|index, column| match column.character_set() {
+            Some(collation) => {
+                let is_bad = has_unsupported_characters(index, column, list_number, collation);
+                format!("CASE WHEN {is_bad} THEN {index} END")
+            }
             None => "NULL".to_owned(),
         });
-        let letters = if lacking.contains("CASE") {
-            // COALESCE takes two at least.
-            placeholders.insert("bad_character_index", format!("COALESCE(NULL{lacking})"));
+        let check_characters = if bad_character_index.contains("CASE") {
+            // COALESCE needs at least two arguments.
+            placeholders.insert(
+                "bad_character_index",
+                format!("COALESCE(NULL{bad_character_index})"),
+            );
             render(ENQUEUE, "check_characters", &placeholders) + "\n"
         } else {
             String::new()
         };
-        placeholders.insert("check_characters", letters);
-        let named = item.columns.iter();
-        let mut named = named.filter_map(|(name, _)| self.writable.get(name));
-        let long_texts = if named.any(Column::has_long_texts) {
+        placeholders.insert("check_characters", check_characters);
+        let read_long_texts = if named.iter().any(|(_, column)| column.has_long_texts()) {
             render(ENQUEUE, "read_long_texts", &placeholders)
         } else {
             String::new()
         };
-        placeholders.insert("read_long_texts", long_texts);
+        placeholders.insert("read_long_texts", read_long_texts);
         let sections = sections.iter();
         let rendered: Vec<String> = sections
             .map(|section| render(ENQUEUE, section, &placeholders))
@@ -149,65 +178,84 @@ impl QueueStatements {
         rendered.join("\n")
     }
 
-    /// Adds to a refusal the column that its message names, by itself or by its constraint; `named` are the columns that
-    /// the items have named.
+    /// Adds to a rejection the column that the server's message names, directly or by a unique index. `item_columns` are the
+    /// columns that the item names. Other errors are returned unchanged.
     pub(super) fn name_refused_column(
         &self,
         error: StoreError,
-        named: &[(String, Value)],
+        item_columns: &[(String, Value)],
     ) -> StoreError {
         let StoreError::Rejected(mut rejection) = error else {
             return error;
         };
-        // Babelfish keeps small letters alone of a column's name.
+        // Babelfish writes column names in lower case.
         let problem = rejection.problem.to_lowercase();
-        let in_quotes = |name: &&str| {
+        let is_quoted = |name: &&str| {
             ["'", "\""].iter().any(|quote| {
                 let words = format!("column {quote}{name}{quote}");
                 problem.contains(&words.to_lowercase())
             })
         };
-        // A name may be the beginning of another one, up to a quotation mark within that.
-        let of_table = self.names.iter().map(String::as_str).filter(in_quotes);
-        let of_table = of_table.max_by_key(|name| name.len()).map(str::to_owned);
-        let own = |prefix: &str| {
+        // If a name contains a quotation mark, a shorter name can match as well. The longest match is the right one.
+        let from_table = self.column_names.iter().map(String::as_str);
+        let from_table = from_table
+            .filter(is_quoted)
+            .max_by_key(|name| name.len())
+            .map(str::to_owned);
+        // The message can name a column of a table variable: lb_k1 is the first column of the key, lb_c0 the first one of the
+        // item.
+        let number_after = |prefix: &str| {
             let name = rejection.column.as_deref()?.strip_prefix(prefix)?;
             name.parse::<usize>().ok()
         };
-        let of_key = || Some(self.key.get(own("lb_k")?.checked_sub(1)?)?.name.clone());
-        let of_item = || Some(named.get(own("lb_c")?)?.0.clone());
-        let of_index = || {
-            let mut unique = self.unique.iter();
-            let found = unique.find(|(index, _)| rejection.problem.contains(index));
+        let from_key = || {
+            let index = number_after("lb_k")?.checked_sub(1)?;
+            Some(self.key.get(index)?.name.clone())
+        };
+        let from_item = || Some(item_columns.get(number_after("lb_c")?)?.0.clone());
+        let from_index = || {
+            let mut indexes = self.single_column_indexes.iter();
+            let found = indexes.find(|(index, _)| rejection.problem.contains(index));
             found.map(|(_, column)| column.clone())
         };
-        let column = of_table.or_else(of_key).or_else(of_item).or_else(of_index);
+        let column = from_table
+            .or_else(from_key)
+            .or_else(from_item)
+            .or_else(from_index);
         rejection.column = column;
         StoreError::Rejected(rejection)
     }
 }
 
-/// Writes a delay as the statements read it: seconds, and milliseconds rounded up, as DATEADD takes 32 bits.
-pub(super) fn insert_delay(entry: &mut ListEntry, delay: Option<std::time::Duration>) {
+/// Adds a delay to an entry: whole seconds, and the rest in milliseconds, rounded up. DATEADD takes 32-bit numbers, and a long
+/// delay in milliseconds would not fit.
+pub(super) fn insert_delay(entry: &mut ListEntry, delay: Option<Duration>) {
     entry.insert("s", json!(delay.map(|delay| delay.as_secs())));
     let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
     entry.insert("d", json!(millis));
 }
 
-/// Writes what turns the JSON's value into the column's.
-fn value_from_json(at: usize, column: &Column, list: usize) -> String {
-    let name = format!("j.c{at}");
+/// Renders the expression that converts a value of the JSON list into the value of its column.
+fn value_from_json(index: usize, column: &Column, list_number: usize) -> String {
+    let name = format!("j.c{index}");
     if column.has_long_texts() {
-        let long = format!("(SELECT x.lb_x FROM @long_texts{list} AS x WHERE x.lb_l = {name}l)");
+        let long =
+            format!("(SELECT x.lb_x FROM @long_texts{list_number} AS x WHERE x.lb_l = {name}l)");
         column.kind.of_json(&format!("COALESCE({name}, {long})"))
     } else {
         column.kind.of_json(&name)
     }
 }
 
-/// Writes the condition that a column's character set lacks a letter of the text that it is given.
-fn unsupported_characters(at: usize, column: &Column, list: usize, collation: &str) -> String {
-    let text = value_from_json(at, column, list);
+/// Renders the condition that a text has a character which the column's code page lacks. It compares the text with the result of
+/// a conversion to the code page and back.
+fn has_unsupported_characters(
+    index: usize,
+    column: &Column,
+    list_number: usize,
+    collation: &str,
+) -> String {
+    let text = value_from_json(index, column, list_number);
     format!(
         "CONVERT(nvarchar(max), CONVERT(varchar(max), {text} COLLATE {collation})) COLLATE Latin1_General_100_BIN2 \
          <> {text} COLLATE Latin1_General_100_BIN2"

@@ -1,4 +1,4 @@
-//! A queue's table with its statements, rendered once when the store is opened.
+//! The statements of one queue. They are rendered from the templates in `sql/mssql` once, when the store is opened.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,83 +21,88 @@ use crate::store::StoreError;
 use crate::store::template::{Placeholders, render};
 use crate::value::{Key, Value};
 
+/// Returns the text of a file in `sql/mssql`.
 macro_rules! file {
     ($name:literal) => {
         include_str!(concat!("../../../sql/mssql/", $name, ".sql"))
     };
 }
 
-/// A queue over its table.
+/// The statements of a queue, and the parts of its table that they use.
 pub(super) struct QueueStatements {
     pub(super) spec: QueueSpec,
     pub(super) key: Vec<Column>,
     pub(super) key_source: KeySource,
+    /// The names of the data columns that a claim returns.
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
-    /// Every column's.
-    pub(super) names: Vec<String>,
+    /// The names of all columns of the table.
+    pub(super) column_names: Vec<String>,
+    /// The columns that a new item may set, by name.
     pub(super) writable: HashMap<String, Column>,
-    /// The unique indexes of one column, by name.
-    pub(super) unique: Vec<(String, String)>,
+    /// Name and column of each index that has only one column.
+    pub(super) single_column_indexes: Vec<(String, String)>,
     pub(super) placeholders: Placeholders,
 }
 
-/// The queue's statements, named as the sections of their files.
+/// The rendered statements.
 pub(super) struct Statements {
     pub(super) claim: String,
-    /// A claim with calls that may be repeated.
-    pub(super) claim_repeated: String,
+    /// The claim for a list in which at least one call has a request id.
+    pub(super) claim_with_retries: String,
     pub(super) extend: String,
-    pub(super) settle: Settle,
+    pub(super) settle: SettleSections,
     pub(super) reap: String,
     pub(super) stats: String,
     pub(super) exact_stats: String,
-    /// By state.
+    /// The listing of each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
     pub(super) redrive: String,
 }
 
-/// The parts of a settlement.
-pub(super) struct Settle {
+/// The sections of `settle.sql`. Each settlement joins the sections that its list needs.
+pub(super) struct SettleSections {
     pub(super) begin: String,
-    pub(super) note: String,
-    pub(super) end: String,
-    /// Of a queue that deletes.
-    pub(super) delete: Option<String>,
-    pub(super) sure: String,
-    /// Of a queue that archives.
-    pub(super) archive: Option<String>,
+    pub(super) remember_ended: String,
+    pub(super) update_ended: String,
+    /// `None`: the queue does not delete completed rows.
+    pub(super) delete_completed: Option<String>,
+    pub(super) verify_count: String,
+    /// `None`: the queue has no archive.
+    pub(super) move_to_archive: Option<String>,
 }
 
-impl Settle {
+impl SettleSections {
     fn new(spec: &QueueSpec, placeholders: &Placeholders) -> Self {
-        let part = |section| render(file!("settle"), section, placeholders);
-        let delete = spec.on_complete == OnComplete::Delete;
-        let archive = matches!(spec.on_complete, OnComplete::Archive(_));
+        let section = |name| render(file!("settle"), name, placeholders);
+        let deletes = spec.on_complete == OnComplete::Delete;
+        let archives = matches!(spec.on_complete, OnComplete::Archive(_));
         Self {
-            begin: part("begin"),
-            note: part("remember_ended"),
-            end: part("update_ended"),
-            delete: delete.then(|| part("delete_completed")),
-            sure: part("verify_count"),
-            archive: archive.then(|| part("move_to_archive")),
+            begin: section("begin"),
+            remember_ended: section("remember_ended"),
+            update_ended: section("update_ended"),
+            delete_completed: deletes.then(|| section("delete_completed")),
+            verify_count: section("verify_count"),
+            move_to_archive: archives.then(|| section("move_to_archive")),
         }
     }
 }
 
 impl QueueStatements {
-    /// Reads the queue's table, which has been checked, and lays the queue over it.
+    /// Reads the queue's table, which the caller has checked before, and renders the statements.
     pub(super) async fn read(
         connection: &mut Connection,
         spec: &QueueSpec,
     ) -> Result<Self, StoreError> {
-        let gone = |name: &str| StoreError::Misconfigured(format!("table {name:?} is gone"));
+        let missing = |name: &str| {
+            StoreError::Misconfigured(format!("table {name:?} does not exist any more"))
+        };
         let table = Table::read(connection, &spec.table).await?;
-        let table = table.ok_or_else(|| gone(&spec.table))?;
+        let table = table.ok_or_else(|| missing(&spec.table))?;
         let archive = match &spec.on_complete {
             OnComplete::Archive(name) => {
                 let archive = Table::read(connection, name).await?;
-                Some(archive.ok_or_else(|| gone(name))?)
+                Some(archive.ok_or_else(|| missing(name))?)
             }
             _ => None,
         };
@@ -107,7 +112,7 @@ impl QueueStatements {
         Ok(Self::new(spec, &table, archive.as_ref(), shape, key_source))
     }
 
-    /// Lays the queue over its table.
+    /// Renders the statements for a table whose columns and archive are known.
     pub(super) fn new(
         spec: &QueueSpec,
         table: &Table,
@@ -117,19 +122,19 @@ impl QueueStatements {
     ) -> Self {
         let mut placeholders = shape.placeholders;
         if let Some(archive) = archive {
-            let kept = archive_columns(spec, &shape.own, archive);
-            let names: Vec<String> = kept.iter().map(|name| quote(name)).collect();
-            let of_t: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
+            let shared = archive_columns(spec, &shape.own, archive);
+            let names: Vec<String> = shared.iter().map(|name| quote(name)).collect();
+            let t_names: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
             placeholders.insert("archive_columns", names.join(", "));
-            placeholders.insert("t_archive_columns", of_t.join(", "));
+            placeholders.insert("t_archive_columns", t_names.join(", "));
         }
-        let turn = match spec.claim_strategy {
+        let claim_lock = match spec.claim_strategy {
             ClaimStrategy::SkipLocked => String::new(),
             ClaimStrategy::AppLock => render(file!("claim"), "claim_lock", &placeholders) + "\n",
         };
-        placeholders.insert("claim_lock", turn);
-        let lease = render(file!("claim"), "lease_columns", &placeholders);
-        placeholders.insert("lease_columns", lease);
+        placeholders.insert("claim_lock", claim_lock);
+        let lease_columns = render(file!("claim"), "lease_columns", &placeholders);
+        placeholders.insert("lease_columns", lease_columns);
         let list = |state: State| {
             let mut placeholders = placeholders.clone();
             placeholders.insert("state", state.code().to_string());
@@ -137,17 +142,17 @@ impl QueueStatements {
         };
         let sql = Statements {
             list: State::ALL.map(list),
-            claim: claim(&placeholders, false),
-            claim_repeated: claim(&placeholders, true),
+            claim: render_claim(&placeholders, false),
+            claim_with_retries: render_claim(&placeholders, true),
             extend: render(
                 file!("heartbeat"),
                 "extend",
-                &with_leases(file!("heartbeat"), &placeholders),
+                &with_lease_list(file!("heartbeat"), &placeholders),
             ),
-            settle: Settle::new(spec, &with_leases(file!("settle"), &placeholders)),
-            reap: reap(spec, &placeholders),
+            settle: SettleSections::new(spec, &with_lease_list(file!("settle"), &placeholders)),
+            reap: render_reap(spec, &placeholders),
             stats: render(file!("stats"), "stats", &placeholders),
-            exact_stats: exact_stats(&placeholders),
+            exact_stats: render_exact_stats(&placeholders),
             redrive: render(file!("redrive"), "redrive", &placeholders),
         };
         let writable = shape.writable.into_iter();
@@ -155,7 +160,7 @@ impl QueueStatements {
         Self {
             spec: spec.clone(),
             columns: columns.map(|column| column.name.clone()).collect(),
-            names: table
+            column_names: table
                 .columns
                 .iter()
                 .map(|column| column.name.clone())
@@ -163,7 +168,7 @@ impl QueueStatements {
             key: shape.key,
             key_source,
             sql,
-            unique: table
+            single_column_indexes: table
                 .indexes
                 .iter()
                 .filter_map(|index| match &*index.columns {
@@ -178,32 +183,32 @@ impl QueueStatements {
         }
     }
 
-    /// Returns whether a lease's key can be one of this table's.
+    /// Returns whether the table can have a row with this key: the number of values fits, and none of them is NULL.
     pub(super) fn can_have_key(&self, key: &Key) -> bool {
         key.0.len() == self.key.len() && !key.0.contains(&Value::Null)
     }
 
-    /// Reads the key, whose columns stand in the row from `first` on.
+    /// Reads the key from the columns that begin at index `first`.
     pub(super) fn read_key(&self, row: &Row, first: usize) -> Result<Key, StoreError> {
-        let values = (first..).zip(&self.key).map(|(at, column)| {
-            let value = types::decode(row.get_column_data(at)?)?;
-            if column.kind.reads_as(&value) {
+        let values = (first..).zip(&self.key).map(|(index, column)| {
+            let value = types::decode(row.get_column_data(index)?)?;
+            if column.kind.can_return(&value) {
                 return Ok(value);
             }
             Err(unexpected(format!(
-                "{value:?} is no key of {}",
+                "{value:?} is not a value of key column {}",
                 column.name
             )))
         });
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
-    /// Writes what names a lease in a statement's list.
-    pub(super) fn lease_entry(place: usize, lease: &LeaseRef) -> ListEntry {
+    /// Returns the entry of a lease in the list of `leases.sql`. `index` is the index of its request.
+    pub(super) fn lease_entry(index: usize, lease: &LeaseRef) -> ListEntry {
         let mut entry = ListEntry::default();
-        entry.insert("i", json!(place));
-        for (at, value) in (1..).zip(&lease.key.0) {
-            entry.insert(format!("k{at}"), types::encode_key(value));
+        entry.insert("i", json!(index));
+        for (number, value) in (1..).zip(&lease.key.0) {
+            entry.insert(format!("k{number}"), types::encode_key(value));
         }
         entry.insert("t", json!(lease.token.to_string()));
         entry.insert("f", json!(lease.fence));
@@ -211,71 +216,78 @@ impl QueueStatements {
     }
 }
 
-/// Renders a claim; `repeated`, with what calls need that may be repeated.
-fn claim(placeholders: &Placeholders, repeated: bool) -> String {
+/// Renders the claim. `with_retries` adds the sections for calls with a request id.
+fn render_claim(placeholders: &Placeholders, with_retries: bool) -> String {
     let mut placeholders = placeholders.clone();
-    for part in ["find_retried_claims", "except_answered"] {
-        let text = if repeated {
-            render(file!("claim"), part, &placeholders) + "\n"
+    for section in ["find_retried_claims", "except_answered"] {
+        let text = if with_retries {
+            render(file!("claim"), section, &placeholders) + "\n"
         } else {
             String::new()
         };
-        placeholders.insert(part, text);
+        placeholders.insert(section, text);
     }
     render(file!("claim"), "claim", &placeholders)
 }
 
-/// Fills the placeholders of `leases.sql`, with what a file adds to the list.
-fn with_leases(file: &str, placeholders: &Placeholders) -> Placeholders {
+/// Adds the sections of `leases.sql`, and the fields that `file` adds to its list, to the placeholders.
+fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeholders {
     let mut placeholders = placeholders.clone();
-    for (from, parts) in [
+    for (file, sections) in [
         (file, &["extra_columns", "extra_json"][..]),
         (file!("leases"), &["lease_list", "is_same_lease", "is_held"]),
     ] {
-        for part in parts {
-            let text = render(from, part, &placeholders);
-            placeholders.insert(part, text);
+        for section in sections {
+            let text = render(file, section, &placeholders);
+            placeholders.insert(section, text);
         }
     }
     placeholders
 }
 
-/// Renders the statement that counts row by row, as where the server keeps no numbers.
-fn exact_stats(placeholders: &Placeholders) -> String {
+/// Renders the statistics that count every row.
+fn render_exact_stats(placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
     placeholders.insert("can_use_statistics", "1 = 0".to_owned());
     render(file!("stats"), "stats", &placeholders)
 }
 
-/// Puts the reaper's batch together.
-fn reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
-    let (picks, next): (&[&str], _) = if spec.filtered_indexes {
-        (&["IN (1, 2)"], "next_due")
-    } else {
-        (&["= 1", "= 2"], "next_due_unfiltered")
-    };
-    let pick = |states: &&str| {
+/// Renders the batch of the reaper (`reap.sql` explains its two forms).
+fn render_reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
+    let section = |name| render(file!("reap"), name, placeholders);
+    let pick_due = |states: &str| {
         let mut placeholders = placeholders.clone();
-        placeholders.insert("states", (*states).to_owned());
+        placeholders.insert("states", states.to_owned());
         render(file!("reap"), "pick_due", &placeholders)
     };
-    let part = |section| render(file!("reap"), section, placeholders);
-    let mut parts = vec![part("begin")];
-    parts.extend(picks.iter().map(pick));
-    if !spec.filtered_indexes {
-        parts.push(part("keep_first_due"));
-    }
-    parts.extend([part("update_due"), part(next)]);
-    parts.join("\n")
+    let sections = if spec.filtered_indexes {
+        vec![
+            section("begin"),
+            pick_due("IN (1, 2)"),
+            section("update_due"),
+            section("next_due"),
+        ]
+    } else {
+        vec![
+            section("begin"),
+            pick_due("= 1"),
+            pick_due("= 2"),
+            section("keep_first_due"),
+            section("update_due"),
+            section("next_due_unfiltered"),
+        ]
+    };
+    sections.join("\n")
 }
 
-/// Returns the columns that a table and its archive share.
-fn archive_columns(queue: &QueueSpec, own: &[Column], archive: &Table) -> Vec<String> {
-    let own = own.iter().map(|column| column.name.as_str());
+/// Returns the columns of the table that its archive also has and accepts values for.
+fn archive_columns(queue: &QueueSpec, data_columns: &[Column], archive: &Table) -> Vec<String> {
+    let data_columns = data_columns.iter().map(|column| column.name.as_str());
     let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
-    let takes = |name: &&str| archive.column(name).is_some_and(|column| !column.generated);
-    own.chain(soft_lock)
-        .filter(takes)
+    let is_accepted = |name: &&str| archive.column(name).is_some_and(|column| !column.generated);
+    data_columns
+        .chain(soft_lock)
+        .filter(is_accepted)
         .map(str::to_owned)
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Settlements, and the items that completions add.
+//! Settlements: completes, fails and releases items, and adds the items that follow completions.
 
 use std::collections::HashSet;
 
@@ -15,8 +15,12 @@ use crate::queue::OnComplete;
 use crate::store::follow_ups;
 use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
 
-/// The follow-ups of one insert: those to the same queue that name the same columns.
-struct Insert {
+const COMMIT: &str = "COMMIT TRANSACTION;";
+const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
+
+/// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or all are
+/// delayed.
+struct FollowUpInsert {
     queue: usize,
     ready: bool,
     columns: Vec<String>,
@@ -30,41 +34,40 @@ impl Mssql {
         queue: QueueIndex,
         settlements: &[Settlement],
     ) -> Result<Vec<Option<State>>, StoreError> {
-        let table = self.queue(queue)?;
+        let queue = self.queue(queue)?;
         follow_ups::check(settlements, |queue, item| {
             Ok(self.queue(queue)?.encode_item(item).map(drop))
         })?;
         let mut states = vec![None; settlements.len()];
-        let mut waiting: Vec<usize> = (0..settlements.len())
-            .filter(|at| table.can_have_key(&settlements[*at].lease.key))
+        let mut remaining: Vec<usize> = (0..settlements.len())
+            .filter(|index| queue.can_have_key(&settlements[*index].lease.key))
             .collect();
-        // A statement settles a key once: what comes again for it goes into a later one.
-        while !waiting.is_empty() {
+        // A batch may settle a key only once. Further settlements of the same key go into later batches.
+        while !remaining.is_empty() {
             let mut keys = HashSet::new();
-            let (now, later): (Vec<usize>, Vec<usize>) = waiting
+            let (batch, later): (Vec<usize>, Vec<usize>) = remaining
                 .into_iter()
-                .partition(|at| keys.insert(settlements[*at].lease.key.to_string()));
-            for (at, state) in self.settle_once(table, settlements, &now).await? {
-                states[at] = Some(state);
+                .partition(|index| keys.insert(settlements[*index].lease.key.to_string()));
+            for (index, state) in self.settle_batch(queue, settlements, &batch).await? {
+                states[index] = Some(state);
             }
-            waiting = later;
+            remaining = later;
         }
         Ok(states)
     }
 
-    /// Settles in one statement the settlements at these places, of which no two have the same key.
-    async fn settle_once(
+    /// Settles the settlements at `indexes` in one batch. No two of them have the same key.
+    async fn settle_batch(
         &self,
-        table: &QueueStatements,
+        queue: &QueueStatements,
         settlements: &[Settlement],
-        places: &[usize],
+        indexes: &[usize],
     ) -> Result<Vec<(usize, State)>, StoreError> {
-        let outcome = self
-            .run_batch(table, settlements, places, "COMMIT TRANSACTION;")
-            .await;
+        let outcome = self.run_batch(queue, settlements, indexes, COMMIT).await;
         match outcome {
             Err(StoreError::Rejected(rejection)) => {
-                Err(self.blame(table, settlements, places, rejection).await)
+                let found = self.find_rejected_settlement(queue, settlements, indexes, rejection);
+                Err(found.await)
             }
             outcome => outcome,
         }
@@ -72,138 +75,149 @@ impl Mssql {
 
     async fn run_batch(
         &self,
-        table: &QueueStatements,
+        queue: &QueueStatements,
         settlements: &[Settlement],
-        places: &[usize],
+        indexes: &[usize],
         end: &str,
     ) -> Result<Vec<(usize, State)>, StoreError> {
-        let (sql, wire) = self.batch(table, settlements, places, end)?;
+        let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
         let results = self
             .pool
-            .query(&sql, &wire.parameters(), RetrySafety::Idempotent)
+            .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;
         let results = results.map_err(into_rejection)?;
-        // There is a result at least, if an empty one.
+        // The batch returns at least one result set, even if that is empty.
         decode::result_set(&results, 0)?;
         let mut settled = Vec::new();
-        // What was ended; and what had been, if there is any such.
+        // The first result set has the leases that this batch ended. A second one has those that an earlier settlement ended.
         for row in results.iter().flatten() {
-            let at = decode::request_index(row, 0, settlements.len())?;
-            settled.push((at, decode::state(row, 1)?));
+            let index = decode::request_index(row, 0, settlements.len())?;
+            settled.push((index, decode::state(row, 1)?));
         }
         Ok(settled)
     }
 
-    /// Finds the settlement, and its follow-up, that a constraint refuses: each is tried alone, and rolled back.
-    async fn blame(
+    /// Finds the settlement, and its follow-up, that a constraint refused. Runs each settlement alone and rolls it back.
+    async fn find_rejected_settlement(
         &self,
-        table: &QueueStatements,
+        queue: &QueueStatements,
         settlements: &[Settlement],
-        places: &[usize],
+        indexes: &[usize],
         rejection: Rejection,
     ) -> StoreError {
-        const UNDO: &str = "ROLLBACK TRANSACTION;";
-
-        for place in places {
-            let settlement = &settlements[*place];
-            let alone = self.run_batch(table, settlements, &[*place], UNDO).await;
+        for index in indexes {
+            let settlement = &settlements[*index];
+            let alone = self
+                .run_batch(queue, settlements, &[*index], ROLLBACK)
+                .await;
             let Err(StoreError::Rejected(found)) = alone else {
                 continue;
             };
-            let mut blamed = Rejection {
-                item: *place,
+            let mut result = Rejection {
+                item: *index,
                 ..found
             };
             if let Ending::Complete { follow_ups } = &settlement.ending {
-                for (at, follow_up) in follow_ups.iter().enumerate() {
-                    let one = Settlement {
+                for (follow_up_index, follow_up) in follow_ups.iter().enumerate() {
+                    let with_one_follow_up = Settlement {
                         lease: settlement.lease.clone(),
                         ending: Ending::Complete {
                             follow_ups: vec![follow_up.clone()],
                         },
                     };
-                    let tried = self.run_batch(table, &[one], &[0], UNDO).await;
+                    let outcome = self
+                        .run_batch(queue, &[with_one_follow_up], &[0], ROLLBACK)
+                        .await;
                     let target = self.queue(follow_up.queue);
-                    if let (Err(error), Ok(target)) = (tried, target)
+                    if let (Err(error), Ok(target)) = (outcome, target)
                         && let StoreError::Rejected(found) =
                             target.name_refused_column(error, &follow_up.item.columns)
                     {
-                        blamed = Rejection {
-                            item: *place,
-                            follow_up: Some(at),
+                        result = Rejection {
+                            item: *index,
+                            follow_up: Some(follow_up_index),
                             ..found
                         };
                         break;
                     }
                 }
-                // Refused without any of them: the row itself.
-                let bare = Settlement {
+                // If the completion is refused even without follow-ups, the item's own row is the cause.
+                let without_follow_ups = Settlement {
                     lease: settlement.lease.clone(),
                     ending: Ending::Complete {
                         follow_ups: Vec::new(),
                     },
                 };
-                if self.run_batch(table, &[bare], &[0], UNDO).await.is_err() {
-                    blamed.follow_up = None;
+                let outcome = self
+                    .run_batch(queue, &[without_follow_ups], &[0], ROLLBACK)
+                    .await;
+                if outcome.is_err() {
+                    result.follow_up = None;
                 }
             }
-            return StoreError::Rejected(blamed);
+            return StoreError::Rejected(result);
         }
         StoreError::Misconfigured(rejection.problem)
     }
 
-    pub(super) fn batch(
+    /// Renders the batch that settles the settlements at `indexes`, and its parameters. `end` is its last statement.
+    pub(super) fn render_settlement(
         &self,
-        table: &QueueStatements,
+        queue: &QueueStatements,
         settlements: &[Settlement],
-        places: &[usize],
+        indexes: &[usize],
         end: &str,
     ) -> Result<(String, ListParameters), StoreError> {
-        let list = places.iter().map(|at| {
-            let settlement = &settlements[*at];
-            let mut entry = QueueStatements::lease_entry(*at, &settlement.lease);
-            insert_ending(table, &settlement.ending, &mut entry);
+        let leases = indexes.iter().map(|index| {
+            let settlement = &settlements[*index];
+            let mut entry = QueueStatements::lease_entry(*index, &settlement.lease);
+            insert_ending(queue, &settlement.ending, &mut entry);
             entry
         });
-        let mut lists = vec![list.collect()];
-        let inserts = self.inserts(settlements, places)?;
-        let parts = &table.sql.settle;
-        let mut batch = vec![&*parts.begin];
+        let mut lists = vec![leases.collect()];
+        let inserts = self.follow_up_inserts(settlements, indexes)?;
+        let sections = &queue.sql.settle;
+        let mut batch = vec![&*sections.begin];
         if !inserts.is_empty() {
-            batch.push(&parts.note);
+            batch.push(&sections.remember_ended);
         }
         batch.extend(inserts.iter().map(|insert| &*insert.sql));
-        let completes = |at: &usize| matches!(settlements[*at].ending, Ending::Complete { .. });
-        let any_completes = places.iter().any(completes);
-        if parts.delete.is_none() || !places.iter().all(completes) {
-            batch.push(&parts.end);
+        let completes =
+            |index: &usize| matches!(settlements[*index].ending, Ending::Complete { .. });
+        let any_completes = indexes.iter().any(completes);
+        if sections.delete_completed.is_none() || !indexes.iter().all(completes) {
+            batch.push(&sections.update_ended);
         }
-        batch.extend(parts.delete.as_deref().filter(|_| any_completes));
-        batch.push(&parts.sure);
-        batch.extend(parts.archive.as_deref().filter(|_| any_completes));
+        if any_completes {
+            batch.extend(sections.delete_completed.as_deref());
+        }
+        batch.push(&sections.verify_count);
+        if any_completes {
+            batch.extend(sections.move_to_archive.as_deref());
+        }
         batch.push(end);
         let sql = batch.join("\n");
         lists.extend(inserts.into_iter().map(|insert| insert.list));
         Ok((sql, ListParameters::new(lists)))
     }
 
-    fn inserts(
+    fn follow_up_inserts(
         &self,
         settlements: &[Settlement],
-        places: &[usize],
-    ) -> Result<Vec<Insert>, StoreError> {
-        let mut inserts: Vec<Insert> = Vec::new();
-        for at in places {
-            let Ending::Complete { follow_ups } = &settlements[*at].ending else {
+        indexes: &[usize],
+    ) -> Result<Vec<FollowUpInsert>, StoreError> {
+        let mut inserts: Vec<FollowUpInsert> = Vec::new();
+        for index in indexes {
+            let Ending::Complete { follow_ups } = &settlements[*index].ending else {
                 continue;
             };
             for follow_up in follow_ups {
                 let item = &follow_up.item;
                 let target = self.queue(follow_up.queue)?;
-                let mut values = target
+                let mut entry = target
                     .encode_item(item)
-                    .map_err(|(_, why)| StoreError::Bug(why))?;
-                values.insert("i", json!(at));
+                    .map_err(|(_, problem)| StoreError::Bug(problem))?;
+                entry.insert("i", json!(index));
                 let columns: Vec<String> =
                     item.columns.iter().map(|(name, _)| name.clone()).collect();
                 let same = inserts.iter().position(|insert| {
@@ -211,28 +225,29 @@ impl Mssql {
                         && insert.ready == item.delay.is_zero()
                         && insert.columns == columns
                 });
-                // The first list is that of the leases.
-                let place = same.unwrap_or_else(|| {
-                    inserts.push(Insert {
+                let insert_index = same.unwrap_or_else(|| {
+                    // List 0 is the list of leases.
+                    let list_number = inserts.len() + 1;
+                    inserts.push(FollowUpInsert {
                         queue: follow_up.queue.0,
                         ready: item.delay.is_zero(),
                         columns,
-                        sql: target.insert(&["insert_follow_ups"], item, inserts.len() + 1),
+                        sql: target.render_insert(&["insert_follow_ups"], item, list_number),
                         list: Vec::new(),
                     });
                     inserts.len() - 1
                 });
-                inserts[place].list.push(values);
+                inserts[insert_index].list.push(entry);
             }
         }
         Ok(inserts)
     }
 }
 
-/// Writes how a lease ends into its entry of the list.
-fn insert_ending(table: &QueueStatements, ending: &Ending, entry: &mut ListEntry) {
+/// Adds to the entry of a lease how the lease ends (settle.sql names the fields).
+fn insert_ending(queue: &QueueStatements, ending: &Ending, entry: &mut ListEntry) {
     let (kind, state, delay, error) = match ending {
-        Ending::Complete { .. } => match &table.spec.on_complete {
+        Ending::Complete { .. } => match &queue.spec.on_complete {
             OnComplete::Recur(every) => (0, State::Delayed, Some(*every), None),
             _ => (0, State::Completed, None, None),
         },

@@ -58,7 +58,7 @@ impl ColumnType {
     }
 
     /// Returns whether a value that is not NULL can have come from a column of this kind.
-    pub(super) fn reads_as(self, value: &Value) -> bool {
+    pub(super) fn can_return(self, value: &Value) -> bool {
         match self {
             Self::Int(least, most) => {
                 matches!(value, Value::Int(int) if (least..=most).contains(int))

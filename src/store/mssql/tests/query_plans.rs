@@ -68,7 +68,7 @@ impl Desk {
         let statements = &self.table().sql;
         let (sql, wire) = (
             if again {
-                statements.claim_repeated.clone()
+                statements.claim_with_retries.clone()
             } else {
                 statements.claim.clone()
             },
@@ -132,9 +132,12 @@ impl Desk {
         };
         let settlements: Vec<Settlement> = leases.iter().map(settlement).collect();
         let places: Vec<usize> = (0..settlements.len()).collect();
-        let batch = self
-            .mssql
-            .batch(self.table(), &settlements, &places, "COMMIT TRANSACTION;");
+        let batch = self.mssql.render_settlement(
+            self.table(),
+            &settlements,
+            &places,
+            "COMMIT TRANSACTION;",
+        );
         let (sql, wire) = batch.expect("a batch");
         let results = self.run(&sql, &wire.parameters()).await;
         let settled = results.iter().flatten().filter(|row| is_own(row, "lb_i"));

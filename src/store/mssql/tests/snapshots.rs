@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::super::adopt;
 use super::super::catalogue::{Column, Index, Table};
-use super::super::enqueue::{self, End};
+use super::super::enqueue::{self, TransactionEnd};
 use super::super::new_item::KeySource;
 use super::super::placeholders::QueueColumns;
 use super::super::queue_statements::QueueStatements;
@@ -122,10 +122,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         delay: Duration::ZERO,
         trace_parent: None,
     };
-    let place = |at: usize| enqueue::Group {
+    let group = enqueue::ItemGroup {
         ready: true,
         columns: Vec::new(),
-        places: vec![at],
+        indexes: vec![0],
         list: Vec::new(),
     };
     show("claim", &table.sql.claim);
@@ -133,11 +133,11 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("reap", &table.sql.reap);
     show(
         "enqueue",
-        &enqueue::batch(
+        &enqueue::render_batch(
             &table,
             std::slice::from_ref(&item),
-            &[place(0)],
-            End::Commit,
+            &[group],
+            TransactionEnd::Commit,
         ),
     );
     show("stats", &table.sql.stats);
@@ -167,7 +167,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
         queues: vec![table].into(),
     };
-    let settle = mssql.batch(&mssql.queues[0], &[settlement], &[0], "COMMIT TRANSACTION;");
+    let settle =
+        mssql.render_settlement(&mssql.queues[0], &[settlement], &[0], "COMMIT TRANSACTION;");
     show(
         "complete, fail, release; with an item that follows",
         &settle.expect("a batch").0,
