@@ -58,7 +58,7 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
     let call = |_| ClaimCall {
         worker: "bench".to_owned(),
         token: Uuid::new_v4(),
-        repeat: false,
+        has_request_id: false,
         max_items,
         duration: Duration::from_secs(600),
     };

@@ -59,7 +59,7 @@ use crate::config::{self, Config, Limits, Polling};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::QueueSpec;
-use crate::store::{Extension, Held, NewItem, QueueIndex, Settlement, Store};
+use crate::store::{LeaseExpiry, NewItem, QueueIndex, Renewal, Settlement, Store};
 use crate::value::Key;
 
 /// Serves the queues of one store.
@@ -84,7 +84,7 @@ struct Queue {
     spec: QueueSpec,
     wakeups: Arc<Wakeups>,
     claims: ClaimDispatcher,
-    heartbeats: GroupCommit<Extension, Option<Held>>,
+    heartbeats: GroupCommit<Renewal, Option<LeaseExpiry>>,
     settlements: GroupCommit<Settlement, Option<State>>,
     enqueues: GroupCommit<NewItem, Key>,
 }

@@ -1,15 +1,29 @@
-//! The contract of a store: the one place where leases live.
+//! The contract between the broker and a database that holds leases.
 //!
-//! Every method is one atomic operation on one queue and takes a list of requests: all of it is applied, or none of it
-//! and an error says why. The database's clock decides what has expired. Any number of brokers, each with a store of
-//! its own on the same database, may call any method at the same time. An operation, once started, runs to its end even
-//! if the future that started it is dropped.
+//! [`Store`] is the trait that the broker calls. [`sqlite`] and [`mssql`] implement it, and one conformance suite
+//! (`tests/conformance`) checks both. [`schema`] is the second contract, for the command that prepares tables.
+//!
+//! These rules hold for every method:
+//!
+//! - A method is one operation on one queue. It takes a list of requests and returns one result per request, in request
+//!   order, so that one transaction serves many callers.
+//! - An operation is atomic: if it fails, no request of the list was applied. There are two exceptions. If the connection
+//!   to a database server breaks, [`StoreError::Unavailable`] leaves open if the operation was applied. A list that settles
+//!   the same item more than once can take several transactions.
+//! - The clock of the store decides if a lease has expired: the database server's, or for an embedded file the host's.
+//!   Durations are stored in milliseconds and rounded up, so that a lease never ends early.
+//! - Any number of brokers, each with its own store on the same database, can call any method at the same time.
+//! - An operation that has started runs to its end, even if the caller drops the future.
 
+mod error;
 mod follow_ups;
+mod millis;
 mod mirror;
 pub mod mssql;
+mod new_item;
 pub mod schema;
 pub mod sqlite;
+mod stats;
 mod template;
 
 use std::sync::Arc;
@@ -18,91 +32,114 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+pub use self::error::{Outage, Rejection, StoreError};
+pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
 use crate::value::{Key, Value};
 
-/// A queue of the store: its place in the list of queues that the store was opened with.
+/// Identifies a queue by its index in the list of queues that the store was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueIndex(pub usize);
 
-/// Leases, kept in a database. The module's documentation states what holds for every method.
+/// Keeps the leases of all queues in a database.
+///
+/// The documentation of the [module](self) has the rules for every method. Besides the errors that a method lists, each
+/// can return [`StoreError::Unavailable`], [`StoreError::Misconfigured`], [`StoreError::Io`] and [`StoreError::Bug`].
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Returns the deployment's secret, made when the database was first used and the same for every broker on it.
+    /// Returns the secret that signs lease ids. It is created when a database is first used, and every broker on the
+    /// database has the same.
     fn secret(&self) -> &Secret;
 
-    /// Says where the leases are, for people.
-    fn place(&self) -> String;
+    /// Returns the file or the server and database that holds the leases, as text for people.
+    fn location(&self) -> String;
 
-    /// Returns how many operations of one kind on one queue are worth running at the same time.
-    fn width(&self) -> usize;
+    /// Returns how many operations of the same kind on one queue can run at the same time with a gain. The broker starts
+    /// no more than that and collects further calls into the next operation.
+    fn max_concurrent_operations(&self) -> usize;
 
-    /// Returns the names of the columns in [`ClaimedItem::columns`].
+    /// Returns the names of the columns whose values [`ClaimedItem::columns`] holds, in the same order.
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
 
-    /// Leases ready items to each call in turn, in the queue's order: each gets at most its `max_items`, and none gets
-    /// an item that another got.
+    /// Leases ready items to each call. Returns one list of items per call, in the order of the calls.
     ///
-    /// A lease raises the item's fence and attempt by one. A call with `repeat` whose token already holds leases gets
-    /// all of those that have not expired, and no others; so do two such calls with one token. Once its token holds
-    /// none, it claims as a new one would.
+    /// The calls are served one after the other: each gets the first ready items in the queue's order, up to its
+    /// [`max_items`](ClaimCall::max_items), and no item goes to two calls. A lease counts one more attempt and raises the
+    /// item's fencing token by one.
+    ///
+    /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
+    /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
+    /// items. If the same call arrives several times at once, all of them get the same leases.
     async fn claim(
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError>;
 
-    /// Makes each lease last `duration` from now; none for a lease that is not held any more.
+    /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order:
+    /// the new expiry, or `None` if the lease was lost.
+    ///
+    /// If the list has one lease several times, the last renewal decides when it expires.
     async fn heartbeat(
         &self,
         queue: QueueIndex,
-        extensions: Arc<[Extension]>,
-    ) -> Result<Vec<Option<Held>>, StoreError>;
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError>;
 
-    /// Ends each lease and returns the state that its item is in now; none for a lease that is not held any more.
+    /// Ends leases. Returns one result per lease, in request order: the new state of its item, or `None` if the lease was
+    /// lost.
     ///
-    /// A settlement of the kind that has ended this lease before changes nothing and returns the state again, until the
-    /// item is claimed by somebody else. Where completion removes the row, the repeat finds nothing and returns none.
-    /// Follow-ups are added in the same transaction, and only by the settlement that ends the lease.
+    /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended this
+    /// lease, the call changes nothing and returns the item's present state. This works until the item is claimed or
+    /// redriven. If completion removes the row, a repeated completion finds no row and returns `None`.
+    ///
+    /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease: a repeated
+    /// completion adds none.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] if a follow-up names a column that it can't set or a value that the column can't hold,
-    /// whether its lease is held or not; and if a constraint of a table refuses the follow-up of a lease that is held
-    /// or, with no follow-up named, the settlement itself (a mirror column, an archive's key, a foreign key).
+    /// [`StoreError::Rejected`] if a follow-up item sets a column that does not exist or is not writable, or a value that
+    /// the column cannot store. All follow-ups are checked, also those of lost leases.
+    ///
+    /// [`StoreError::Rejected`] also if a constraint of a table refuses a follow-up of a lease that is held. If a
+    /// constraint refuses the settlement itself (a mirror column, the archive's key, a foreign key), the rejection names no
+    /// follow-up.
     async fn settle(
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Option<State>>, StoreError>;
 
-    /// Ends up to `limit` leases that have expired and makes delayed items ready whose time has come.
+    /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those that
+    /// were due first.
     ///
-    /// An expired lease's item becomes ready, or dead if its attempts are spent. Safe to run at the same time anywhere.
+    /// The item of an expired lease becomes ready, or dead if it has no attempts left. Several brokers can reap one queue
+    /// at the same time: each row is reported to only one of them.
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError>;
 
-    /// Adds items and returns their keys, in the order given.
+    /// Adds items and returns their keys, in request order.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] for an unknown column, a value that the column can't hold, or a broken constraint.
+    /// [`StoreError::Rejected`] if an item sets a column that does not exist or is not writable, a value that the column
+    /// cannot store, or breaks a constraint. No item of the list is added then.
     async fn enqueue(
         &self,
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError>;
 
-    /// Counts the items of each state, and tells the ages that operators watch.
+    /// Counts the items of each state and measures the oldest ready item and the oldest lease.
     ///
-    /// The cost does not grow with the table: of a state with more than [`Stats::ENOUGH`] items it may say only that there
-    /// are at least as many, and the ages are those of the first 1,000 ready items in the queue's order and of 10,000
-    /// leases.
+    /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are in a
+    /// state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among the first
+    /// 1,000 in the queue's order, and the oldest lease among 10,000.
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
-    /// The same, with every item counted, however many rows the table has.
+    /// Does the same as [`Store::stats`], but counts every item. The cost grows with the table.
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
-    /// Lists up to `limit` items in `state`, the longest in it first; of a state with more than 10,000 items perhaps not
-    /// the longest of all.
+    /// Lists up to `limit` items in `state`, those that have been in it longest first. If more than 10,000 items are in the
+    /// state, the list can miss the oldest.
     async fn list(
         &self,
         queue: QueueIndex,
@@ -110,258 +147,132 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError>;
 
-    /// Makes up to `limit` dead items ready, with all their attempts before them, and returns how many.
+    /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how many
+    /// items it changed.
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError>;
 
-    /// Returns whether the store answers and can write.
+    /// Checks that the database answers and accepts writes.
     async fn probe(&self) -> Result<(), StoreError>;
 }
 
-/// One worker's claim.
+/// One claim call of a worker.
 #[derive(Clone, Debug)]
 pub struct ClaimCall {
-    /// The worker's id.
+    /// The id of the worker, stored as the owner of its leases.
     pub worker: String,
     /// The token of the leases that this call gets.
     pub token: Uuid,
-    /// Whether the token may already hold leases: the call names a request id.
-    pub repeat: bool,
-    /// The most items wanted.
+    /// True if the worker sent a request id. The token is derived from the id, so a retry has the same token and can find
+    /// the leases of the first try.
+    pub has_request_id: bool,
+    /// The maximum number of items.
     pub max_items: usize,
-    /// How long the leases last.
+    /// The duration of the leases.
     pub duration: Duration,
 }
 
-/// A leased item.
+/// An item with its new lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedItem {
     /// The lease.
     pub lease: LeaseRef,
-    /// Until when.
-    pub held: Held,
-    /// The values of [`Store::columns`], as they are after the claim.
+    /// The time when the lease expires.
+    pub expiry: LeaseExpiry,
+    /// The values of the columns that [`Store::columns`] names, as they are after the claim.
     pub columns: Vec<Value>,
-    /// The producer's W3C trace context.
+    /// The W3C trace context of the producer, if the row has one.
     pub trace_parent: Option<String>,
 }
 
-/// Until when a lease is held.
+/// The time when a lease expires, as a moment and as a duration.
+///
+/// A worker whose clock is not synchronized uses the duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The expiry by the database's clock, in milliseconds since 1970-01-01T00:00:00Z.
+pub struct LeaseExpiry {
+    /// The moment by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
     pub expire_time: i64,
-    /// How long that was away when the database answered.
+    /// The duration from the store's answer to the moment; zero if the moment has passed.
     pub time_left: Duration,
 }
 
-/// A wish to hold a lease longer.
+/// A request to extend a lease.
 #[derive(Clone, Debug)]
-pub struct Extension {
+pub struct Renewal {
     /// The lease.
     pub lease: LeaseRef,
-    /// How long it lasts from now.
+    /// The duration of the lease, counted from now.
     pub duration: Duration,
 }
 
-/// The end of a lease.
+/// A request to end a lease.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// The lease.
     pub lease: LeaseRef,
-    /// How it ends.
+    /// The way in which it ends.
     pub ending: Ending,
 }
 
-/// How a worker ends a lease.
+/// The way in which a worker ends a lease.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// The work is done.
+    /// The work is done. The queue's configuration decides if the row is kept, deleted, archived or made ready again later.
     Complete {
-        /// Items to add in the same transaction.
+        /// Items that are added in the same transaction.
         follow_ups: Vec<FollowUp>,
     },
-    /// The work failed; no `retry` means that the item is dead.
+    /// The work failed.
     Fail {
-        /// Kept on the row.
+        /// A description of the failure, stored in the row.
         error: String,
-        /// How long until the next attempt.
+        /// The delay until the next attempt. `None`: the item becomes dead.
         retry: Option<Duration>,
     },
-    /// The item is given back, and the attempt too.
+    /// The worker returns the item without having worked on it. The attempt does not count.
     Release {
-        /// How long until it is ready.
+        /// The delay until the item is ready; zero makes it ready immediately.
         delay: Duration,
     },
 }
 
-/// An item that a completion adds.
+/// An item that a completion adds to a queue.
 #[derive(Clone, Debug)]
 pub struct FollowUp {
-    /// Where to.
+    /// The queue to which the item is added. It can be another queue than that of the completed item.
     pub queue: QueueIndex,
-    /// What.
+    /// The item.
     pub item: NewItem,
 }
 
 /// An item to add.
 #[derive(Clone, Debug)]
 pub struct NewItem {
-    /// Columns and their values; the others take the table's defaults.
+    /// The columns that the item sets, with their values. All other columns take the table's defaults.
     pub columns: Vec<(String, Value)>,
-    /// How long until it is ready.
+    /// The delay until the item is ready; zero makes it ready immediately.
     pub delay: Duration,
-    /// The producer's W3C trace context.
+    /// The W3C trace context of the producer.
     pub trace_parent: Option<String>,
 }
 
-/// What a reaper's run found.
+/// The result of [`Store::reap`].
 #[derive(Clone, Debug, Default)]
 pub struct Reaped {
-    /// The leases ended.
+    /// The expired leases that this run ended.
     pub expired: Vec<Expired>,
-    /// How many delayed items became ready.
+    /// The number of delayed items that became ready.
     pub promoted: usize,
-    /// How long until the next due time in the queue; none if nothing is leased or delayed.
+    /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed.
     pub next_due: Option<Duration>,
 }
 
-/// A lease that the reaper ended.
+/// An expired lease that the reaper ended.
 #[derive(Clone, Debug)]
 pub struct Expired {
     /// The lease.
     pub lease: LeaseRef,
-    /// Who held it.
+    /// The id of the worker that held it.
     pub owner: Option<String>,
-    /// Where the item is now: ready or dead.
+    /// The new state of the item: ready or dead.
     pub state: State,
-}
-
-/// A queue in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Items by state, in the order of [`State::ALL`].
-    pub count: [u64; 5],
-    /// Whether there may be more of them than were counted, in the same order.
-    pub at_least: [bool; 5],
-    /// How long the item that has been ready longest has been so. Unknown for rows that other programs inserted.
-    pub oldest_ready: Option<Duration>,
-    /// How long the lease that has been held longest has been so.
-    pub oldest_lease: Option<Duration>,
-}
-
-impl Stats {
-    /// How many items of a state are counted, before it is enough to know that there are so many.
-    pub const ENOUGH: u64 = 10_000;
-
-    /// Returns how many items are in `state`.
-    pub fn of(&self, state: State) -> u64 {
-        self.count[state as usize]
-    }
-
-    /// Returns whether more items than [`Self::of`] may be in `state`.
-    pub fn may_be_more(&self, state: State) -> bool {
-        self.at_least[state as usize]
-    }
-}
-
-/// An item as operators see it.
-#[derive(Clone, Debug)]
-pub struct ListedItem {
-    /// Its key.
-    pub key: Key,
-    /// Who holds it, or settled it last.
-    pub owner: Option<String>,
-    /// How long it has been in its state; unknown for rows that other programs inserted.
-    pub age: Option<Duration>,
-    /// How long until its due time, if it has one.
-    pub due_in: Option<Duration>,
-    /// Attempts used.
-    pub attempt: u32,
-    /// Times claimed.
-    pub fence: i64,
-    /// The last failure.
-    pub error: Option<String>,
-}
-
-/// Where in the list of requests something was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// The request's place in the list.
-    pub item: usize,
-    /// For a settlement, the follow-up's place.
-    pub follow_up: Option<usize>,
-    /// The column, where one is to blame.
-    pub column: Option<String>,
-    /// What is wrong.
-    pub problem: String,
-}
-
-/// Why a store can't be reached, and what was tried.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outage {
-    /// What was found last.
-    pub reason: String,
-    /// How often the operation was tried; 0 if it was not.
-    pub tries: u32,
-    /// The number that a database server gives to what was found.
-    pub number: Option<u32>,
-}
-
-impl std::fmt::Display for Outage {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.tries {
-            0 | 1 => write!(out, "{}", self.reason),
-            tries => write!(out, "{} (tried {tries} times)", self.reason),
-        }
-    }
-}
-
-impl<T: Into<String>> From<T> for Outage {
-    fn from(reason: T) -> Self {
-        Self {
-            reason: reason.into(),
-            ..Self::default()
-        }
-    }
-}
-
-/// Why an operation did nothing.
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum StoreError {
-    /// One of the requests can't be applied, and none was.
-    #[error("item {}: {}", .0.item, .0.problem)]
-    Rejected(Rejection),
-    /// The store can't be reached or is out of room; later it may work.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(Outage),
-    /// The store refuses until somebody changes its configuration or its schema.
-    #[error("{0}")]
-    Misconfigured(String),
-    /// The file or the device under the store does not do what it must.
-    #[error("{0}")]
-    Io(String),
-    /// The store answered something that no correct broker can get.
-    #[error("unexpected answer of the store: {0}")]
-    Bug(String),
-}
-
-/// Says that a new item names a column which it may not set, and which ones it may.
-fn why_not_writable<'a>(
-    queue: &str,
-    name: &str,
-    writable: impl Iterator<Item = &'a String>,
-) -> String {
-    let mut names: Vec<&str> = writable.map(String::as_str).collect();
-    names.sort_unstable();
-    format!(
-        "queue {queue:?} has no column {name:?} that a new item may set; it has {}",
-        names.join(", ")
-    )
-}
-
-impl StoreError {
-    /// Says that the store can't be reached, where nothing more is known than why.
-    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
-        Self::Unavailable(reason.into().into())
-    }
 }

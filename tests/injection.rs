@@ -147,7 +147,7 @@ async fn check<H: Harness>(case: Hostile) {
         .collect();
     bench.try_enqueue(items).await.expect("added");
     let mut claim = call(&case.worker, 9);
-    claim.repeat = true;
+    claim.has_request_id = true;
     let claimed = bench.claim_by(claim).await;
     let values: Vec<&Value> = claimed.iter().map(|item| &item.columns[1]).collect();
     let sent = case.values.each_ref().map(|value| text(value));

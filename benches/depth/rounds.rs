@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::store::{
-    ClaimCall, Ending, Extension, NewItem, QueueIndex, Settlement, Store as _,
+    ClaimCall, Ending, NewItem, QueueIndex, Renewal, Settlement, Store as _,
 };
 use lease_broker::value::Value;
 
@@ -61,13 +61,13 @@ impl Operation {
             }
             Self::Heartbeat => {
                 let (leases, _) = claim(file, BATCH).await;
-                let extension = |lease: &LeaseRef| Extension {
+                let renewal = |lease: &LeaseRef| Renewal {
                     lease: lease.clone(),
                     duration: LEASE,
                 };
-                let extensions: Arc<[Extension]> = leases.iter().map(extension).collect();
+                let renewals: Arc<[Renewal]> = leases.iter().map(renewal).collect();
                 let start = Instant::now();
-                let held = store.heartbeat(QUEUE, extensions).await.expect("held");
+                let held = store.heartbeat(QUEUE, renewals).await.expect("held");
                 let time = start.elapsed();
                 assert!(held.iter().all(Option::is_some), "a lease was lost");
                 complete(file, &leases).await;
@@ -95,7 +95,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
     let call = ClaimCall {
         worker: "bench".to_owned(),
         token: Uuid::new_v4(),
-        repeat: false,
+        has_request_id: false,
         max_items: count,
         duration: LEASE,
     };

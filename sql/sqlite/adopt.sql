@@ -48,11 +48,11 @@ UPDATE {table}
 SET {lease_state} = {backfill_state}
 WHERE ({key}) IN (
     SELECT {key} FROM {table}
-    WHERE {lease_state} = 0 AND {lease_fence} = 0 AND {backfill_match}{key_present}
+    WHERE {lease_state} = 0 AND {lease_fence} = 0 AND {backfill_match}{key_not_null}
     LIMIT 10000)
 
 -- :: backfill_needed
-SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_present})
+SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_not_null})
 
 -- :: drop_column
 ALTER TABLE {table} DROP COLUMN {column}

@@ -1,34 +1,37 @@
--- Leases ready items to one call. Runs once per call, inside the writer's transaction: `held` first, if the call names a
--- request id; `pick` finds the keys; `take` leases each, and `leased` reads it. (RETURNING would have the update run as one
--- that may have to be undone, which costs more than both.)
--- Parameters: ?1 to ?3 the key's values, ?4 the call's token, ?5 now (ms since 1970), ?6 expiry (ms), ?7 the worker,
---   ?8 the most rows.
--- Locks: the file's one write lock, taken by BEGIN IMMEDIATE before the first statement.
--- Indexes: token (held), ready (pick), the key (take, leased). INDEXED BY makes a missing index an error, and never a scan of
---   the table.
--- Unlike its twin: several statements, as there is no round trip to save and one writer at a time; the predicate on the
---   state is repeated in `take` all the same.
+-- Purpose: lease ready items to one claim call.
+-- Sections: `find_retried_leases` runs first, only if the call has a request id: it returns the leases that an earlier try of
+--   the same call got. Otherwise `pick_ready` returns the keys of the items to lease. Then, for each key, `lease_row` changes
+--   the row and `read_lease` reads it back. All run once per call, in the writer's transaction.
+-- Parameters: ?1 to ?3 key values; ?4 lease token of the call; ?5 now (ms since 1970); ?6 expiry (ms since 1970); ?7 worker id;
+--   ?8 maximum number of rows.
+-- Locks: the write lock of the file. BEGIN IMMEDIATE takes it before the first statement.
+-- Indexes: token (find_retried_leases), ready (pick_ready), key (lease_row, read_lease).
+-- Why INDEXED BY: if an index is missing, the statement fails. Without the clause SQLite would scan the whole table instead.
+-- Why `lease_row` has no RETURNING: SQLite would run the UPDATE as a statement that it may have to undo. This costs more than
+--   `lease_row` and `read_lease` together.
+-- Why several statements, unlike mssql/claim.sql: SQLite has no round trips to save, and only one connection writes at a time.
+--   `lease_row` checks the state again all the same.
 
--- :: held
-SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{columns}
+-- :: find_retried_leases
+SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{data_columns}
 FROM {table} INDEXED BY {token_index}
 WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
-ORDER BY {held_order}
+ORDER BY {queue_order}
 
--- :: pick
+-- :: pick_ready
 SELECT {key}
 FROM {table} INDEXED BY {ready_index}
-WHERE {lease_state} = 0{key_present}
+WHERE {lease_state} = 0{key_not_null}
 {order_by}
 LIMIT ?8
 
--- :: take
+-- :: lease_row
 UPDATE {table}
 SET {lease_state} = 1, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_owner} = ?7, {lease_token} = ?4,
     {lease_fence} = {lease_fence} + 1, {lease_attempt} = {lease_attempt} + 1{mirror_leased}
 WHERE {key_match} AND {lease_state} = 0
 
--- :: leased
-SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{columns}
+-- :: read_lease
+SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{data_columns}
 FROM {table}
 WHERE {key_match}

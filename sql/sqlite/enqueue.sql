@@ -1,9 +1,10 @@
--- Adds one item. Runs once per item, inside the writer's transaction.
--- Parameters: ?1 the state (0 or 2), ?2 now (ms since 1970), ?3 the due time (ms or NULL), ?4 trace context, ?5 and on
---   the values of the columns that the item names.
--- Locks: the file's one write lock.
+-- Purpose: add one item to the table and return its key.
+-- Sections: `insert` runs once per item, in the writer's transaction. A completion's follow-up items use it too.
+-- Parameters: ?1 state (0 ready, 2 delayed); ?2 now (ms since 1970); ?3 due time (ms since 1970; NULL if ready); ?4 trace
+--   context; ?5 and following: the values of the columns that the item sets.
+-- Locks: the write lock of the file.
 
 -- :: insert
-INSERT INTO {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{named}{mirror_columns})
-VALUES (?1, ?2, ?3, ?4{named_values}{mirror_values})
+INSERT INTO {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{item_columns}{mirror_columns})
+VALUES (?1, ?2, ?3, ?4{item_values}{mirror_values})
 RETURNING {key}

@@ -1,6 +1,8 @@
--- Makes one lease last until a new expiry, if it is still held. Runs once per lease, inside the writer's transaction.
--- Parameters: ?1 to ?3 the key's values, ?4 token, ?5 now (ms since 1970), ?6 the new expiry (ms), ?7 fence.
--- Locks: the file's one write lock. Index: the key's.
+-- Purpose: extend one lease, if the caller still holds it.
+-- Sections: `extend` runs once per lease, in the writer's transaction. It changes no row if the lease was lost.
+-- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new expiry (ms since 1970); ?7 fencing token.
+-- Locks: the write lock of the file.
+-- Indexes: key.
 
 -- :: extend
 UPDATE {table}

@@ -1,11 +1,16 @@
--- Ends expired leases and makes delayed items ready, the longest due first, up to a limit.
--- Parameters: ?1 to ?3 the key's values, ?4 the most rows, ?5 now (ms since 1970), ?6 the new state, ?7 the error,
---   ?8 fence.
--- Locks: the file's one write lock. Indexes: due (due, next), the key's (expire, promote).
--- Expiry clears the token, so that the late worker's settlement finds nothing; promotion keeps it, so that a failure
--- or release sent again is still known.
+-- Purpose: end expired leases and make delayed items ready whose due time has come, those due longest first, up to a limit.
+--   Then return the next due time.
+-- Sections: `find_due` returns the rows. For each, `expire` ends a lease or `promote` makes a delayed item ready. `next_due`
+--   returns the earliest due time that is left, or no row.
+-- Parameters: ?1 to ?3 key values; ?4 maximum number of rows; ?5 now (ms since 1970); ?6 new state (0 ready, 4 dead);
+--   ?7 error text; ?8 fencing token.
+-- Locks: the write lock of the file.
+-- Indexes: due (find_due, next_due), key (expire, promote).
+-- Why `expire` clears the token: a late settlement by the worker that lost the lease must find no row.
+-- Why `promote` keeps the token: the item was delayed by a failure or a release, and the same call sent again must still be
+--   recognized.
 
--- :: due
+-- :: find_due
 SELECT {key}, {lease_state}, {lease_attempt}, {lease_fence}, {lease_token}, {lease_owner}
 FROM {table} INDEXED BY {due_index}
 WHERE {lease_state} IN (1, 2) AND {lease_due_time} <= ?5
@@ -23,7 +28,7 @@ UPDATE {table}
 SET {lease_state} = 0, {lease_state_time} = ?5, {lease_due_time} = NULL{mirror_promote}
 WHERE {key_match} AND {lease_state} = 2 AND {lease_fence} = ?8
 
--- :: next
+-- :: next_due
 SELECT {lease_due_time}
 FROM {table} INDEXED BY {due_index}
 WHERE {lease_state} IN (1, 2) AND {lease_due_time} > -9223372036854775808

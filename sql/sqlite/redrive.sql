@@ -1,12 +1,14 @@
--- Makes dead items ready, with all their attempts before them. The token goes too: a settlement of the lease that they
--- died by must find nothing.
--- Parameters: ?1 to ?3 the key's values, ?4 the most rows, ?5 now (ms since 1970).
--- Locks: the file's one write lock. Indexes: dead (pick), the key's (redrive).
+-- Purpose: make dead items ready again, with all their attempts, those that died first, up to a limit.
+-- Sections: `pick_dead` returns the keys; `redrive` changes one row each.
+-- Parameters: ?1 to ?3 key values; ?4 maximum number of rows; ?5 now (ms since 1970).
+-- Locks: the write lock of the file.
+-- Indexes: dead (pick_dead), key (redrive).
+-- Why `redrive` clears the token: a late settlement of the last lease must find no row.
 
--- :: pick
+-- :: pick_dead
 SELECT {key}
 FROM {table} INDEXED BY {dead_index}
-WHERE {lease_state} = 4{key_present}
+WHERE {lease_state} = 4{key_not_null}
 ORDER BY {lease_state_time}
 LIMIT ?4
 

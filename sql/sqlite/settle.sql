@@ -1,9 +1,14 @@
--- Ends one lease: one of `complete`, `delete`, `fail` and `release`. Runs once per lease, inside the writer's transaction.
--- Parameters: ?1 to ?3 the key's values, ?4 token, ?5 now (ms since 1970), ?6 the new due time (ms or NULL), ?7 fence,
---   ?8 the new state, ?9 the error.
--- Locks: the file's one write lock. Index: the key's.
--- The token and the fence stay on the row, so that the same settlement sent again is known (`settled`): a completion
---   leaves no attempts or the state 3, a failure leaves the attempts, a release leaves no owner.
+-- Purpose: end one lease: complete, fail or release its item.
+-- Sections: one of `complete`, `delete`, `fail` and `release` runs first, and changes no row if the lease was lost. If a queue
+--   archives its completed items, `copy_to_archive` and `delete_archived` follow `complete`. If no row was changed,
+--   `find_earlier_settlement` reads the row of a lease that has ended. All run once per lease, in the writer's transaction.
+-- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new due time (ms since 1970, or NULL);
+--   ?7 fencing token; ?8 new state; ?9 error text.
+-- Locks: the write lock of the file.
+-- Indexes: key.
+-- Why token and fence stay on the row: the same settlement sent again must be recognized. The row tells which kind of
+--   settlement ended the lease: a completion leaves state 3 or sets the attempts to 0, a failure leaves at least one attempt
+--   and the owner, a release clears the owner.
 
 -- :: complete
 UPDATE {table}
@@ -15,11 +20,11 @@ WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence}
 DELETE FROM {table}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
--- :: archive
+-- :: copy_to_archive
 INSERT INTO {archive} ({archive_columns})
 SELECT {archive_columns} FROM {table} WHERE {key_match}
 
--- :: archived
+-- :: delete_archived
 DELETE FROM {table} WHERE {key_match}
 
 -- :: fail
@@ -33,7 +38,7 @@ SET {lease_state} = ?8, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_o
     {lease_attempt} = {lease_attempt} - 1{mirror_release}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
--- :: settled
+-- :: find_earlier_settlement
 SELECT {lease_state}, {lease_attempt}, {lease_owner} IS NULL
 FROM {table}
 WHERE {key_match} AND {lease_state} <> 1 AND {lease_token} = ?4 AND {lease_fence} = ?7

@@ -1,34 +1,39 @@
--- Counts the items of each state and finds the longest-ready item and the longest-held lease.
--- Parameters: ?1 the most rows to count or to look at. Locks: none (reads of one moment, in WAL mode).
--- Indexes: each state's own (of_state): ready, token, due, dead; and due, whose entries less the leases are the delayed.
---   None has entries of the completed, nor ones of the delayed alone, unless indexes are not filtered; then the due index
---   counts them too. No row of the table is read for a state that an index counts.
--- `beyond` finds a row past the most first: to skip rows costs less than to count them, and no more are counted than that.
--- The cost does not grow with the table: what is counted is limited, and the ages are those of the first 1000 ready items in
---   the queue's order and of 10000 leases. But `all`, which runs when somebody asks for it, reads the whole table.
--- Unlike its twin: the server keeps numbers of its indexes, and SQLite does not.
+-- Purpose: count the items of each state, find the item that has been ready longest and the lease that has been held longest.
+-- Sections: `count_all` counts exactly, if an operator asks for it. The others have a limit: `count_state` and `count_due`
+--   count the entries of an index, `…_over_limit` looks for an entry beyond the limit, `…_in_sample` counts among the first
+--   rows of several states, `oldest_…` finds the ages.
+-- Parameters: ?1 the limit: maximum number of rows to count, or the size of the sample.
+-- Locks: none; the reads are one transaction in WAL mode, so all see the same data.
+-- Indexes: `count_state` uses the index of the state (ready, token, due or dead). No filtered index holds only delayed items:
+--   their number is that of `count_due` minus the leases. No filtered index holds completed items either: they are counted in a
+--   sample of the table. If indexes are not filtered, the due index counts both. Where an index counts, no row is read.
+-- Why `…_over_limit` runs first: it skips ?1 entries, which costs less than to count them. The count runs only if it finds no
+--   row, so no count reads more than the limit.
+-- Why every section but `count_all` has a limit: the cost must not grow with the table. `oldest_ready` looks at the first 1000
+--   ready items in the queue's order, `oldest_lease` at 10000 leases. `count_all` reads the whole table.
+-- Why not as in mssql/stats.sql: SQL Server stores the number of entries of each index, SQLite does not.
 
--- :: all
+-- :: count_all
 SELECT {lease_state}, count(*) FROM {table} GROUP BY {lease_state}
 
--- :: of_state
+-- :: count_state
 SELECT count(*) FROM {table} INDEXED BY {state_index} WHERE {lease_state} = {state}
 
--- :: of_state_beyond
+-- :: state_over_limit
 SELECT 1 FROM {table} INDEXED BY {state_index} WHERE {lease_state} = {state} LIMIT 1 OFFSET ?1
 
--- :: due
+-- :: count_due
 SELECT count(*) FROM {table} INDEXED BY {due_index} WHERE {lease_state} IN (1, 2)
 
--- :: due_beyond
+-- :: due_over_limit
 SELECT 1 FROM {table} INDEXED BY {due_index} WHERE {lease_state} IN (1, 2) LIMIT 1 OFFSET ?1
 
--- :: delayed_among
+-- :: delayed_in_sample
 SELECT count(*), count(CASE lb_state WHEN 2 THEN 1 END)
 FROM (SELECT {lease_state} AS lb_state FROM {table} INDEXED BY {due_index} WHERE {lease_state} IN (1, 2)
     ORDER BY {lease_due_time} DESC LIMIT ?1)
 
--- :: completed_among
+-- :: completed_in_sample
 SELECT count(*), count(CASE lb_state WHEN 3 THEN 1 END)
 FROM (SELECT {lease_state} AS lb_state FROM {table} NOT INDEXED LIMIT ?1)
 

@@ -17,7 +17,7 @@ use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use crate::item_state::{AfterFailure, State};
-use crate::store::{Ending, Extension, Held, NewItem, StoreError};
+use crate::store::{Ending, Renewal, LeaseExpiry, NewItem, StoreError};
 use crate::value::Key;
 
 impl Broker {
@@ -51,16 +51,16 @@ impl Broker {
         queue: &str,
         lease_ids: &[String],
         lease_duration: Option<Duration>,
-    ) -> Result<Vec<Option<Held>>, Error> {
+    ) -> Result<Vec<Option<LeaseExpiry>>, Error> {
         self.metrics.add_call(Operation::Heartbeat);
         let queue = self.queue(queue)?;
         self.limits.check_length("lease_ids", lease_ids.len())?;
         let duration = limits::lease_duration(&queue.spec, "lease_duration", lease_duration)?;
-        let extensions = lease_ids.iter().map(|id| {
+        let renewals = lease_ids.iter().map(|id| {
             let lease = self.decode_lease_id(queue, id)?;
-            Some(Extension { lease, duration })
+            Some(Renewal { lease, duration })
         });
-        let expiries = submit_valid(extensions, &queue.heartbeats).await?;
+        let expiries = submit_valid(renewals, &queue.heartbeats).await?;
         if expiries.iter().any(Option::is_some) {
             queue.wakeups.reaper_timer.advance_to(duration);
         }

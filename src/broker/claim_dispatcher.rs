@@ -174,7 +174,8 @@ impl DispatcherTask {
             }
             // If claims are already waiting, no item is ready. A new claim that accepts waiting joins them without a
             // query. A claim with a request id needs a query, because its token may already hold leases.
-            let can_wait = |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.repeat;
+            let can_wait =
+                |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.has_request_id;
             if !woken && !none_waiting && self.arrived.iter().all(can_wait) {
                 while let Some(claim) = self.arrived.pop_front() {
                     self.wait_or_answer_empty(claim);
@@ -220,14 +221,14 @@ impl DispatcherTask {
             let (mut answered_tokens, mut abandoned) = (Vec::new(), Vec::new());
             for (claim, items) in group.into_iter().zip(items_by_claim) {
                 // A claim with a request id can get the few leases that its token holds while other items are ready.
-                none_ready |= items.len() < claim.call.max_items && !claim.call.repeat;
+                none_ready |= items.len() < claim.call.max_items && !claim.call.has_request_id;
                 if items.is_empty() {
                     none_ready = true;
                     without_items.push(claim);
                 } else {
                     self.poll_interval = self.polling.min;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
-                    let token = claim.call.repeat.then_some(claim.call.token);
+                    let token = claim.call.has_request_id.then_some(claim.call.token);
                     match claim.answer(Ok(items), &self.leased_queue) {
                         None => answered_tokens.extend(token),
                         Some(items) => abandoned.push((token, items)),
@@ -310,7 +311,7 @@ impl DispatcherTask {
             if !claim.is_wanted() {
                 continue;
             }
-            if none_ready && !claim.call.repeat {
+            if none_ready && !claim.call.has_request_id {
                 self.wait_or_answer_empty(claim);
                 continue;
             }

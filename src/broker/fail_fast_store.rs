@@ -15,8 +15,8 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
-    Stats, Store, StoreError,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -37,7 +37,7 @@ async fn release_late_leases(
         return;
     };
     let late = calls.iter().zip(leases_by_call);
-    let late = late.filter(|(call, _)| !call.repeat);
+    let late = late.filter(|(call, _)| !call.has_request_id);
     let late: Vec<ClaimedItem> = late.flat_map(|(_, items)| items).collect();
     if !late.is_empty() {
         // If the release fails, the leases expire.
@@ -75,12 +75,12 @@ impl Store for FailFastStore {
         self.store.secret()
     }
 
-    fn place(&self) -> String {
-        self.store.place()
+    fn location(&self) -> String {
+        self.store.location()
     }
 
-    fn width(&self) -> usize {
-        self.store.width()
+    fn max_concurrent_operations(&self) -> usize {
+        self.store.max_concurrent_operations()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
@@ -114,9 +114,9 @@ impl Store for FailFastStore {
     async fn heartbeat(
         &self,
         queue: QueueIndex,
-        extensions: Arc<[Extension]>,
-    ) -> Result<Vec<Option<Held>>, StoreError> {
-        let work = self.store.heartbeat(queue, extensions);
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+        let work = self.store.heartbeat(queue, renewals);
         self.run(Operation::Heartbeat, work, Vec::len).await
     }
 

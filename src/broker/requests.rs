@@ -53,7 +53,7 @@ impl ClaimRequest {
                 None => Uuid::new_v4(),
                 Some(request) => secret.token_of_request(&queue.name, &self.worker_id, request),
             },
-            repeat: self.request_id.is_some(),
+            has_request_id: self.request_id.is_some(),
             worker: self.worker_id,
             max_items: self.max_items,
             duration,

@@ -14,7 +14,7 @@ use super::group_commit::GroupCommit;
 use super::wakeups::Wakeups;
 use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec};
-use crate::store::{Ending, Extension, Held, NewItem, QueueIndex, Settlement, Store};
+use crate::store::{Ending, LeaseExpiry, NewItem, QueueIndex, Renewal, Settlement, Store};
 use crate::value::Key;
 
 /// The group-commit tasks of all queues.
@@ -38,14 +38,14 @@ pub(super) fn heartbeat(
     tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
-) -> GroupCommit<Extension, Option<Held>> {
+) -> GroupCommit<Renewal, Option<LeaseExpiry>> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        store.width(),
-        move |extensions| {
+        store.max_concurrent_operations(),
+        move |renewals| {
             let store = store.clone();
-            async move { store.heartbeat(queue, extensions).await }.boxed()
+            async move { store.heartbeat(queue, renewals).await }.boxed()
         },
     )
 }
@@ -60,7 +60,7 @@ pub(super) fn enqueue(
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        store.width(),
+        store.max_concurrent_operations(),
         move |items: Arc<[NewItem]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
@@ -89,7 +89,7 @@ pub(super) fn settle(
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        store.width(),
+        store.max_concurrent_operations(),
         move |settlements: Arc<[Settlement]>| {
             let (store, wakeups, on_complete) =
                 (store.clone(), wakeups.clone(), on_complete.clone());

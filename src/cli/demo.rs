@@ -99,7 +99,7 @@ impl Demo {
         let mut progress = (0, Instant::now());
         loop {
             let (events, outbox) = service.look().await?;
-            let completed = events.of(State::Completed);
+            let completed = events.count_of(State::Completed);
             let holders = service.holders().await?;
             display.show(&events, &outbox, &holders);
             if completed == u64::from(self.events) && outbox.count.iter().sum::<u64>() == 0 {

@@ -177,11 +177,13 @@ fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
     let name = |state: &State| state.name().to_owned();
     let more: Vec<State> = State::ALL
         .into_iter()
-        .filter(|state| stats.may_be_more(*state))
+        .filter(|state| stats.is_lower_bound(*state))
         .collect();
     let count = |state: &State| match output {
-        OutputFormat::Table if more.contains(state) => json!(format!("{}+", stats.of(*state))),
-        _ => json!(stats.of(*state)),
+        OutputFormat::Table if more.contains(state) => {
+            json!(format!("{}+", stats.count_of(*state)))
+        }
+        _ => json!(stats.count_of(*state)),
     };
     let mut fields: Map<String, Json> = State::ALL
         .iter()

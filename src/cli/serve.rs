@@ -72,7 +72,7 @@ async fn serve(config: Config) -> Result<(), CommandError> {
             "{address} can't be listened on: {error}; --listen takes another"
         ))
     })?;
-    let place = store.place();
+    let place = store.location();
     let settings = broker::BrokerConfig::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)

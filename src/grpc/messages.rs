@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::proto;
 use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure};
 use crate::item_state::State;
-use crate::store::{ClaimedItem, Held, NewItem};
+use crate::store::{ClaimedItem, LeaseExpiry, NewItem};
 use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -207,8 +207,8 @@ pub(super) fn lease_to_proto(
         lease_id,
         attempt: i32::try_from(item.lease.attempt).unwrap_or(i32::MAX),
         fencing_token: item.lease.fence,
-        expire_time: Some(timestamp(item.held.expire_time)),
-        time_left: Some(duration_to_proto(item.held.time_left)),
+        expire_time: Some(timestamp(item.expiry.expire_time)),
+        time_left: Some(duration_to_proto(item.expiry.time_left)),
         trace_parent,
         item: Some(proto::Item {
             key: item.lease.key.to_string(),
@@ -220,7 +220,7 @@ pub(super) fn lease_to_proto(
 /// Converts the results of a heartbeat. `None`: the lease is lost.
 pub(super) fn heartbeat_results(
     lease_ids: Vec<String>,
-    expiries: Vec<Option<Held>>,
+    expiries: Vec<Option<LeaseExpiry>>,
 ) -> Vec<proto::HeartbeatResult> {
     let results = lease_ids.into_iter().zip(expiries);
     results

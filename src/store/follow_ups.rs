@@ -1,23 +1,24 @@
-//! The items that completions add, looked at before anything is changed.
+//! Checks the follow-up items of completions before a store changes anything.
 
 use super::{Ending, NewItem, QueueIndex, Rejection, Settlement, StoreError};
 
-/// Refuses what can't be added, whether its lease is held or not. `accepts` says of an item for a queue which column is to
-/// blame and why.
+/// Checks every follow-up item in `settlements`, also those of lost leases, and rejects the first bad one.
+///
+/// `check_item` checks one item for a queue. For a bad item it returns the column that causes the rejection and the reason.
 pub(super) fn check(
     settlements: &[Settlement],
-    accepts: impl Fn(QueueIndex, &NewItem) -> Result<Result<(), (String, String)>, StoreError>,
+    check_item: impl Fn(QueueIndex, &NewItem) -> Result<Result<(), (String, String)>, StoreError>,
 ) -> Result<(), StoreError> {
     for (item, settlement) in settlements.iter().enumerate() {
         let Ending::Complete { follow_ups } = &settlement.ending else {
             continue;
         };
-        for (at, follow_up) in follow_ups.iter().enumerate() {
-            let accepted = accepts(follow_up.queue, &follow_up.item)?;
-            accepted.map_err(|(column, problem)| {
+        for (index, follow_up) in follow_ups.iter().enumerate() {
+            let checked = check_item(follow_up.queue, &follow_up.item)?;
+            checked.map_err(|(column, problem)| {
                 StoreError::Rejected(Rejection {
                     item,
-                    follow_up: Some(at),
+                    follow_up: Some(index),
                     column: Some(column),
                     problem,
                 })

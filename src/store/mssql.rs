@@ -43,8 +43,8 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
-    Stats, Store, StoreError,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -157,11 +157,11 @@ impl Store for MssqlStore {
         &self.secret
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.place.clone()
     }
 
-    fn width(&self) -> usize {
+    fn max_concurrent_operations(&self) -> usize {
         self.mssql.pool.width()
     }
 
@@ -181,9 +181,9 @@ impl Store for MssqlStore {
     async fn heartbeat(
         &self,
         queue: QueueIndex,
-        extensions: Arc<[Extension]>,
-    ) -> Result<Vec<Option<Held>>, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.heartbeat(queue, &extensions).await)
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+        self.run(async move |mssql: Mssql| mssql.heartbeat(queue, &renewals).await)
             .await
     }
 

@@ -1,76 +1,70 @@
-//! The embedded store: leases in the tables of one `SQLite` file, shared by any number of broker processes on its host.
+//! The store on an embedded SQLite file. Any number of broker processes on the host of the file can share it.
+//!
+//! One thread (`writer.rs`) runs all operations that change the file. Reads for operators use a second connection, which
+//! does not wait for the writer. Each operation is in the file that is named after it, as its SQL is in `sql/sqlite`.
 
 mod adopt;
-mod by_state;
 mod catalogue;
 mod claim;
+mod clock;
 mod connection;
-mod count;
 mod enqueue;
 mod error;
+mod heartbeat;
 mod inspect;
 mod migrations;
 mod mirror;
+mod new_item;
 mod placeholders;
-#[cfg(test)]
-mod query_plans;
+mod queue_statements;
 mod quote;
 mod reap;
 mod settle;
+mod state_counts;
+mod state_index;
 mod statement;
-mod table;
+#[cfg(test)]
+mod tests;
 mod types;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 
 pub use self::adopt::SqliteSchema;
-use self::table::QueueTable;
-use self::writer::{Session, Writer};
+pub use self::clock::{Clock, system_clock};
+use self::queue_statements::QueueStatements;
+use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
-    Stats, Store, StoreError,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
-/// Tells the time in milliseconds since 1970-01-01T00:00:00Z. A test may move it.
-pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
-
-/// Returns the clock of the host that the file is on.
-pub fn system_clock() -> Clock {
-    Arc::new(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| {
-            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-        })
-    })
-}
-
-/// A store on a `SQLite` file.
+/// A [`Store`] on an SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
     secret: Secret,
-    queues: Arc<[QueueTable]>,
+    queues: Arc<[QueueStatements]>,
     clock: Clock,
     writer: Writer,
     reader: Arc<Mutex<Connection>>,
 }
 
 impl SqliteStore {
-    /// Opens the file, makes the broker's own tables and those of managed queues, and checks every queue's table.
+    /// Opens the file, and creates it if it does not exist. Creates the broker's tables and the tables of managed queues,
+    /// and checks the table of every queue.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a queue's table lacks something: the text names all that is missing.
-    /// [`StoreError::Io`] if the file is damaged, can't be written or can't be opened.
+    /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. The text lists everything that is missing.
+    /// [`StoreError::Io`] if the file is damaged, or cannot be opened or written.
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
@@ -87,27 +81,27 @@ impl SqliteStore {
             return Err(StoreError::Misconfigured(missing.join("; ")));
         }
         let connection = schema.into_connection();
-        let queues: Arc<[QueueTable]> = queues
+        let queues: Arc<[QueueStatements]> = queues
             .iter()
-            .map(|queue| QueueTable::new(&connection, queue))
+            .map(|queue| QueueStatements::new(&connection, queue))
             .collect::<Result<_, _>>()?;
         let reader = Arc::new(Mutex::new(connection::open(path)?));
-        let session = Session::new(connection, queues.clone(), clock.clone());
+        let context = WriteContext::new(connection, queues.clone(), clock.clone());
         Ok(Self {
             path: path.to_owned(),
             secret,
             queues,
             clock,
-            writer: Writer::spawn(session)?,
+            writer: Writer::spawn(context)?,
             reader,
         })
     }
 
-    /// Reads with the second connection, which never waits for the writer.
+    /// Runs a read operation on the second connection. In WAL mode it does not wait for the writer.
     async fn read<T: Send + 'static>(
         &self,
         queue: QueueIndex,
-        read: impl FnOnce(&Connection, &QueueTable, i64) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&Connection, &QueueStatements, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reader, queues, now) = (self.reader.clone(), self.queues.clone(), (self.clock)());
         let task = tokio::task::spawn_blocking(move || {
@@ -115,11 +109,14 @@ impl SqliteStore {
             read(&connection, &queues[queue.0], now)
         });
         task.await
-            .map_err(|error| StoreError::Bug(format!("a read ended early: {error}")))?
+            .map_err(|error| StoreError::Bug(format!("a read operation panicked: {error}")))?
     }
 }
 
-/// Two brokers may start at the same time: the one that has waited for the lock finds nothing left to do.
+/// Creates or changes the table of a managed queue, in one transaction.
+///
+/// If two brokers start at the same time, the second waits for the lock of the first. So the plan is made again inside the
+/// transaction, and the second broker finds no steps left.
 fn apply_in_one_transaction(
     schema: &mut SqliteSchema,
     queue: &QueueSpec,
@@ -141,12 +138,12 @@ impl Store for SqliteStore {
         &self.secret
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.path.display().to_string()
     }
 
-    fn width(&self) -> usize {
-        // One thread writes, and runs what has come in together.
+    fn max_concurrent_operations(&self) -> usize {
+        // Only the writer thread writes, and it commits operations in groups itself.
         1
     }
 
@@ -159,17 +156,18 @@ impl Store for SqliteStore {
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-        let claim = move |session: &Session| claim::claim(session, queue, &calls);
+        let claim = move |context: &WriteContext| claim::claim(context, queue, &calls);
         self.writer.run(claim).await
     }
 
     async fn heartbeat(
         &self,
         queue: QueueIndex,
-        extensions: Arc<[Extension]>,
-    ) -> Result<Vec<Option<Held>>, StoreError> {
-        let extend = move |session: &Session| claim::heartbeat(session, queue, &extensions);
-        self.writer.run(extend).await
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+        let heartbeat =
+            move |context: &WriteContext| heartbeat::heartbeat(context, queue, &renewals);
+        self.writer.run(heartbeat).await
     }
 
     async fn settle(
@@ -177,12 +175,12 @@ impl Store for SqliteStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Option<State>>, StoreError> {
-        let settle = move |session: &Session| settle::settle(session, queue, &settlements);
+        let settle = move |context: &WriteContext| settle::settle(context, queue, &settlements);
         self.writer.run(settle).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        let reap = move |session: &Session| reap::reap(session, queue, limit);
+        let reap = move |context: &WriteContext| reap::reap(context, queue, limit);
         self.writer.run(reap).await
     }
 
@@ -191,7 +189,7 @@ impl Store for SqliteStore {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        let enqueue = move |session: &Session| enqueue::enqueue(session, queue, &items);
+        let enqueue = move |context: &WriteContext| enqueue::enqueue(context, queue, &items);
         self.writer.run(enqueue).await
     }
 
@@ -209,22 +207,22 @@ impl Store for SqliteStore {
         state: State,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
-        let list = move |connection: &Connection, table: &QueueTable, now| {
-            inspect::list(connection, table, state, limit, now)
+        let list = move |connection: &Connection, queue: &QueueStatements, now| {
+            inspect::list(connection, queue, state, limit, now)
         };
         self.read(queue, list).await
     }
 
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        let redrive = move |session: &Session| inspect::redrive(session, queue, limit);
+        let redrive = move |context: &WriteContext| inspect::redrive(context, queue, limit);
         self.writer.run(redrive).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
         let write = "UPDATE lease_broker_meta SET value = value + 1 WHERE name = 'probe'";
         self.writer
-            .run(move |session| {
-                session.connection.prepare_cached(write)?.execute([])?;
+            .run(move |context| {
+                context.connection.prepare_cached(write)?.execute([])?;
                 Ok(())
             })
             .await

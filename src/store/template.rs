@@ -1,16 +1,20 @@
-//! Renders the statements of `sql/`: templates whose only placeholders are quoted identifiers, column lists and literals
-//! from the configuration.
+//! Renders the SQL statements in `sql/` from their templates.
+//!
+//! A template is a section of a file: the lines after `-- :: NAME`, up to the next such line. A placeholder such as
+//! `{table}` stands for quoted identifiers, lists of columns, or literals from the configuration. Values that a client
+//! sends never become part of the SQL text; they are bound as parameters.
 
 use std::collections::HashMap;
 
-/// The values of the placeholders, by name.
+/// The SQL text for each placeholder, by the placeholder's name.
 pub(super) type Placeholders = HashMap<&'static str, String>;
 
-/// Returns one section of a file, its comments left out and its placeholders filled.
+/// Returns the statement in section `section` of `file`, without its comments and empty lines and with each placeholder
+/// replaced.
 ///
 /// # Panics
-/// If the file has no such section or the section a placeholder that is not filled: both are compiled in and rendered by every
-/// test that opens a store.
+/// If the file has no such section, or if `placeholders` has no text for one that the section uses. Both are errors in this
+/// program: the files are compiled in, and every test that opens a store renders its statements.
 pub(super) fn render(file: &str, section: &str, placeholders: &Placeholders) -> String {
     let marker = format!("-- :: {section}\n");
     let (_, after) = file
@@ -23,20 +27,21 @@ pub(super) fn render(file: &str, section: &str, placeholders: &Placeholders) -> 
             template.push('\n');
         }
     }
-    fill(template.trim_end(), placeholders)
+    substitute(template.trim_end(), placeholders)
 }
 
-fn fill(template: &str, placeholders: &Placeholders) -> String {
+/// Replaces each placeholder once. Braces in the inserted text, as a quoted identifier can have them, stay as they are.
+fn substitute(template: &str, placeholders: &Placeholders) -> String {
     let mut out = String::with_capacity(template.len() * 2);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}').expect("a placeholder ends");
-        out.push_str(before);
-        out.push_str(
-            placeholders
-                .get(name)
-                .unwrap_or_else(|| panic!("nothing fills {{{name}}}")),
-        );
+        let (name, after) = after
+            .split_once('}')
+            .expect("a placeholder ends with a brace");
+        let text = placeholders
+            .get(name)
+            .unwrap_or_else(|| panic!("no text for placeholder {{{name}}}"));
+        out.extend([before, text]);
         rest = after;
     }
     out.push_str(rest);
@@ -52,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_braces_and_quotes_is_an_identifier_and_never_a_placeholder() {
+    fn braces_in_an_identifier_are_not_a_placeholder() {
         let placeholders = Placeholders::from([("table", quote("a\"{key}")), ("key", quote("k"))]);
         let file = "-- about\n-- :: one\n-- comment\nSELECT {key}\nFROM {table}\n\n-- :: two\nX";
         assert_eq!(

@@ -33,7 +33,7 @@ pub(crate) async fn a_lease_carries_the_row_the_token_and_the_time_left<H: Harne
     assert_eq!(*item.lease.key.0, [Value::Int(1)]);
     assert_eq!(item.lease.token, call.token);
     assert_eq!((item.lease.fence, item.lease.attempt), (1, 1));
-    assert!(about(item.held.time_left, HOUR));
+    assert!(about(item.expiry.time_left, HOUR));
     assert_eq!(item.trace_parent, None);
     let listed = bench.list(State::Leased).await.remove(0);
     assert_eq!(listed.owner.as_deref(), Some("a worker"));
@@ -45,7 +45,7 @@ pub(crate) async fn a_lease_lasts_as_long_as_its_own_call_asks<H: Harness>() {
     let (mut short, long) = (call("a", 1), call("b", 1));
     short.duration = MINUTE;
     let items = bench.calls(vec![short, long]).await;
-    let apart = items[1][0].held.expire_time - items[0][0].held.expire_time;
+    let apart = items[1][0].expiry.expire_time - items[0][0].expiry.expire_time;
     assert_eq!(apart, 59 * 60 * 1_000, "one operation has one moment");
     bench.advance(2 * MINUTE).await;
     assert_eq!(bench.complete(&items[0][0].lease).await, None);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::Extension;
+use lease_broker::store::Renewal;
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
@@ -43,12 +43,12 @@ pub(crate) async fn each_lease_of_a_list_has_its_own_answer_in_the_order_asked<H
     let bench = Bench::<H>::items(3).await;
     let items = bench.claim(3).await;
     bench.complete(&items[1].lease).await;
-    let extensions = [(2, MINUTE), (1, MINUTE), (0, HOUR), (2, 2 * HOUR)];
-    let extensions = extensions.map(|(at, duration): (usize, Duration)| Extension {
+    let renewals = [(2, MINUTE), (1, MINUTE), (0, HOUR), (2, 2 * HOUR)];
+    let renewals = renewals.map(|(at, duration): (usize, Duration)| Renewal {
         lease: items[at].lease.clone(),
         duration,
     });
-    let held = bench.store.heartbeat(bench.queue, extensions.into()).await;
+    let held = bench.store.heartbeat(bench.queue, renewals.into()).await;
     let held = held.expect("heartbeat");
     assert_eq!(held.len(), 4);
     assert!(about(held[0].expect("held").time_left, MINUTE));

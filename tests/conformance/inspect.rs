@@ -25,7 +25,7 @@ pub(crate) async fn stats_count_every_state<H: Harness>() {
     bench.settle(&items[3].lease, release(HOUR)).await;
     let stats = bench.store.stats(bench.queue).await.expect("stats");
     assert_eq!(stats.count, [2, 3, 2, 1, 1]);
-    assert_eq!(stats.of(State::Leased), 3);
+    assert_eq!(stats.count_of(State::Leased), 3);
     let other = bench.another().await;
     assert_eq!(other.counts().await, stats.count);
 }
@@ -41,9 +41,9 @@ pub(crate) async fn exact_stats_are_the_same_of_few_items<H: Harness>() {
         let exact = bench.store.exact_stats(bench.queue).await.expect("stats");
         assert_eq!(exact.count, [2, 3, 2, 1, 1]);
         assert_eq!(bench.counts().await, exact.count);
-        assert_eq!(exact.at_least, [false; 5]);
+        assert_eq!(exact.is_lower_bound, [false; 5]);
         let stats = bench.store.stats(bench.queue).await.expect("stats");
-        assert_eq!(stats.at_least, [false; 5]);
+        assert_eq!(stats.is_lower_bound, [false; 5]);
     }
 }
 

@@ -132,7 +132,7 @@ pub(crate) async fn now_is_the_moment_of_the_change<H: Harness>() {
     let bench = mirrored::<H>(1).await;
     let item = bench.claim_for(1, HOUR).await.remove(0);
     let moment = H::moment(&bench.harness.rows("item", &["at"]).await[0][0]);
-    let claimed = item.held.expire_time - 3_600_000;
+    let claimed = item.expiry.expire_time - 3_600_000;
     let apart = moment.expect("a moment") - claimed;
     assert!(apart.abs() <= 10, "{apart} ms apart");
 }

@@ -17,8 +17,8 @@ pub(crate) async fn the_same_request_gets_the_same_leases_and_no_more<H: Harness
     for (first, again) in first.iter().zip(&again) {
         assert_eq!(again.lease, first.lease);
         assert_eq!(again.columns, first.columns);
-        assert_eq!(again.held.expire_time, first.held.expire_time);
-        assert!(again.held.time_left <= first.held.time_left);
+        assert_eq!(again.expiry.expire_time, first.expiry.expire_time);
+        assert!(again.expiry.time_left <= first.expiry.time_left);
     }
     assert_eq!(again.len(), 2);
     assert_eq!(bench.counts().await, [3, 2, 0, 0, 0]);
@@ -69,7 +69,7 @@ pub(crate) async fn leases_that_expired_are_not_handed_out_again<H: Harness>() {
     let bench = Bench::<H>::items(3).await;
     let mut short = call("worker", 1);
     short.duration = MINUTE;
-    short.repeat = true;
+    short.has_request_id = true;
     let item = bench.claim_by(short.clone()).await.remove(0);
     bench.advance(2 * MINUTE).await;
     let next = bench.claim_by(short.clone()).await;
@@ -86,13 +86,13 @@ pub(crate) async fn a_heartbeat_keeps_a_requests_lease<H: Harness>() {
     let bench = Bench::<H>::items(3).await;
     let mut short = call("worker", 1);
     short.duration = MINUTE;
-    short.repeat = true;
+    short.has_request_id = true;
     let item = bench.claim_by(short.clone()).await.remove(0);
     bench.heartbeat(&item.lease, HOUR).await.expect("held");
     bench.advance(10 * MINUTE).await;
     let again = bench.claim_by(short).await;
     assert_eq!(keys(&again), ["1"]);
-    assert!(again[0].held.time_left > 45 * MINUTE);
+    assert!(again[0].expiry.time_left > 45 * MINUTE);
 }
 
 pub(crate) async fn the_same_request_may_win_the_same_item_twice<H: Harness>() {
@@ -122,7 +122,7 @@ pub(crate) async fn two_requests_share_no_leases<H: Harness>() {
 pub(crate) async fn repeats_and_new_calls_mix_in_one_operation<H: Harness>() {
     let bench = Bench::<H>::items(6).await;
     let mut known = call("a", 2);
-    known.repeat = true;
+    known.has_request_id = true;
     bench.claim_by(known.clone()).await;
     let items = bench.calls(vec![call("b", 1), known, call("c", 1)]).await;
     let got: Vec<_> = items.iter().map(|items| keys(items)).collect();

@@ -10,8 +10,8 @@ use lease_broker::queue::{
     ClaimStrategy, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
 };
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Ending, Extension, FollowUp, Held, ListedItem, NewItem, QueueIndex,
-    Reaped, Settlement, Store, StoreError,
+    ClaimCall, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped,
+    Renewal, Settlement, Store, StoreError,
 };
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
@@ -96,7 +96,7 @@ pub(crate) fn call(worker: &str, max_items: usize) -> ClaimCall {
     ClaimCall {
         worker: worker.to_owned(),
         token: Uuid::new_v4(),
-        repeat: false,
+        has_request_id: false,
         max_items,
         duration: HOUR,
     }
@@ -184,14 +184,18 @@ impl Broker {
     pub(crate) async fn request(&self, token: Uuid, max_items: usize) -> Vec<ClaimedItem> {
         let mut call = call("worker", max_items);
         call.token = token;
-        call.repeat = true;
+        call.has_request_id = true;
         self.claim_by(call).await
     }
 
-    pub(crate) async fn heartbeat(&self, lease: &LeaseRef, duration: Duration) -> Option<Held> {
+    pub(crate) async fn heartbeat(
+        &self,
+        lease: &LeaseRef,
+        duration: Duration,
+    ) -> Option<LeaseExpiry> {
         let lease = lease.clone();
-        let extension = Extension { lease, duration };
-        let held = self.store.heartbeat(self.queue, [extension].into()).await;
+        let renewal = Renewal { lease, duration };
+        let held = self.store.heartbeat(self.queue, [renewal].into()).await;
         held.expect("heartbeat").remove(0)
     }
 

@@ -124,11 +124,11 @@ impl Model {
         &mut self,
         worker: &str,
         token: Uuid,
-        repeat: bool,
+        has_request_id: bool,
         max_items: usize,
         lasts: Halves,
     ) -> Vec<i64> {
-        if repeat {
+        if has_request_id {
             let held = self.held_by(token);
             if !held.is_empty() {
                 return held;

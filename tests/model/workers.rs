@@ -1,7 +1,7 @@
 //! Workers, who hold leases, lose them, and use them all the same.
 
 use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{ClaimCall, Ending, Extension, Settlement};
+use lease_broker::store::{ClaimCall, Ending, Renewal, Settlement};
 use lease_broker::value::{Key, Value};
 use rand::RngExt as _;
 use uuid::Uuid;
@@ -19,7 +19,7 @@ impl<H: Harness> Run<H> {
         let again = (!self.requests.is_empty() && self.chance(30))
             .then(|| self.below(self.requests.len()))
             .and_then(|at| self.requests.remove(at));
-        let repeat = again.is_some() || self.chance(50);
+        let has_request_id = again.is_some() || self.chance(50);
         let (worker, token) = again.unwrap_or_else(|| {
             let worker = format!("worker {}", self.below(4));
             (worker, Uuid::from_u128(self.random.random()))
@@ -27,7 +27,7 @@ impl<H: Harness> Run<H> {
         ClaimCall {
             worker,
             token,
-            repeat,
+            has_request_id,
             max_items: self.below(5),
             duration: time(lasts),
         }
@@ -38,15 +38,22 @@ impl<H: Harness> Run<H> {
         let calls: Vec<ClaimCall> = (0..=self.below(3)).map(|_| self.call(lasts)).collect();
         let wanted: Vec<_> = calls
             .iter()
-            .map(|call| (&call.worker, call.token, call.repeat, call.max_items))
+            .map(|call| {
+                (
+                    &call.worker,
+                    call.token,
+                    call.has_request_id,
+                    call.max_items,
+                )
+            })
             .collect();
         self.trace.note(format!("claim {wanted:?}"));
         let answers = self.broker().calls(calls.clone()).await;
         for (call, items) in calls.into_iter().zip(answers) {
-            let (token, repeat) = (call.token, call.repeat);
-            let expected = self
-                .model
-                .claim(&call.worker, token, repeat, call.max_items, lasts);
+            let (token, has_request_id) = (call.token, call.has_request_id);
+            let expected =
+                self.model
+                    .claim(&call.worker, token, has_request_id, call.max_items, lasts);
             let got: Vec<i64> = items.iter().map(|item| id(&item.lease.key)).collect();
             assert_eq!(got, expected);
             for item in items {
@@ -54,12 +61,12 @@ impl<H: Harness> Run<H> {
                 let lease = (item.lease.token, item.lease.fence, item.lease.attempt);
                 assert_eq!(lease, (token, model.fence, model.attempt));
                 let left = model.due.expect("leased") - self.model.now;
-                assert!(about(item.held.time_left, time(left)), "{item:?}");
+                assert!(about(item.expiry.time_left, time(left)), "{item:?}");
                 if !self.leases.contains(&item.lease) {
                     self.leases.push_back(item.lease);
                 }
             }
-            if repeat {
+            if has_request_id {
                 self.requests.push_back((call.worker, token));
             }
         }
@@ -96,14 +103,14 @@ impl<H: Harness> Run<H> {
         let lasts = self.some_time();
         let leases = self.some_leases();
         self.trace.note(format!("heartbeat {}", show(&leases)));
-        let extensions = leases.iter().map(|lease| Extension {
+        let renewals = leases.iter().map(|lease| Renewal {
             lease: lease.clone(),
             duration: time(lasts),
         });
         let broker = self.broker();
         let answers = broker
             .store
-            .heartbeat(broker.queue, extensions.collect())
+            .heartbeat(broker.queue, renewals.collect())
             .await;
         for (lease, held) in leases.iter().zip(answers.expect("heartbeat")) {
             assert_eq!(

@@ -1,7 +1,7 @@
 //! Keys of every type that an index takes: each leased, extended, settled and expired.
 
 use lease_broker::item_state::State;
-use lease_broker::store::Extension;
+use lease_broker::store::Renewal;
 
 use crate::harness::bench::{Bench, Broker, HOUR, MINUTE, SECOND, queue};
 use crate::harness::mssql::MssqlHarness;
@@ -171,8 +171,8 @@ async fn live(bench: &Bench<MssqlHarness>, broker: &Broker) -> Result<(), String
     must(items.len() == 2, "two items are claimed")?;
     for item in &items {
         let (lease, duration) = (item.lease.clone(), MINUTE);
-        let extension = [Extension { lease, duration }].into();
-        let held = broker.store.heartbeat(broker.queue, extension).await;
+        let renewal = [Renewal { lease, duration }].into();
+        let held = broker.store.heartbeat(broker.queue, renewal).await;
         let held = held.map_err(|error| format!("{}: {error}", item.lease.key))?;
         must(
             held[0].is_some(),

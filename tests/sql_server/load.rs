@@ -12,8 +12,7 @@ use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Ending, Extension, FollowUp, NewItem, QueueIndex, Settlement,
-    StoreError,
+    ClaimCall, ClaimedItem, Ending, FollowUp, NewItem, QueueIndex, Renewal, Settlement, StoreError,
 };
 use lease_broker::value::Value;
 use rand::rngs::StdRng;
@@ -235,7 +234,7 @@ impl Worker {
         let call = ClaimCall {
             worker: self.name.clone(),
             token: Uuid::from_u128(self.random.random()),
-            repeat: true,
+            has_request_id: true,
             max_items: self.random.random_range(1..6),
             duration: HOUR,
         };
@@ -261,8 +260,8 @@ impl Worker {
         if self.random.random_bool(0.3) {
             let extend = |broker: Broker| {
                 let (lease, duration) = (item.lease.clone(), HOUR);
-                let extension = [Extension { lease, duration }];
-                async move { broker.store.heartbeat(broker.queue, extension.into()).await }
+                let renewal = [Renewal { lease, duration }];
+                async move { broker.store.heartbeat(broker.queue, renewal.into()).await }
             };
             let held = self.patiently(extend).await;
             assert!(held[0].is_some(), "{}: lost {item:?}", self.name);

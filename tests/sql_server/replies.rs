@@ -117,7 +117,7 @@ async fn a_claim_with_a_request_id_that_failed_gets_the_same_leases_when_it_is_a
     let (broker, token) = (site.broker.clone(), Uuid::new_v4());
     let mut request = call("worker", 2);
     request.token = token;
-    request.repeat = true;
+    request.has_request_id = true;
     let claim = async move { broker.store.claim(broker.queue, [request].into()).await };
     let claim = site.lose_reply(claim, LEASED).await;
     site.proxy.refuse(true);

@@ -15,7 +15,7 @@ const FILL: &str =
         CASE WHEN ?1 IN (1, 2) THEN ?1 * 1000000000000000 + n END, CASE ?1 WHEN 1 THEN randomblob(16) END
     FROM n WHERE ?2 > 0";
 
-const ENOUGH: u64 = Stats::ENOUGH;
+const COUNT_LIMIT: u64 = Stats::COUNT_LIMIT;
 
 /// A queue with so many items of each state.
 async fn filled(filtered: bool, rows: [u64; 5]) -> Bench<SqliteHarness> {
@@ -40,58 +40,64 @@ async fn stats(bench: &Bench<SqliteHarness>) -> Stats {
 
 #[tokio::test]
 async fn as_many_items_of_a_state_as_are_enough_are_counted_exactly() {
-    let rows = [ENOUGH, ENOUGH, ENOUGH, 0, ENOUGH];
+    let rows = [COUNT_LIMIT, COUNT_LIMIT, COUNT_LIMIT, 0, COUNT_LIMIT];
     for filtered in [true, false] {
         let stats = stats(&filled(filtered, rows).await).await;
         assert_eq!(stats.count, rows);
         // No filtered index has the completed: of a deep table there may always be more of them.
-        assert_eq!(stats.at_least, [false, false, false, filtered, false]);
+        assert_eq!(stats.is_lower_bound, [false, false, false, filtered, false]);
     }
 }
 
 #[tokio::test]
 async fn of_more_items_than_are_enough_it_is_said_that_there_may_be_more() {
     for filtered in [true, false] {
-        let bench = filled(filtered, [ENOUGH + 1; 5]).await;
+        let bench = filled(filtered, [COUNT_LIMIT + 1; 5]).await;
         let stats = stats(&bench).await;
-        assert_eq!(stats.count, [ENOUGH; 5]);
-        assert_eq!(stats.at_least, [true; 5]);
+        assert_eq!(stats.count, [COUNT_LIMIT; 5]);
+        assert_eq!(stats.is_lower_bound, [true; 5]);
     }
 }
 
 #[tokio::test]
 async fn exact_stats_count_all_items_however_many() {
-    let rows = [ENOUGH + 5, ENOUGH + 4, ENOUGH + 3, ENOUGH + 2, ENOUGH + 1];
+    let rows = [
+        COUNT_LIMIT + 5,
+        COUNT_LIMIT + 4,
+        COUNT_LIMIT + 3,
+        COUNT_LIMIT + 2,
+        COUNT_LIMIT + 1,
+    ];
     for filtered in [true, false] {
         let bench = filled(filtered, rows).await;
         let stats = bench.store.exact_stats(bench.queue).await.expect("stats");
-        assert_eq!((stats.count, stats.at_least), (rows, [false; 5]));
+        assert_eq!((stats.count, stats.is_lower_bound), (rows, [false; 5]));
     }
 }
 
 #[tokio::test]
 async fn delayed_items_are_found_behind_more_leases_than_are_counted() {
     for filtered in [true, false] {
-        let stats = stats(&filled(filtered, [0, ENOUGH + 500, 3, 0, 0]).await).await;
-        assert_eq!(stats.of(State::Delayed), 3);
-        assert_eq!(stats.may_be_more(State::Delayed), filtered);
+        let stats = stats(&filled(filtered, [0, COUNT_LIMIT + 500, 3, 0, 0]).await).await;
+        assert_eq!(stats.count_of(State::Delayed), 3);
+        assert_eq!(stats.is_lower_bound(State::Delayed), filtered);
     }
 }
 
 #[tokio::test]
 async fn completed_items_are_counted_exactly_in_a_table_that_is_not_deep() {
     for filtered in [true, false] {
-        let stats = stats(&filled(filtered, [100, 0, 0, ENOUGH - 100, 0]).await).await;
-        assert_eq!(stats.count, [100, 0, 0, ENOUGH - 100, 0]);
-        assert_eq!(stats.at_least, [false; 5]);
+        let stats = stats(&filled(filtered, [100, 0, 0, COUNT_LIMIT - 100, 0]).await).await;
+        assert_eq!(stats.count, [100, 0, 0, COUNT_LIMIT - 100, 0]);
+        assert_eq!(stats.is_lower_bound, [false; 5]);
     }
 }
 
 #[tokio::test]
 async fn a_list_of_more_items_than_are_sorted_has_as_many_as_were_asked_for() {
-    let rows = usize::try_from(ENOUGH + 500).expect("few rows");
+    let rows = usize::try_from(COUNT_LIMIT + 500).expect("few rows");
     for filtered in [true, false] {
-        let bench = filled(filtered, [ENOUGH + 500; 5]).await;
+        let bench = filled(filtered, [COUNT_LIMIT + 500; 5]).await;
         for state in State::ALL {
             for limit in [10, rows, rows + 1] {
                 let listed = bench.store.list(bench.queue, state, limit).await;

@@ -7,7 +7,8 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    ClaimedItem, Extension, FollowUp, Held, NewItem, QueueIndex, Settlement, Store as _, StoreError,
+    ClaimedItem, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal, Settlement, Store as _,
+    StoreError,
 };
 use lease_broker::value::{Key, Value};
 
@@ -113,18 +114,21 @@ impl Bench {
     pub(crate) async fn claim_by(
         &self,
         worker: &str,
-        repeat: bool,
+        has_request_id: bool,
     ) -> Result<Vec<ClaimedItem>, StoreError> {
         let mut call = call(worker, 3);
-        call.repeat = repeat;
+        call.has_request_id = has_request_id;
         call.token = TOKEN;
         let items = soon(self.store.claim(QUEUE, [call].into())).await?;
         Ok(items.into_iter().flatten().collect())
     }
 
     /// Extends so many leases.
-    pub(crate) async fn heartbeat(&self, leases: i64) -> Result<Vec<Option<Held>>, StoreError> {
-        soon(self.store.heartbeat(QUEUE, extensions(leases))).await
+    pub(crate) async fn heartbeat(
+        &self,
+        leases: i64,
+    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+        soon(self.store.heartbeat(QUEUE, renewals(leases))).await
     }
 
     /// Completes so many leases.
@@ -179,12 +183,12 @@ pub(crate) fn lease(id: i64) -> LeaseRef {
     }
 }
 
-pub(crate) fn extensions(leases: i64) -> std::sync::Arc<[Extension]> {
-    let extension = |id| Extension {
+pub(crate) fn renewals(leases: i64) -> std::sync::Arc<[Renewal]> {
+    let renewal = |id| Renewal {
         lease: lease(id),
         duration: HOUR,
     };
-    (1..=leases).map(extension).collect()
+    (1..=leases).map(renewal).collect()
 }
 
 fn item(number: i64) -> NewItem {

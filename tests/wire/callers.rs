@@ -5,13 +5,13 @@ use std::task::{Context, Waker};
 use lease_broker::store::{QueueIndex, Store as _};
 
 use crate::answers::{OPERATION, claimed, held};
-use crate::bench::{Bench, Limits, PATIENT, extensions};
+use crate::bench::{Bench, Limits, PATIENT, renewals};
 use crate::responder::log::Event;
 use crate::responder::script::{Gate, Reply};
 
 /// Starts a heartbeat of one lease, and goes away once the server has it.
 async fn go_away(bench: &Bench) {
-    let mut heartbeat = bench.store.heartbeat(QueueIndex(0), extensions(1));
+    let mut heartbeat = bench.store.heartbeat(QueueIndex(0), renewals(1));
     let waiting = heartbeat
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));

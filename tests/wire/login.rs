@@ -97,8 +97,8 @@ async fn a_login_that_is_sent_on_is_followed_to_the_other_port() {
     assert_eq!(target.count(is_login), 2);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker::store::QueueIndex(0);
-    let extensions = crate::bench::extensions(1);
-    let extended = lease_broker::store::Store::heartbeat(&store, queue, extensions);
+    let renewals = crate::bench::renewals(1);
+    let extended = lease_broker::store::Store::heartbeat(&store, queue, renewals);
     assert!(soon(extended).await.expect("extended")[0].is_some());
 }
 

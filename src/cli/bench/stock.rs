@@ -23,8 +23,11 @@ impl Stock {
             if queues.contains(&queue.name) {
                 let stats = store.exact_stats(QueueIndex(at)).await?;
                 let unfinished = [State::Ready, State::Leased, State::Delayed];
-                stock.unfinished += unfinished.map(|state| stats.of(state)).iter().sum::<u64>();
-                stock.dead += stats.of(State::Dead);
+                stock.unfinished += unfinished
+                    .map(|state| stats.count_of(state))
+                    .iter()
+                    .sum::<u64>();
+                stock.dead += stats.count_of(State::Dead);
             }
         }
         Ok(stock)

@@ -52,8 +52,8 @@ impl Progress {
     pub(super) fn show(&mut self, events: &Stats, outbox: &Stats, holders: &[(String, usize)]) {
         let states: Vec<String> = State::ALL
             .into_iter()
-            .filter(|state| *state != State::Completed && events.of(*state) > 0)
-            .map(|state| format!("{} {}", state.name(), events.of(state)))
+            .filter(|state| *state != State::Completed && events.count_of(*state) > 0)
+            .map(|state| format!("{} {}", state.name(), events.count_of(state)))
             .collect();
         let waiting: u64 = outbox.count.iter().sum();
         let states = format!("{}  outbox {waiting}", states.join("  "));
@@ -76,7 +76,7 @@ impl Progress {
                 holders,
                 ..
             } => {
-                completed.set_position(events.of(State::Completed));
+                completed.set_position(events.count_of(State::Completed));
                 line.set_message(states);
                 holders.set_message(held);
             }
@@ -85,7 +85,7 @@ impl Progress {
                 let at = start.elapsed().as_secs_f64();
                 print_line!(
                     "{at:5.1} s  completed {}  {states}  {held}",
-                    events.of(State::Completed)
+                    events.count_of(State::Completed)
                 );
             }
             Self::Lines { .. } => {}

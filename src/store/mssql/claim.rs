@@ -9,10 +9,11 @@ use uuid::Uuid;
 use super::Mssql;
 use super::decode;
 use super::error::RetrySafety;
-use super::list_parameters::{ListEntry, ListParameters, millis_rounded_up};
+use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::QueueStatements;
 use super::types;
 use crate::lease_id::LeaseRef;
+use crate::store::millis::millis_rounded_up;
 use crate::store::{ClaimCall, ClaimedItem, QueueIndex, StoreError};
 
 impl Mssql {
@@ -33,19 +34,19 @@ impl Mssql {
                 entry.insert("w", json!(call.worker));
                 entry.insert("t", json!(call.token.to_string()));
                 entry.insert("d", json!(millis_rounded_up(call.duration)));
-                entry.insert("r", json!(call.repeat));
+                entry.insert("r", json!(call.has_request_id));
                 list.push(entry);
             }
         }
         let parameters = ListParameters::new(vec![list]);
-        let sql = if calls.iter().any(|call| call.repeat) {
+        let sql = if calls.iter().any(|call| call.has_request_id) {
             &queue.sql.claim_with_retries
         } else {
             &queue.sql.claim
         };
         // A call with a request id finds the leases of its first run by their token. Only if every call has one, the batch may
         // run again after its reply was lost. Otherwise the leases of a lost reply would stay unused until they expire.
-        let retry_safety = if calls.iter().all(|call| call.repeat) {
+        let retry_safety = if calls.iter().all(|call| call.has_request_id) {
             RetrySafety::Idempotent
         } else {
             RetrySafety::AtMostOnce
@@ -98,7 +99,7 @@ fn read_item(
             fence: decode::integer(row, fence)?,
             attempt: decode::integer_as(row, fence + 1)?,
         },
-        held: decode::lease_expiry(row, 1, fence + 2)?,
+        expiry: decode::lease_expiry(row, 1, fence + 2)?,
         columns: columns.collect::<Result<_, StoreError>>()?,
         trace_parent: decode::optional_text(row, fence + 3)?,
     })

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::types;
 use crate::item_state::State;
-use crate::store::{Held, StoreError};
+use crate::store::{LeaseExpiry, StoreError};
 use crate::value::Value;
 
 /// Returns the rows of the result set with this index.
@@ -93,9 +93,9 @@ pub(super) fn lease_expiry(
     row: &Row,
     now_column: usize,
     due_column: usize,
-) -> Result<Held, StoreError> {
+) -> Result<LeaseExpiry, StoreError> {
     let (now, expire_time) = (time(row, now_column)?, time(row, due_column)?);
-    Ok(Held {
+    Ok(LeaseExpiry {
         expire_time,
         time_left: duration_between(now, expire_time),
     })

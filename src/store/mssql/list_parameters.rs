@@ -7,8 +7,6 @@
 //! where JSON wants an escape; a binary value is its place among the bytes, the pair of its start, from 1, and its length;
 //! and a long text is its place among the long ones, from 0.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value as Json, json};
 use tiberius::ToSql;
 
@@ -61,11 +59,6 @@ impl ListEntry {
             _ => None,
         })
     }
-}
-
-/// Returns a duration in whole milliseconds, rounded up: a lease never ends earlier than promised.
-pub(super) fn millis_rounded_up(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
 /// The lists of one statement, ready to be sent.

@@ -13,8 +13,9 @@ use super::quote::{quote, quote_table};
 use super::{types, value_limits};
 use crate::item_state::State;
 use crate::queue::QueueSpec;
+use crate::store::new_item::writable_column;
 use crate::store::template::render;
-use crate::store::{NewItem, StoreError, why_not_writable};
+use crate::store::{NewItem, StoreError};
 use crate::value::Value;
 
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
@@ -27,12 +28,9 @@ impl QueueStatements {
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, String)> {
         let mut entry = ListEntry::default();
         for (index, (name, value)) in item.columns.iter().enumerate() {
-            let mut earlier = item.columns[..index].iter();
-            if earlier.any(|(earlier, _)| earlier == name) {
-                return Err((name.clone(), format!("column {name:?} is named twice")));
-            }
+            let column = writable_column(&self.spec.name, item, index, &self.writable)?;
             let value = self
-                .encode_value(name, value)
+                .encode_value(name, column, value)
                 .map_err(|problem| (name.clone(), problem))?;
             entry.insert(format!("c{index}"), value);
         }
@@ -47,18 +45,16 @@ impl QueueStatements {
         Ok(entry)
     }
 
-    /// Encodes the value of the column with this name.
+    /// Encodes the value of one column.
     ///
     /// # Errors
     /// The reason why the column cannot be set to the value.
-    fn encode_value(&self, name: &str, value: &Value) -> Result<EntryValue, String> {
-        let Some(column) = self.writable.get(name) else {
-            return Err(why_not_writable(
-                &self.spec.name,
-                name,
-                self.writable.keys(),
-            ));
-        };
+    fn encode_value(
+        &self,
+        name: &str,
+        column: &Column,
+        value: &Value,
+    ) -> Result<EntryValue, String> {
         if *value == Value::Null && self.key.iter().any(|part| part.name == column.name) {
             return Err(format!("{name:?} is part of the key and cannot be NULL"));
         }

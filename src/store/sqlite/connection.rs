@@ -1,4 +1,4 @@
-//! Opens the file as every connection of the broker needs it.
+//! Opens connections to the SQLite file, with the settings that the broker needs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,24 +9,26 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::store::StoreError;
 
-/// How many statements a connection keeps prepared: a dozen for each of the 200 queues that a broker may well have.
-const STATEMENTS: usize = 4_096;
-/// How often a writer asks for the lock before it gives up: about five seconds at 1.25 ms.
-const BUSY_RETRIES: i32 = 4_000;
-/// How long a broker that starts waits for others that start with it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The number of prepared statements that a connection keeps. A queue has about a dozen, and a broker with 200 queues is
+/// expected.
+const MAX_CACHED_STATEMENTS: usize = 4_096;
+/// The number of tries to get the write lock before an operation fails. With 1.25 ms between tries, on average, these are
+/// about five seconds.
+const MAX_LOCK_TRIES: i32 = 4_000;
+/// The maximum time that a starting broker waits for others that open the file at the same time.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens the file in WAL mode, where a commit is on the device before it returns.
+/// Opens the file for reading and writing, in WAL mode. A commit returns after the data has been written to the device.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    open_with(path, flags, prepare)
+    open_with(path, flags, configure)
 }
 
-/// Opens the file so that nothing of it is changed, not even its mode.
+/// Opens the file for reading only. The file does not change, not even its journal mode.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     open_with(path, OpenFlags::SQLITE_OPEN_READ_ONLY, |connection| {
         connection.busy_handler(Some(wait_for_lock))?;
-        // A file that is no database shows at the first read.
+        // SQLite finds out at the first read if the file is a database.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(())
     })
@@ -35,28 +37,26 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
 fn open_with(
     path: &Path,
     flags: OpenFlags,
-    prepare: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+    configure: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
 ) -> Result<Connection, StoreError> {
     let open = || {
         let mut connection =
             Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        prepare(&mut connection)?;
+        configure(&mut connection)?;
         Ok(connection)
     };
     open().map_err(|error| {
-        let place = path.display();
+        let path = path.display();
         match error {
-            StoreError::Io(text) => StoreError::Io(format!("{place}: {text}")),
-            StoreError::Unavailable(outage) => {
-                StoreError::unavailable(format!("{place}: {outage}"))
-            }
+            StoreError::Io(text) => StoreError::Io(format!("{path}: {text}")),
+            StoreError::Unavailable(outage) => StoreError::unavailable(format!("{path}: {outage}")),
             other => other,
         }
     })
 }
 
-fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+fn configure(connection: &mut Connection) -> Result<(), StoreError> {
+    connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
     connection.busy_handler(Some(wait_for_lock))?;
     if connection.is_readonly(rusqlite::MAIN_DB)? {
         return Err(StoreError::Io(
@@ -70,25 +70,27 @@ fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
         )));
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    // Or a claim's LIMIT, when it is bound anew, has the statement prepared anew: its value might change the plan, which
-    // the statements name themselves.
+    // The query planner must not look at bound values. Otherwise a new value for the LIMIT of a claim makes SQLite prepare
+    // the statement again. The statements name their indexes, so the plan would be the same.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // What a savepoint may have to undo is kept in memory: a file of it costs as much as the transaction itself.
+    // The undo data of savepoints stays in memory. A file for it costs as much as the transaction itself.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(())
 }
 
-/// Puts the file into WAL mode and returns the mode that it is in. Where two brokers open a fresh file together, each
-/// may hold what the other waits for; `SQLite` then refuses both without asking the busy handler.
+/// Puts the file into WAL mode and returns the mode that it is in.
+///
+/// If two brokers open a new file at the same time, each can hold the lock that the other needs. SQLite then refuses both
+/// without calling the busy handler, so the wait is here.
 fn wal_mode(connection: &Connection) -> rusqlite::Result<String> {
-    let patience = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + OPEN_TIMEOUT;
     loop {
         let mode =
             connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0));
         match mode {
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && Instant::now() < patience =>
+                    && Instant::now() < deadline =>
             {
                 wait_for_lock(0);
             }
@@ -97,10 +99,12 @@ fn wal_mode(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// Asks for the lock again after about a millisecond. `SQLite`'s own handler sleeps longer each time, up to 100 ms, so
-/// that of two busy brokers the one that had to wait once would wait on.
+/// Sleeps for about a millisecond, and returns true if SQLite shall try again to get the lock.
+///
+/// SQLite's default handler sleeps longer after each try, up to 100 ms. With it, if two brokers are busy, the one that had
+/// to wait once would keep waiting.
 fn wait_for_lock(tries: i32) -> bool {
     let micros = rand::rng().random_range(500..2_000);
     std::thread::sleep(Duration::from_micros(micros));
-    tries < BUSY_RETRIES
+    tries < MAX_LOCK_TRIES
 }

@@ -1,32 +1,33 @@
-//! New items.
+//! Adds items to a queue.
 
-use rusqlite::types::Value as Sql;
+use rusqlite::types::Value as SqlValue;
 
-use super::claim::millis;
 use super::error::broken_constraint;
+use super::queue_statements::QueueStatements;
 use super::statement::{bind, borrowed};
-use super::table::QueueTable;
-use super::writer::Session;
+use super::writer::WriteContext;
 use crate::item_state::State;
+use crate::store::millis::millis_rounded_up;
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::{Key, Value};
 
-/// Why one request of a list can't be applied.
-pub(super) enum Refusal {
-    /// A value or a constraint is to blame.
-    Row {
+/// The error of one request in a list.
+pub(super) enum ItemError {
+    /// The request breaks a rule of the table: a column, a value or a constraint.
+    Rejected {
         column: Option<String>,
         problem: String,
     },
+    /// The store failed.
     Store(StoreError),
 }
 
-impl Refusal {
-    /// Turns it into the whole operation's error, which names the request's place.
-    pub(super) fn at(self, item: usize, follow_up: Option<usize>) -> StoreError {
+impl ItemError {
+    /// Turns the error of one request into the error of the operation.
+    pub(super) fn of_request(self, item: usize, follow_up: Option<usize>) -> StoreError {
         match self {
             Self::Store(error) => error,
-            Self::Row { column, problem } => StoreError::Rejected(Rejection {
+            Self::Rejected { column, problem } => StoreError::Rejected(Rejection {
                 item,
                 follow_up,
                 column,
@@ -36,10 +37,10 @@ impl Refusal {
     }
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for ItemError {
     fn from(error: rusqlite::Error) -> Self {
         match broken_constraint(&error) {
-            Some(problem) => Self::Row {
+            Some(problem) => Self::Rejected {
                 column: None,
                 problem,
             },
@@ -48,82 +49,87 @@ impl From<rusqlite::Error> for Refusal {
     }
 }
 
+/// Adds items. See [`Store::enqueue`](crate::store::Store::enqueue).
 pub(super) fn enqueue(
-    session: &Session,
+    context: &WriteContext,
     queue: QueueIndex,
     items: &[NewItem],
 ) -> Result<Vec<Key>, StoreError> {
-    let now = session.now();
+    let now = context.now();
     items
         .iter()
         .enumerate()
-        .map(|(at, item)| insert(session, queue, item, now).map_err(|refusal| refusal.at(at, None)))
+        .map(|(index, item)| {
+            insert(context, queue, item, now).map_err(|error| error.of_request(index, None))
+        })
         .collect()
 }
 
 /// Adds one item and returns its key.
 pub(super) fn insert(
-    session: &Session,
-    queue: QueueIndex,
+    context: &WriteContext,
+    index: QueueIndex,
     item: &NewItem,
     now: i64,
-) -> Result<Key, Refusal> {
-    let table = session.queue(queue).map_err(Refusal::Store)?;
-    let values = table
-        .accept(item)
-        .map_err(|(column, problem)| Refusal::Row {
+) -> Result<Key, ItemError> {
+    let queue = context.queue(index).map_err(ItemError::Store)?;
+    let values = queue
+        .encode_item(item)
+        .map_err(|(column, problem)| ItemError::Rejected {
             column: Some(column),
             problem,
         })?;
-    let inserted = insert_row(session, table, queue, item, &values, now);
+    let inserted = insert_row(context, queue, index, item, &values, now);
     let key = inserted.map_err(|error| match broken_constraint(&error) {
-        Some(problem) => Refusal::Row {
-            column: table.blamed(&problem),
+        Some(problem) => ItemError::Rejected {
+            column: queue.refused_column(&problem),
             problem,
         },
-        None => Refusal::Store(error.into()),
+        None => ItemError::Store(error.into()),
     })?;
     let Some(key) = key else {
-        return Err(Refusal::Row {
+        return Err(ItemError::Rejected {
             column: None,
             problem: "a trigger of the table ignores the insert".to_owned(),
         });
     };
     match key.0.iter().position(|value| *value == Value::Null) {
         None => Ok(key),
-        Some(at) => Err(Refusal::Row {
-            column: Some(table.key[at].clone()),
-            problem: "the item has no key: nobody could lease it".to_owned(),
+        Some(column) => Err(ItemError::Rejected {
+            column: Some(queue.key[column].clone()),
+            problem: "the key of the item is NULL; a lease needs a key".to_owned(),
         }),
     }
 }
 
-/// Returns the new row's key; none if there is no new row.
+/// Inserts the row and returns its key, or `None` if no row was inserted.
 fn insert_row(
-    session: &Session,
-    table: &QueueTable,
-    queue: QueueIndex,
+    context: &WriteContext,
+    queue: &QueueStatements,
+    index: QueueIndex,
     item: &NewItem,
-    values: &[Sql],
+    values: &[SqlValue],
     now: i64,
 ) -> rusqlite::Result<Option<Key>> {
-    let sql = session.inserts.get(queue.0, table, item);
-    let mut statement = session.connection.prepare_cached(&sql)?;
+    let sql = context.inserts.get(index.0, queue, item);
+    let mut statement = context.connection.prepare_cached(&sql)?;
     let (state, due) = if item.delay.is_zero() {
         (State::Ready, None)
     } else {
-        (State::Delayed, Some(now.saturating_add(millis(item.delay))))
+        let due = now.saturating_add(millis_rounded_up(item.delay));
+        (State::Delayed, Some(due))
     };
     bind(
         &mut statement,
         1,
         &[&state.code(), &now, &due, &item.trace_parent],
     )?;
-    for (at, value) in (5..).zip(values) {
-        statement.raw_bind_parameter(at, borrowed(value))?;
+    for (parameter, value) in (5..).zip(values) {
+        statement.raw_bind_parameter(parameter, borrowed(value))?;
     }
     let mut rows = statement.raw_query();
-    let key = rows.next()?.map(|row| table.read_key(row)).transpose()?;
+    let key = rows.next()?.map(|row| queue.read_key(row)).transpose()?;
+    // Runs the statement to its end.
     while rows.next()?.is_some() {}
     Ok(key)
 }

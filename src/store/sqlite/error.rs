@@ -1,15 +1,15 @@
-//! What `SQLite`'s errors mean to a broker, in one table.
+//! Maps SQLite's errors to the errors of a store.
 
 use rusqlite::ErrorCode;
 
 use crate::store::StoreError;
 
-/// Classifies an error of a statement or of opening the file.
+/// Maps an error of a statement, or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     let text = error.to_string();
     let failure = match error {
         rusqlite::Error::SqliteFailure(failure, _) => failure,
-        // A table or a column that a statement names is gone.
+        // The text of a statement does not fit the schema: a table or a column that it names was dropped.
         rusqlite::Error::SqlInputError { error, .. } => error,
         _ => return StoreError::Bug(text),
     };
@@ -18,14 +18,14 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
             "another process holds the file's write lock ({text})"
         )),
         ErrorCode::DiskFull => StoreError::unavailable(format!(
-            "no room is left on the device ({text}); free some, nothing committed is lost"
+            "no space is left on the device ({text}); free some, no committed data is lost"
         )),
         ErrorCode::SystemIoFailure => {
             StoreError::unavailable(format!("reading or writing the file failed ({text})"))
         }
         ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::unavailable(text),
         ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => StoreError::Io(format!(
-            "the file is damaged or no SQLite database ({text}); restore it, or save what can be read with \
+            "the file is damaged or is not an SQLite database ({text}); restore a backup, or recover readable data with \
              `sqlite3 FILE .recover`"
         )),
         ErrorCode::ReadOnly => StoreError::Io(format!(
@@ -34,7 +34,7 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
             StoreError::Io(format!("the file can't be opened ({text})"))
         }
-        // A statement that fitted the schema at start no longer does, or the schema refuses the change.
+        // The schema has changed since the statement was rendered, or a constraint refuses the change.
         ErrorCode::Unknown
         | ErrorCode::SchemaChanged
         | ErrorCode::ConstraintViolation
@@ -45,16 +45,17 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Returns the message of the constraint that the statement's row breaks, if that is what went wrong.
+/// Returns SQLite's message if the row that a statement writes breaks a constraint, has a value of a wrong type or is too
+/// large. Returns `None` for every other error.
 pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<String> {
     let rusqlite::Error::SqliteFailure(failure, message) = error else {
         return None;
     };
-    let by_value = matches!(
+    let is_broken = matches!(
         failure.code,
         ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig
     );
-    by_value.then(|| message.clone().unwrap_or_else(|| error.to_string()))
+    is_broken.then(|| message.clone().unwrap_or_else(|| error.to_string()))
 }
 
 impl From<rusqlite::Error> for StoreError {

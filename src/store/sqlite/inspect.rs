@@ -1,43 +1,47 @@
-//! What operators ask: numbers, listings, and another chance for the dead.
+//! The operations for operators: counts and ages, lists of items, redrive of dead items.
 
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::count;
+use super::clock::duration_between;
+use super::queue_statements::QueueStatements;
+use super::state_counts;
 use super::statement::{bind, bind_key};
-use super::table::QueueTable;
-use super::writer::Session;
+use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 use crate::value::Key;
 
+/// Counts items up to a limit. See [`Store::stats`](crate::store::Store::stats).
 pub(super) fn stats(
     connection: &Connection,
-    table: &QueueTable,
+    queue: &QueueStatements,
     now: i64,
 ) -> Result<Stats, StoreError> {
-    // All of it at one moment: what is delayed is the difference of two counts.
-    let moment = connection.unchecked_transaction()?;
-    let mut stats = count::enough(connection, &table.sql.counts)?;
-    add_ages(connection, table, now, &mut stats)?;
-    moment.commit()?;
+    // One read transaction, so that all counts see the same rows. The number of delayed items can be the difference of two
+    // counts.
+    let transaction = connection.unchecked_transaction()?;
+    let mut stats = state_counts::count_up_to_limit(connection, &queue.sql.counts)?;
+    add_ages(connection, queue, now, &mut stats)?;
+    transaction.commit()?;
     Ok(stats)
 }
 
+/// Counts all items. See [`Store::exact_stats`](crate::store::Store::exact_stats).
 pub(super) fn exact_stats(
     connection: &Connection,
-    table: &QueueTable,
+    queue: &QueueStatements,
     now: i64,
 ) -> Result<Stats, StoreError> {
-    let mut stats = count::all(connection, &table.sql.counts)?;
-    add_ages(connection, table, now, &mut stats)?;
+    let mut stats = state_counts::count_all(connection, &queue.sql.counts)?;
+    add_ages(connection, queue, now, &mut stats)?;
     Ok(stats)
 }
 
 fn add_ages(
     connection: &Connection,
-    table: &QueueTable,
+    queue: &QueueStatements,
     now: i64,
     stats: &mut Stats,
 ) -> Result<(), StoreError> {
@@ -45,63 +49,62 @@ fn add_ages(
         let since: Option<i64> = connection
             .prepare_cached(sql)?
             .query_row([], |row| row.get(0))?;
-        Ok(since.map(|since| elapsed(since, now)))
+        Ok(since.map(|since| duration_between(since, now)))
     };
-    stats.oldest_ready = age(&table.sql.oldest_ready)?;
-    stats.oldest_lease = age(&table.sql.oldest_lease)?;
+    stats.oldest_ready = age(&queue.sql.oldest_ready)?;
+    stats.oldest_lease = age(&queue.sql.oldest_lease)?;
     Ok(())
 }
 
+/// Lists the items of one state. See [`Store::list`](crate::store::Store::list).
 pub(super) fn list(
     connection: &Connection,
-    table: &QueueTable,
+    queue: &QueueStatements,
     state: State,
     limit: usize,
     now: i64,
 ) -> Result<Vec<ListedItem>, StoreError> {
-    let mut statement = connection.prepare_cached(&table.sql.list[state as usize])?;
+    let mut statement = connection.prepare_cached(&queue.sql.list[state as usize])?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = statement.query([limit])?;
-    let at = table.key_len;
+    let first = queue.key_len;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
-        let since: i64 = row.get(at + 1)?;
-        let due: Option<i64> = row.get(at + 2)?;
+        let since: i64 = row.get(first + 1)?;
+        let due: Option<i64> = row.get(first + 2)?;
         items.push(ListedItem {
-            key: table.read_key(row)?,
-            owner: row.get(at)?,
-            age: (since > 0).then(|| elapsed(since, now)),
-            due_in: due.map(|due| elapsed(now, due)),
-            attempt: row.get(at + 3)?,
-            fence: row.get(at + 4)?,
-            error: row.get(at + 5)?,
+            key: queue.read_key(row)?,
+            owner: row.get(first)?,
+            // 0 is the default of the column: another program inserted the row.
+            age: (since > 0).then(|| duration_between(since, now)),
+            due_in: due.map(|due| duration_between(now, due)),
+            attempt: row.get(first + 3)?,
+            fence: row.get(first + 4)?,
+            error: row.get(first + 5)?,
         });
     }
     Ok(items)
 }
 
-fn elapsed(from: i64, to: i64) -> Duration {
-    Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
-}
-
+/// Makes dead items ready. See [`Store::redrive`](crate::store::Store::redrive).
 pub(super) fn redrive(
-    session: &Session,
+    context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
 ) -> Result<usize, StoreError> {
-    let table = session.queue(queue)?;
+    let queue = context.queue(queue)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut keys: Vec<Key> = Vec::new();
     {
-        let mut statement = session.connection.prepare_cached(&table.sql.dead)?;
+        let mut statement = context.connection.prepare_cached(&queue.sql.pick_dead)?;
         bind(&mut statement, 4, &[&limit])?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            keys.push(table.read_key(row)?);
+            keys.push(queue.read_key(row)?);
         }
     }
-    let now = session.now();
-    let mut statement = session.connection.prepare_cached(&table.sql.redrive)?;
+    let now = context.now();
+    let mut statement = context.connection.prepare_cached(&queue.sql.redrive)?;
     let mut redriven = 0;
     for key in keys {
         bind_key(&mut statement, &key)?;

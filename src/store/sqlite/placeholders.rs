@@ -200,9 +200,9 @@ fn placeholders(
         .map(|column| format!(", {}", quote(&column.name)))
         .collect();
     placeholders.insert("key_match", matches.join(" AND "));
-    placeholders.insert("key_present", present.concat());
-    placeholders.insert("columns", data.concat());
-    placeholders.insert("held_order", order.clone().unwrap_or(key_list.clone()));
+    placeholders.insert("key_not_null", present.concat());
+    placeholders.insert("data_columns", data.concat());
+    placeholders.insert("queue_order", order.clone().unwrap_or(key_list.clone()));
     placeholders.insert(
         "order_by",
         order

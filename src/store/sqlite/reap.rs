@@ -1,105 +1,108 @@
-//! Expiry and promotion.
-
-use std::time::Duration;
+//! Ends expired leases and makes delayed items ready.
 
 use rusqlite::OptionalExtension as _;
 use uuid::Uuid;
 
+use super::clock::duration_between;
+use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
-use super::table::QueueTable;
-use super::writer::Session;
+use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::store::{Expired, QueueIndex, Reaped, StoreError};
 
-/// A row whose due time has come.
-struct Due {
+/// A row whose due time has passed.
+struct DueRow {
     lease: LeaseRef,
-    leased: bool,
+    /// True if the item is leased, false if it is delayed.
+    is_leased: bool,
     owner: Option<String>,
 }
 
+/// Reaps a queue. See [`Store::reap`](crate::store::Store::reap).
 pub(super) fn reap(
-    session: &Session,
+    context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
 ) -> Result<Reaped, StoreError> {
-    let table = session.queue(queue)?;
-    let now = session.now();
+    let queue = context.queue(queue)?;
+    let now = context.now();
     let mut reaped = Reaped::default();
-    for due in due(session, table, now, limit)? {
-        if due.leased {
-            reaped.expired.extend(expire(session, table, now, due)?);
+    for row in find_due(context, queue, now, limit)? {
+        if row.is_leased {
+            reaped.expired.extend(expire(context, queue, now, row)?);
         } else {
-            let mut statement = session.connection.prepare_cached(&table.sql.promote)?;
-            bind_key(&mut statement, &due.lease.key)?;
-            bind(&mut statement, 5, &[&now, &0, &"", &due.lease.fence])?;
+            let mut statement = context.connection.prepare_cached(&queue.sql.promote)?;
+            bind_key(&mut statement, &row.lease.key)?;
+            // The statement does not use ?6 and ?7, new state and error text.
+            bind(&mut statement, 5, &[&now, &0, &"", &row.lease.fence])?;
             reaped.promoted += statement.raw_execute()?;
         }
     }
-    let mut statement = session.connection.prepare_cached(&table.sql.next)?;
-    let next: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
-    reaped.next_due =
-        next.map(|due| Duration::from_millis(u64::try_from(due.saturating_sub(now)).unwrap_or(0)));
+    let mut statement = context.connection.prepare_cached(&queue.sql.next_due)?;
+    let next_due: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    reaped.next_due = next_due.map(|due| duration_between(now, due));
     Ok(reaped)
 }
 
-fn due(
-    session: &Session,
-    table: &QueueTable,
+/// Returns the rows whose due time has passed, those due longest first, up to `limit`.
+fn find_due(
+    context: &WriteContext,
+    queue: &QueueStatements,
     now: i64,
     limit: usize,
-) -> Result<Vec<Due>, StoreError> {
-    let mut statement = session.connection.prepare_cached(&table.sql.due)?;
+) -> Result<Vec<DueRow>, StoreError> {
+    let mut statement = context.connection.prepare_cached(&queue.sql.find_due)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     bind(&mut statement, 4, &[&limit, &now])?;
-    let at = table.key_len;
+    let first = queue.key_len;
     let mut rows = statement.raw_query();
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let token: Option<Vec<u8>> = row.get(at + 3)?;
-        found.push(Due {
-            leased: row.get::<_, i64>(at)? == i64::from(State::Leased.code()),
+        let token: Option<Vec<u8>> = row.get(first + 3)?;
+        found.push(DueRow {
+            is_leased: row.get::<_, i64>(first)? == i64::from(State::Leased.code()),
             lease: LeaseRef {
-                key: table.read_key(row)?,
+                key: queue.read_key(row)?,
                 token: token
                     .and_then(|token| Uuid::from_slice(&token).ok())
                     .unwrap_or_default(),
-                fence: row.get(at + 2)?,
-                attempt: row.get(at + 1)?,
+                fence: row.get(first + 2)?,
+                attempt: row.get(first + 1)?,
             },
-            owner: row.get(at + 4)?,
+            owner: row.get(first + 4)?,
         });
     }
     Ok(found)
 }
 
+/// Ends an expired lease. Returns `None` if no row was changed.
 fn expire(
-    session: &Session,
-    table: &QueueTable,
+    context: &WriteContext,
+    queue: &QueueStatements,
     now: i64,
-    due: Due,
+    row: DueRow,
 ) -> Result<Option<Expired>, StoreError> {
-    let state = if table.spec.retry.is_exhausted(due.lease.attempt) {
+    let state = if queue.spec.retry.is_exhausted(row.lease.attempt) {
         State::Dead
     } else {
         State::Ready
     };
-    let error = match &due.owner {
+    let error = match &row.owner {
         Some(owner) => format!("the lease of {owner} expired"),
         None => "the lease expired".to_owned(),
     };
-    let mut statement = session.connection.prepare_cached(&table.sql.expire)?;
-    bind_key(&mut statement, &due.lease.key)?;
+    let mut statement = context.connection.prepare_cached(&queue.sql.expire)?;
+    bind_key(&mut statement, &row.lease.key)?;
     bind(
         &mut statement,
         5,
-        &[&now, &state.code(), &error, &due.lease.fence],
+        &[&now, &state.code(), &error, &row.lease.fence],
     )?;
     let expired = statement.raw_execute()? > 0;
     Ok(expired.then_some(Expired {
-        lease: due.lease,
-        owner: due.owner,
+        lease: row.lease,
+        owner: row.owner,
         state,
     }))
 }

@@ -1,101 +1,105 @@
-//! Settlements, and the items that completions add.
+//! Ends leases: completes, fails or releases their items, and adds the follow-up items of completions.
 
 use std::time::Duration;
 
+use rusqlite::types::Null;
 use rusqlite::{OptionalExtension as _, ToSql};
 
-use super::claim::millis;
-use super::enqueue::{self, Refusal};
-use super::statement::{Latest, Token, bind, bind_key};
-use super::table::QueueTable;
-use super::writer::Session;
+use super::enqueue::{self, ItemError};
+use super::queue_statements::QueueStatements;
+use super::statement::{LastStatement, Token, bind, bind_key};
+use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
-use crate::store::follow_ups;
-use crate::store::{Ending, QueueIndex, Settlement, StoreError};
+use crate::store::millis::millis_rounded_up;
+use crate::store::{Ending, FollowUp, QueueIndex, Settlement, StoreError, follow_ups};
 
+/// Ends leases. See [`Store::settle`](crate::store::Store::settle).
 pub(super) fn settle(
-    session: &Session,
+    context: &WriteContext,
     queue: QueueIndex,
     settlements: &[Settlement],
 ) -> Result<Vec<Option<State>>, StoreError> {
-    let table = session.queue(queue)?;
+    let queue = context.queue(queue)?;
     follow_ups::check(settlements, |queue, item| {
-        Ok(session.queue(queue)?.accept(item).map(drop))
+        Ok(context.queue(queue)?.encode_item(item).map(drop))
     })?;
-    let mut settle = Settle {
-        table,
-        now: session.now(),
-        latest: Latest::new(&session.connection),
+    let mut settler = Settler {
+        queue,
+        now: context.now(),
+        statement: LastStatement::new(&context.connection),
     };
     settlements
         .iter()
         .enumerate()
-        .map(|(item, Settlement { lease, ending })| {
-            if lease.key.0.len() != table.key_len {
+        .map(|(index, Settlement { lease, ending })| {
+            if lease.key.0.len() != queue.key_len {
                 return Ok(None);
             }
-            let ended = settle.run(lease, ending);
-            match (ended.map_err(|refusal| refusal.at(item, None))?, ending) {
-                (Some(state), Ending::Complete { follow_ups }) => {
-                    add_follow_ups(session, item, follow_ups, settle.now)?;
-                    Ok(Some(state))
-                }
-                (Some(state), _) => Ok(Some(state)),
-                (None, ending) => settle.repeated(lease, ending),
+            let ended = settler
+                .end_lease(lease, ending)
+                .map_err(|error| error.of_request(index, None))?;
+            if ended.is_none() {
+                return settler.find_earlier_settlement(lease, ending);
             }
+            if let Ending::Complete { follow_ups } = ending {
+                add_follow_ups(context, index, follow_ups, settler.now)?;
+            }
+            Ok(ended)
         })
         .collect()
 }
 
 fn add_follow_ups(
-    session: &Session,
+    context: &WriteContext,
     item: usize,
-    follow_ups: &[crate::store::FollowUp],
+    follow_ups: &[FollowUp],
     now: i64,
 ) -> Result<(), StoreError> {
-    for (at, follow_up) in follow_ups.iter().enumerate() {
-        enqueue::insert(session, follow_up.queue, &follow_up.item, now)
-            .map_err(|refusal| refusal.at(item, Some(at)))?;
+    for (index, follow_up) in follow_ups.iter().enumerate() {
+        enqueue::insert(context, follow_up.queue, &follow_up.item, now)
+            .map_err(|error| error.of_request(item, Some(index)))?;
     }
     Ok(())
 }
 
-struct Settle<'a> {
-    table: &'a QueueTable,
+/// Settles the leases of one list.
+struct Settler<'a> {
+    queue: &'a QueueStatements,
     now: i64,
-    latest: Latest<'a>,
+    statement: LastStatement<'a>,
 }
 
-impl<'a> Settle<'a> {
-    /// Ends the lease if it is held; none if it is not.
-    fn run(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, Refusal> {
-        let sql = &self.table.sql;
+impl<'a> Settler<'a> {
+    /// Ends the lease and returns the new state of its item, or `None` if the lease is not held.
+    fn end_lease(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, ItemError> {
+        let sql = &self.queue.sql;
         match ending {
             Ending::Complete { .. } => self.complete(lease),
             Ending::Fail { error, retry } => match retry {
                 Some(delay) => self.delay(&sql.fail, lease, *delay, error),
-                None => self.end(&sql.fail, lease, State::Dead, None, error),
+                None => self.run(&sql.fail, lease, State::Dead, None, error),
             },
             Ending::Release { delay } if delay.is_zero() => {
-                self.end(&sql.release, lease, State::Ready, None, "")
+                self.run(&sql.release, lease, State::Ready, None, "")
             }
             Ending::Release { delay } => self.delay(&sql.release, lease, *delay, ""),
         }
     }
 
-    fn complete(&mut self, lease: &LeaseRef) -> Result<Option<State>, Refusal> {
-        let sql = &self.table.sql;
-        match &self.table.spec.on_complete {
-            OnComplete::Keep => self.end(&sql.complete, lease, State::Completed, None, ""),
-            OnComplete::Delete => self.end(&sql.delete, lease, State::Completed, None, ""),
-            OnComplete::Recur(every) => self.delay(&sql.complete, lease, *every, ""),
+    /// Completes the item in the way that the queue is configured for.
+    fn complete(&mut self, lease: &LeaseRef) -> Result<Option<State>, ItemError> {
+        let sql = &self.queue.sql;
+        match &self.queue.spec.on_complete {
+            OnComplete::Keep => self.run(&sql.complete, lease, State::Completed, None, ""),
+            OnComplete::Delete => self.run(&sql.delete, lease, State::Completed, None, ""),
+            OnComplete::Recur(interval) => self.delay(&sql.complete, lease, *interval, ""),
             OnComplete::Archive(_) => {
-                let ended = self.end(&sql.complete, lease, State::Completed, None, "")?;
-                if let (Some(_), Some(archive)) = (ended, &sql.archive) {
-                    for move_on in [archive, &sql.archived] {
-                        let statement = self.latest.get(move_on)?;
+                let ended = self.run(&sql.complete, lease, State::Completed, None, "")?;
+                if let (Some(_), Some(copy_to_archive)) = (ended, &sql.copy_to_archive) {
+                    for sql in [copy_to_archive, &sql.delete_archived] {
+                        let statement = self.statement.get(sql)?;
                         bind_key(statement, &lease.key)?;
                         statement.raw_execute()?;
                     }
@@ -105,26 +109,28 @@ impl<'a> Settle<'a> {
         }
     }
 
+    /// Ends the lease with a statement that makes its item ready again after `delay`.
     fn delay(
         &mut self,
         sql: &'a str,
         lease: &LeaseRef,
         delay: Duration,
         error: &str,
-    ) -> Result<Option<State>, Refusal> {
-        let due = self.now.saturating_add(millis(delay));
-        self.end(sql, lease, State::Delayed, Some(due), error)
+    ) -> Result<Option<State>, ItemError> {
+        let due = self.now.saturating_add(millis_rounded_up(delay));
+        self.run(sql, lease, State::Delayed, Some(due), error)
     }
 
-    fn end(
+    /// Runs a statement that ends the lease. Returns `state` if it changed the row.
+    fn run(
         &mut self,
         sql: &'a str,
         lease: &LeaseRef,
         state: State,
         due: Option<i64>,
         error: &str,
-    ) -> Result<Option<State>, Refusal> {
-        let statement = self.latest.get(sql)?;
+    ) -> Result<Option<State>, ItemError> {
+        let statement = self.statement.get(sql)?;
         bind_key(statement, &lease.key)?;
         let values: [&dyn ToSql; 6] = [
             &Token(&lease.token),
@@ -138,15 +144,21 @@ impl<'a> Settle<'a> {
         Ok((statement.raw_execute()? > 0).then_some(state))
     }
 
-    /// Returns where the item is, if an earlier settlement of the same kind ended this lease.
-    fn repeated(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, StoreError> {
-        let statement = self.latest.get(&self.table.sql.settled)?;
+    /// Returns the present state of the item if an earlier settlement of the same kind ended this lease.
+    fn find_earlier_settlement(
+        &mut self,
+        lease: &LeaseRef,
+        ending: &Ending,
+    ) -> Result<Option<State>, StoreError> {
+        let statement = self
+            .statement
+            .get(&self.queue.sql.find_earlier_settlement)?;
         bind_key(statement, &lease.key)?;
-        let unused = rusqlite::types::Null;
+        // The statement does not use ?5 and ?6, time and due time.
         bind(
             statement,
             4,
-            &[&Token(&lease.token), &unused, &unused, &lease.fence],
+            &[&Token(&lease.token), &Null, &Null, &lease.fence],
         )?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next().optional()?.flatten() else {
@@ -156,15 +168,17 @@ impl<'a> Settle<'a> {
             return Ok(None);
         };
         let attempts: i64 = row.get(1)?;
-        let released: bool = row.get(2)?;
-        let waiting = matches!(state, State::Ready | State::Delayed);
-        let same = match ending {
+        let was_released: bool = row.get(2)?;
+        let is_unfinished = matches!(state, State::Ready | State::Delayed);
+        let is_same_kind = match ending {
             Ending::Complete { .. } => {
-                state == State::Completed || (waiting && attempts == 0 && !released)
+                state == State::Completed || (is_unfinished && attempts == 0 && !was_released)
             }
-            Ending::Fail { .. } => state == State::Dead || (waiting && attempts > 0 && !released),
-            Ending::Release { .. } => waiting && released,
+            Ending::Fail { .. } => {
+                state == State::Dead || (is_unfinished && attempts > 0 && !was_released)
+            }
+            Ending::Release { .. } => is_unfinished && was_released,
         };
-        Ok(same.then_some(state))
+        Ok(is_same_kind.then_some(state))
     }
 }

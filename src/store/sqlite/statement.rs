@@ -1,59 +1,64 @@
-//! Runs prepared statements with parameters by number.
+//! Helpers for prepared statements: parameters by number, and a cache of the last statement.
 
-use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::types;
 use crate::value::Key;
 
-/// Keeps the statement at hand that ran last: a group mostly repeats one, and to look it up by its text costs as much as to
-/// run it.
-pub(super) struct Latest<'a> {
+/// Keeps the statement that ran last.
+///
+/// Most settlements of a list use the same statement. To find it in the connection's cache, by its text, costs as much as
+/// to run it.
+pub(super) struct LastStatement<'a> {
     connection: &'a Connection,
-    statement: Option<(&'a str, CachedStatement<'a>)>,
+    last: Option<(&'a str, CachedStatement<'a>)>,
 }
 
-impl<'a> Latest<'a> {
+impl<'a> LastStatement<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
         Self {
             connection,
-            statement: None,
+            last: None,
         }
     }
 
+    /// Returns the prepared statement for `sql`.
     pub(super) fn get(&mut self, sql: &'a str) -> rusqlite::Result<&mut CachedStatement<'a>> {
-        let is_it = |(latest, _): &(&str, _)| std::ptr::eq(*latest, sql);
-        let statement = match self.statement.take().filter(is_it) {
+        let is_same = |(last, _): &(&str, _)| std::ptr::eq(*last, sql);
+        let statement = match self.last.take().filter(is_same) {
             Some((_, statement)) => statement,
             None => self.connection.prepare_cached(sql)?,
         };
-        Ok(&mut self.statement.insert((sql, statement)).1)
+        Ok(&mut self.last.insert((sql, statement)).1)
     }
 }
 
-/// Binds the key's values to the parameters from 1 on.
+/// Binds the values of a key to the parameters from ?1.
 pub(super) fn bind_key(statement: &mut CachedStatement<'_>, key: &Key) -> rusqlite::Result<()> {
-    for (at, value) in (1..).zip(&key.0) {
-        statement.raw_bind_parameter(at, types::store_key(value))?;
+    for (parameter, value) in (1..).zip(&key.0) {
+        statement.raw_bind_parameter(parameter, types::store_key(value))?;
     }
     Ok(())
 }
 
-/// Binds values to the parameters from `first` on; a parameter that the statement does not have is passed over, so that
-/// statements of one file share one numbering.
+/// Binds values to the parameters from number `first`.
+///
+/// All sections of an SQL file number their parameters alike. A section that does not use the last of them has fewer
+/// parameters, and the values for the others are ignored.
 pub(super) fn bind(
     statement: &mut CachedStatement<'_>,
     first: usize,
     values: &[&dyn ToSql],
 ) -> rusqlite::Result<()> {
-    let most = statement.parameter_count();
-    for (at, value) in (first..=most).zip(values) {
-        statement.raw_bind_parameter(at, value)?;
+    let count = statement.parameter_count();
+    for (parameter, value) in (first..=count).zip(values) {
+        statement.raw_bind_parameter(parameter, value)?;
     }
     Ok(())
 }
 
-/// A lease token as the store keeps it: 16 bytes.
+/// A lease token as a parameter. The column has its 16 bytes.
 pub(super) struct Token<'a>(pub(super) &'a uuid::Uuid);
 
 impl ToSql for Token<'_> {
@@ -62,7 +67,7 @@ impl ToSql for Token<'_> {
     }
 }
 
-/// A value for a parameter, without a copy.
-pub(super) fn borrowed(value: &Sql) -> ToSqlOutput<'_> {
+/// Passes a value as a parameter without a copy.
+pub(super) fn borrowed(value: &SqlValue) -> ToSqlOutput<'_> {
     ToSqlOutput::Borrowed(ValueRef::from(value))
 }

@@ -1,12 +1,12 @@
-//! How values pass between workers and `SQLite`'s columns: without loss, or refused.
+//! Converts values between the broker and SQLite's columns. A value that a column would change is refused.
 
-use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::types::{Value as SqlValue, ValueRef};
 use time::{Duration, OffsetDateTime, macros::format_description};
 
 use crate::value::Value;
 
-/// How a column's declared type treats what is stored in it (<https://sqlite.org/datatype3.html>, section 3.1), and
-/// whether it is declared as a truth value.
+/// The type of a column: its affinity, which SQLite derives from the declared type
+/// (<https://sqlite.org/datatype3.html>, section 3.1), or `Bool` for a column that is declared as a truth value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnType {
     Integer,
@@ -18,6 +18,7 @@ pub(super) enum ColumnType {
 }
 
 impl ColumnType {
+    /// Returns the type for a declared type such as `nvarchar(100)`.
     pub(super) fn of_declaration(declared: &str) -> Self {
         let declared = declared.to_ascii_uppercase();
         let has = |part: &str| declared.contains(part);
@@ -48,7 +49,7 @@ impl ColumnType {
     }
 }
 
-/// Reads a value as it is stored; text that is not valid UTF-8 is handed on as bytes.
+/// Returns a value as it is stored. Text that is not valid UTF-8 is returned as bytes.
 pub(super) fn read(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
@@ -62,7 +63,7 @@ pub(super) fn read(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// Reads a column's value: as it is stored, but 0 and 1 of a column declared as a truth value.
+/// Returns the value of a data column as it is stored. 0 and 1 in a `Bool` column are returned as truth values.
 pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
     match (column, value) {
         (ColumnType::Bool, ValueRef::Integer(int @ (0 | 1))) => Value::Bool(int == 1),
@@ -70,44 +71,44 @@ pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
     }
 }
 
-/// Turns a value into what a column of this type stores.
+/// Returns the SQL value to bind for `value`.
 ///
 /// # Errors
-/// What is wrong, where the column would store something else than the value.
-pub(super) fn store(value: &Value, column: ColumnType) -> Result<Sql, String> {
-    let refuse = |why: &str| Err(format!("{} {why}", value.type_name()));
+/// The reason, if the column would store a different value.
+pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, String> {
+    let refuse = |reason: &str| Err(format!("{} {reason}", value.type_name()));
     match value {
-        Value::Null => Ok(Sql::Null),
-        Value::Bool(bool) => Ok(Sql::Integer((*bool).into())),
+        Value::Null => Ok(SqlValue::Null),
+        Value::Bool(bool) => Ok(SqlValue::Integer((*bool).into())),
         Value::Int(int) if column == ColumnType::Real && !fits_double(*int) => {
             refuse("does not fit a floating-point column exactly")
         }
-        Value::Int(int) => Ok(Sql::Integer(*int)),
+        Value::Int(int) => Ok(SqlValue::Integer(*int)),
         Value::Double(double) if double.is_nan() => {
             refuse("is not a number, which SQLite would store as NULL")
         }
         Value::Double(double) if column.is_whole() && double.fract() != 0.0 => {
             refuse("does not fit a column of integers")
         }
-        Value::Double(double) => Ok(Sql::Real(*double)),
-        // Dates are text in a column of numbers by its name alone (DATETIME).
+        Value::Double(double) => Ok(SqlValue::Real(*double)),
+        // A `Numeric` column accepts every text: DATETIME has this affinity and stores dates as text.
         Value::Text(text)
             if (column.is_whole() || column == ColumnType::Real)
                 && text.trim().parse::<f64>().is_err() =>
         {
-            refuse("is text that is no number, for a number column")
+            refuse("must be a number for this column")
         }
-        Value::Text(text) => Ok(Sql::Text(text.clone())),
+        Value::Text(text) => Ok(SqlValue::Text(text.clone())),
         Value::Bytes(_) if column.is_whole() || column == ColumnType::Real => {
             refuse("does not fit a number column")
         }
-        Value::Bytes(bytes) => Ok(Sql::Blob(bytes.clone())),
+        Value::Bytes(bytes) => Ok(SqlValue::Blob(bytes.clone())),
         Value::Timestamp { seconds, nanos } => {
             if column.is_whole() || column == ColumnType::Real {
                 return refuse("does not fit a number column");
             }
-            match iso(*seconds, *nanos) {
-                Some(text) => Ok(Sql::Text(text)),
+            match date_text(*seconds, *nanos) {
+                Some(text) => Ok(SqlValue::Text(text)),
                 None => refuse("is outside the years 0001 to 9999"),
             }
         }
@@ -115,26 +116,27 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<Sql, String> {
             refuse("must be decimal digits such as -12.50")
         }
         Value::Decimal(digits) => {
-            // SQLite keeps 15 significant digits when it turns text into a number.
+            // SQLite keeps 15 significant digits when it converts text to a number.
             let significant = digits
                 .trim_start_matches(['-', '+', '0', '.'])
                 .bytes()
                 .filter(u8::is_ascii_digit)
                 .count();
             if column.is_number() && significant > 15 {
-                refuse("has more than the 15 digits that a number column keeps; use a text column")
+                refuse("has more than the 15 digits that a number column stores; use a text column")
             } else {
-                Ok(Sql::Text(digits.clone()))
+                Ok(SqlValue::Text(digits.clone()))
             }
         }
     }
 }
 
-/// Turns a key's value back into what it was read from.
-pub(super) fn store_key(value: &Value) -> Sql {
-    store(value, ColumnType::Blob).unwrap_or(Sql::Null)
+/// Returns the SQL value for a key's value, which was read from the key column before.
+pub(super) fn store_key(value: &Value) -> SqlValue {
+    store(value, ColumnType::Blob).unwrap_or(SqlValue::Null)
 }
 
+/// Returns true if a floating-point number can store the integer exactly.
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 fn fits_double(int: i64) -> bool {
     int.unsigned_abs() <= 1 << 53 || (int as f64) as i128 == i128::from(int)
@@ -147,8 +149,9 @@ fn is_decimal(digits: &str) -> bool {
     all_digits(whole) && all_digits(fraction)
 }
 
-/// Writes a moment as `SQLite`'s own date functions read it, with as many decimals as it needs.
-fn iso(seconds: i64, nanos: i32) -> Option<String> {
+/// Formats a time as SQLite's date functions read it, with as many decimals as needed. Returns `None` for a time outside the
+/// years 1 to 9999.
+fn date_text(seconds: i64, nanos: i32) -> Option<String> {
     let seconds_format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
     let fraction_format =
         format_description!("[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:1+]");
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declared_types_have_the_affinities_of_sqlites_documentation() {
+    fn declared_type_has_documented_affinity() {
         use ColumnType::{Blob, Bool, Integer, Numeric, Real, Text};
         for (declared, expected) in [
             ("bigint", Integer),
@@ -189,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_a_column_would_change_is_refused() {
+    fn value_that_column_would_change_is_refused() {
         let long = Value::Decimal("12345678901234567.89".into());
         assert!(store(&long, ColumnType::Numeric).is_err());
         assert_eq!(
             store(&long, ColumnType::Text),
-            Ok(Sql::Text("12345678901234567.89".into()))
+            Ok(SqlValue::Text("12345678901234567.89".into()))
         );
         assert!(store(&Value::Decimal("1e5".into()), ColumnType::Text).is_err());
         assert!(store(&Value::Double(1.5), ColumnType::Integer).is_err());
@@ -202,12 +205,15 @@ mod tests {
         assert!(store(&Value::Text("many".into()), ColumnType::Integer).is_err());
         assert!(store(&Value::Bytes(vec![1]), ColumnType::Real).is_err());
         let uuid = ColumnType::of_declaration("uniqueidentifier");
-        assert_eq!(store(&Value::Bytes(vec![1]), uuid), Ok(Sql::Blob(vec![1])));
+        assert_eq!(
+            store(&Value::Bytes(vec![1]), uuid),
+            Ok(SqlValue::Blob(vec![1]))
+        );
         assert!(store(&Value::Double(f64::NAN), ColumnType::Real).is_err());
         assert!(store(&Value::Int((1 << 53) + 1), ColumnType::Real).is_err());
         assert_eq!(
             store(&Value::Int(1 << 60), ColumnType::Real),
-            Ok(Sql::Integer(1 << 60))
+            Ok(SqlValue::Integer(1 << 60))
         );
         let moment = Value::Timestamp {
             seconds: 0,
@@ -216,7 +222,7 @@ mod tests {
         assert!(store(&moment, ColumnType::Integer).is_err());
         assert_eq!(
             store(&moment, ColumnType::Numeric),
-            Ok(Sql::Text("1970-01-01 00:00:00.12".into()))
+            Ok(SqlValue::Text("1970-01-01 00:00:00.12".into()))
         );
     }
 }

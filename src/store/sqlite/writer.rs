@@ -1,5 +1,10 @@
-//! The one thread that writes: it takes whatever operations have come in, runs them in one transaction, and answers them
-//! when that transaction is on the device. So many operations share one flush.
+//! Group commit: one thread runs all writes, several in one transaction.
+//!
+//! A commit waits until the data is on the device, which takes much longer than a typical operation. So the thread takes
+//! the operations that have arrived, of all queues, runs them in one transaction, and answers their callers after the
+//! commit. The operations share one wait for the device.
+//!
+//! The operations stay independent. If one fails, its changes are undone and the others are still committed.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -7,147 +12,156 @@ use std::thread;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::Clock;
-use super::table::{Inserts, QueueTable};
+use super::clock::Clock;
+use super::new_item::InsertStatements;
+use super::queue_statements::QueueStatements;
 use crate::store::{QueueIndex, StoreError};
 
-/// The most operations in one transaction: bounds how long the first of them waits for the last.
-const GROUP: usize = 64;
+/// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
+const MAX_GROUP_WRITES: usize = 64;
 
-/// What an operation works with.
-pub(super) struct Session {
+/// The connection and the statements with which a write operation runs.
+pub(super) struct WriteContext {
     pub(super) connection: Connection,
-    pub(super) queues: Arc<[QueueTable]>,
-    pub(super) inserts: Inserts,
+    pub(super) queues: Arc<[QueueStatements]>,
+    pub(super) inserts: InsertStatements,
     clock: Clock,
 }
 
-impl Session {
-    pub(super) fn new(connection: Connection, queues: Arc<[QueueTable]>, clock: Clock) -> Self {
+impl WriteContext {
+    pub(super) fn new(
+        connection: Connection,
+        queues: Arc<[QueueStatements]>,
+        clock: Clock,
+    ) -> Self {
         Self {
             connection,
             queues,
-            inserts: Inserts::default(),
+            inserts: InsertStatements::default(),
             clock,
         }
     }
 
-    /// Returns the time that decides, in milliseconds since 1970.
+    /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. It decides if a lease has expired.
     pub(super) fn now(&self) -> i64 {
         (self.clock)()
     }
 
-    pub(super) fn queue(&self, queue: QueueIndex) -> Result<&QueueTable, StoreError> {
+    pub(super) fn queue(&self, queue: QueueIndex) -> Result<&QueueStatements, StoreError> {
         self.queues
             .get(queue.0)
-            .ok_or_else(|| StoreError::Bug(format!("no queue number {}", queue.0)))
+            .ok_or_else(|| StoreError::Bug(format!("no queue with index {}", queue.0)))
     }
 }
 
-/// Something for the writer to do and to answer.
-trait Operation: Send {
-    /// Runs it, again where an earlier transaction came to nothing, and returns whether what it did may stay.
-    fn run(&mut self, session: &Session) -> bool;
-    /// Answers its caller, now that it is known whether the transaction is on the device.
+/// An operation that the writer thread runs and answers.
+trait WriteOperation: Send {
+    /// Runs the operation and returns true if its changes may be committed. Runs again if a transaction that it was part
+    /// of was rolled back.
+    fn run(&mut self, context: &WriteContext) -> bool;
+    /// Sends the result to the caller. `committed` is the result of the transaction.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-/// An operation with its outcome, as soon as there is one.
-struct Task<T, F> {
-    work: F,
-    outcome: Option<Result<T, StoreError>>,
+/// An operation with its last result and its caller.
+struct PendingWrite<T, F> {
+    operation: F,
+    result: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Operation for Task<T, F>
+impl<T, F> WriteOperation for PendingWrite<T, F>
 where
     T: Send,
-    F: Fn(&Session) -> Result<T, StoreError> + Send,
+    F: Fn(&WriteContext) -> Result<T, StoreError> + Send,
 {
-    fn run(&mut self, session: &Session) -> bool {
-        let outcome = (self.work)(session);
-        let keep = outcome.is_ok();
-        self.outcome = Some(outcome);
-        keep
+    fn run(&mut self, context: &WriteContext) -> bool {
+        let result = (self.operation)(context);
+        let may_commit = result.is_ok();
+        self.result = Some(result);
+        may_commit
     }
 
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
-        // An operation's own error says more than that of the transaction that it broke.
-        let result = match (self.outcome, committed) {
+        // The error of the operation tells more than the error of the transaction that it broke.
+        let result = match (self.result, committed) {
             (Some(Err(error)), _) | (_, Err(error)) => Err(error),
-            (Some(outcome), Ok(())) => outcome,
+            (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Bug("the operation was not run".to_owned())),
         };
         let _ = self.caller.send(result);
     }
 }
 
-/// Hands operations to the writer thread, which ends when the last handle is dropped and its work is done.
+/// A handle that sends operations to the writer thread. The thread ends when the last handle is dropped and all operations
+/// have been answered.
 #[derive(Clone)]
 pub(super) struct Writer {
-    operations: mpsc::Sender<Box<dyn Operation>>,
+    operations: mpsc::Sender<Box<dyn WriteOperation>>,
 }
 
 impl Writer {
-    /// Starts the thread.
-    pub(super) fn spawn(session: Session) -> Result<Self, StoreError> {
-        let (operations, inbox) = mpsc::channel();
+    /// Starts the writer thread.
+    pub(super) fn spawn(context: WriteContext) -> Result<Self, StoreError> {
+        let (operations, arrived) = mpsc::channel();
         thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || {
-                while let Ok(first) = inbox.recv() {
-                    run_group(&session, first, &inbox);
+                while let Ok(first) = arrived.recv() {
+                    commit_group(&context, first, &arrived);
                 }
             })
             .map_err(|error| {
-                StoreError::unavailable(format!("no thread for the writer: {error}"))
+                StoreError::unavailable(format!("the writer thread cannot be started: {error}"))
             })?;
         Ok(Self { operations })
     }
 
-    /// Runs an operation to its end, whether or not the returned future is waited for, and answers when what it did is
-    /// on the device.
+    /// Runs an operation and returns its result after the commit. The operation runs to its end even if the caller drops
+    /// the future.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        operation: impl Fn(&Session) -> Result<T, StoreError> + Send + 'static,
+        operation: impl Fn(&WriteContext) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (caller, answer) = oneshot::channel();
-        let operation = Task {
-            work: operation,
-            outcome: None,
+        let (caller, result) = oneshot::channel();
+        let pending = PendingWrite {
+            operation,
+            result: None,
             caller,
         };
-        let gone = || StoreError::unavailable("the writer thread has ended".to_owned());
+        let ended = || StoreError::unavailable("the writer thread has ended".to_owned());
         self.operations
-            .send(Box::new(operation))
-            .map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+            .send(Box::new(pending))
+            .map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
     }
 }
 
-type Group = Vec<Box<dyn Operation>>;
+type Group = Vec<Box<dyn WriteOperation>>;
 
-/// Runs an operation, and those that come in meanwhile, and answers them.
-fn run_group(
-    session: &Session,
-    first: Box<dyn Operation>,
-    inbox: &mpsc::Receiver<Box<dyn Operation>>,
+/// Runs `first` and the operations that arrive meanwhile, and answers all of them.
+fn commit_group(
+    context: &WriteContext,
+    first: Box<dyn WriteOperation>,
+    arrived: &mpsc::Receiver<Box<dyn WriteOperation>>,
 ) {
     let mut group = vec![first];
-    let mut committed = transaction(session, || run_all(session, &mut group, inbox));
-    // An operation's error must undo what it did and nothing else. That is rare, and what a savepoint costs is not
-    // spent on every operation: the group runs again, each in one.
+    let mut committed = transaction(context, || run_arrived(context, &mut group, arrived));
+    // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each operation,
+    // so that only the failed one is undone. Failures are rare, and the first try saves the cost of the savepoints.
     if matches!(committed, Ok(false)) && group.len() > 1 {
-        committed = transaction(session, || run_each(session, &mut group));
+        committed = transaction(context, || run_in_savepoints(context, &mut group));
     }
-    // Those behind would wait for the lock, or fail on the device, just as long again.
+    // The operations that wait behind this group would fail in the same way, each after the same wait for the lock or the
+    // device. They get the error immediately.
     if matches!(committed, Err(StoreError::Unavailable(_))) {
-        group.extend(inbox.try_iter());
+        group.extend(arrived.try_iter());
     }
-    // A constraint that is checked at the end of the transaction: each operation answers for itself.
+    // A constraint can be checked as late as at the commit. Then the failed operation is not known, so each runs in its own
+    // transaction.
     if matches!(committed, Err(StoreError::Misconfigured(_))) && group.len() > 1 {
         for mut operation in group {
-            let committed = transaction(session, || Ok(operation.run(session)));
+            let committed = transaction(context, || Ok(operation.run(context)));
             operation.answer(committed.map(|_| ()));
         }
     } else {
@@ -157,67 +171,73 @@ fn run_group(
     }
 }
 
-/// Commits what `run` does, if it says so; rolls it back if not, or if it fails.
+/// Runs `work` in a transaction. Commits if it returns true; otherwise, or if it fails, rolls back.
 fn transaction(
-    session: &Session,
-    run: impl FnOnce() -> Result<bool, StoreError>,
+    context: &WriteContext,
+    work: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
-    execute(session, "BEGIN IMMEDIATE")?;
-    let outcome = run().and_then(|keep| {
-        if keep {
-            execute(session, "COMMIT")?;
+    execute(context, "BEGIN IMMEDIATE")?;
+    let result = work().and_then(|may_commit| {
+        if may_commit {
+            execute(context, "COMMIT")?;
         }
-        Ok(keep)
+        Ok(may_commit)
     });
-    if !session.connection.is_autocommit() {
-        let _ = execute(session, "ROLLBACK");
+    if !context.connection.is_autocommit() {
+        let _ = execute(context, "ROLLBACK");
     }
-    outcome
+    result
 }
 
-/// Runs the group's first operation and those that have come in meanwhile; returns false at the first that fails.
-fn run_all(
-    session: &Session,
+/// Runs the first operation of the group, then takes operations that have arrived into the group and runs them. Returns
+/// false at the first that fails.
+fn run_arrived(
+    context: &WriteContext,
     group: &mut Group,
-    inbox: &mpsc::Receiver<Box<dyn Operation>>,
+    arrived: &mpsc::Receiver<Box<dyn WriteOperation>>,
 ) -> Result<bool, StoreError> {
-    let mut at = 0;
+    let mut index = 0;
     loop {
-        if !run_one(session, &mut group[at])? {
+        if !run_one(context, &mut group[index])? {
             return Ok(false);
         }
-        at += 1;
-        match (group.len() < GROUP).then(|| inbox.try_recv()) {
+        index += 1;
+        match (group.len() < MAX_GROUP_WRITES).then(|| arrived.try_recv()) {
             Some(Ok(next)) => group.push(next),
             _ => return Ok(true),
         }
     }
 }
 
-/// Runs each operation of the group in a savepoint.
-fn run_each(session: &Session, group: &mut Group) -> Result<bool, StoreError> {
+/// Runs each operation of the group in a savepoint and undoes those that fail.
+fn run_in_savepoints(context: &WriteContext, group: &mut Group) -> Result<bool, StoreError> {
     for operation in group {
-        execute(session, "SAVEPOINT operation")?;
-        if !run_one(session, operation)? {
-            execute(session, "ROLLBACK TO operation")?;
+        execute(context, "SAVEPOINT operation")?;
+        if !run_one(context, operation)? {
+            execute(context, "ROLLBACK TO operation")?;
         }
-        execute(session, "RELEASE operation")?;
+        execute(context, "RELEASE operation")?;
     }
     Ok(true)
 }
 
-/// Runs one operation and returns whether what it did may stay.
-fn run_one(session: &Session, operation: &mut Box<dyn Operation>) -> Result<bool, StoreError> {
-    let keep = operation.run(session);
-    if session.connection.is_autocommit() {
-        // A full disk or a failing device ends the whole transaction at once.
-        let ended = "an error of the device ended the transaction; nothing of it was applied";
-        return Err(StoreError::unavailable(ended.to_owned()));
+/// Runs one operation. Returns true if its changes may be committed.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] if SQLite has rolled back the whole transaction, as it does on a full disk or an I/O error.
+fn run_one(
+    context: &WriteContext,
+    operation: &mut Box<dyn WriteOperation>,
+) -> Result<bool, StoreError> {
+    let may_commit = operation.run(context);
+    if context.connection.is_autocommit() {
+        let reason = "an error of the device ended the transaction; no change was committed";
+        return Err(StoreError::unavailable(reason.to_owned()));
     }
-    Ok(keep)
+    Ok(may_commit)
 }
 
-fn execute(session: &Session, sql: &str) -> Result<(), StoreError> {
-    session.connection.prepare_cached(sql)?.execute([])?;
+fn execute(context: &WriteContext, sql: &str) -> Result<(), StoreError> {
+    context.connection.prepare_cached(sql)?.execute([])?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Extension, Held, ListedItem, NewItem, QueueIndex, Reaped, Settlement,
-    Stats, Store, StoreError,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    Settlement, Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
 
@@ -22,12 +22,12 @@ impl Store for SharedStore {
         self.0.secret()
     }
 
-    fn place(&self) -> String {
-        self.0.place()
+    fn location(&self) -> String {
+        self.0.location()
     }
 
-    fn width(&self) -> usize {
-        self.0.width()
+    fn max_concurrent_operations(&self) -> usize {
+        self.0.max_concurrent_operations()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
@@ -45,9 +45,9 @@ impl Store for SharedStore {
     async fn heartbeat(
         &self,
         queue: QueueIndex,
-        extensions: Arc<[Extension]>,
-    ) -> Result<Vec<Option<Held>>, StoreError> {
-        shared(self.0.heartbeat(queue, extensions)).await
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+        shared(self.0.heartbeat(queue, renewals)).await
     }
 
     async fn settle(

@@ -11,7 +11,7 @@ use crate::cli::CommandError;
 use crate::cli::bench::keys::ItemKey;
 use crate::cli::bench::ledger::Settled;
 use crate::lease_id::LeaseRef;
-use crate::store::{self, ClaimCall, Extension, NewItem, QueueIndex, Settlement, Store};
+use crate::store::{self, ClaimCall, NewItem, QueueIndex, Renewal, Settlement, Store};
 use crate::value::{Key, Value};
 
 /// How long leases last unless something else is said, as a queue has it by default.
@@ -50,7 +50,7 @@ impl Layer for OnStore {
         let call = ClaimCall {
             worker: self.worker.clone(),
             token: Uuid::new_v4(),
-            repeat: false,
+            has_request_id: false,
             max_items,
             duration: self.lease,
         };
@@ -60,12 +60,12 @@ impl Layer for OnStore {
     }
 
     async fn heartbeat(&mut self, leases: &[LeaseRef]) -> Result<u64, CommandError> {
-        let extension = |lease: &LeaseRef| Extension {
+        let renewal = |lease: &LeaseRef| Renewal {
             lease: lease.clone(),
             duration: self.lease,
         };
-        let extensions = leases.iter().map(extension).collect();
-        let held = self.store.heartbeat(self.queue, extensions).await?;
+        let renewals = leases.iter().map(renewal).collect();
+        let held = self.store.heartbeat(self.queue, renewals).await?;
         Ok(held.iter().filter(|held| held.is_none()).count() as u64)
     }
 

@@ -1,16 +1,18 @@
-//! Which index each statement uses: a claim costs the same however many rows the table has.
+//! Checks the query plan of each statement: which index it uses, and that it does not sort.
+//!
+//! With these plans the cost of an operation does not grow with the table.
 
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::adopt::SqliteSchema;
-use super::table::QueueTable;
+use super::super::adopt::SqliteSchema;
+use super::super::queue_statements::QueueStatements;
 use crate::item_state::{Backoff, RetryPolicy, State};
 use crate::queue::{LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};
 use crate::store::schema::Schema as _;
 
-/// Tables, and how the plan of a statement on one row finds it.
+/// Kinds of tables, and the line of the query plan with which SQLite finds one row by its key.
 const TABLES: [(&str, &str); 4] = [
     (
         "CREATE TABLE item (a INTEGER PRIMARY KEY, b TEXT, rank INTEGER)",
@@ -30,8 +32,8 @@ const TABLES: [(&str, &str); 4] = [
     ),
 ];
 
-/// 2,000 rows, three quarters of them completed.
-const FILL: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+/// Inserts 2,000 rows, three quarters of them completed.
+const INSERT_ROWS: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
     INSERT INTO item (a, b, rank, lease_state, lease_due_time, lease_token)
     SELECT n, 'text ' || n, n % 10, CASE WHEN n % 20 > 4 THEN 3 ELSE n % 20 END, n, randomblob(16) FROM n";
 
@@ -65,7 +67,8 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
     }
 }
 
-fn queue(create: &str, spec: &QueueSpec, statistics: bool) -> (Connection, QueueTable) {
+/// Creates a table with rows and adopts it. With `statistics`, the query planner knows the number of rows.
+fn open_queue(create: &str, spec: &QueueSpec, statistics: bool) -> (Connection, QueueStatements) {
     let connection = Connection::open_in_memory().expect("open");
     connection.execute_batch(create).expect(create);
     let mut schema = SqliteSchema::over(connection);
@@ -73,15 +76,16 @@ fn queue(create: &str, spec: &QueueSpec, statistics: bool) -> (Connection, Queue
         schema.apply(&step, &mut |_| ()).expect(&step.sql);
     }
     let connection = schema.into_connection();
-    connection.execute_batch(FILL).expect(FILL);
+    connection.execute_batch(INSERT_ROWS).expect(INSERT_ROWS);
     if statistics {
         connection.execute_batch("ANALYZE").expect("ANALYZE");
     }
-    let table = QueueTable::new(&connection, spec).expect("a queue");
-    (connection, table)
+    let queue = QueueStatements::new(&connection, spec).expect("a queue");
+    (connection, queue)
 }
 
-fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+/// Returns the lines of the query plan of a statement.
+fn query_plan(connection: &Connection, sql: &str) -> Vec<String> {
     let mut explain = connection
         .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
         .expect(sql);
@@ -93,8 +97,9 @@ fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     steps
 }
 
-/// Calls `check` for every kind of table, order and index, with statistics and without.
-fn each(check: impl Fn(&Connection, &QueueTable, &str)) {
+/// Calls `check` for every kind of table, with every kind of order, with filtered indexes and without, with statistics and
+/// without. `check` gets the plan line that finds a row of this table by its key.
+fn for_each_queue(check: impl Fn(&Connection, &QueueStatements, &str)) {
     let by_rank = |descending| {
         let column = "rank".to_owned();
         Order::By(vec![OrderColumn { column, descending }])
@@ -109,8 +114,8 @@ fn each(check: impl Fn(&Connection, &QueueTable, &str)) {
             for filtered in [true, false] {
                 for statistics in [false, true] {
                     let spec = spec(order.clone(), filtered);
-                    let (connection, table) = queue(create, &spec, statistics);
-                    check(&connection, &table, row);
+                    let (connection, queue) = open_queue(create, &spec, statistics);
+                    check(&connection, &queue, row);
                 }
             }
         }
@@ -118,21 +123,21 @@ fn each(check: impl Fn(&Connection, &QueueTable, &str)) {
 }
 
 #[test]
-fn a_claim_reads_the_first_rows_of_the_ready_index() {
-    each(|connection, table, _| {
-        let steps = plan(connection, &table.sql.pick);
-        assert_eq!(steps.len(), 1, "nothing is sorted: {steps:?}");
+fn claim_reads_ready_index_in_order() {
+    for_each_queue(|connection, queue, _| {
+        let steps = query_plan(connection, &queue.sql.pick_ready);
+        assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
         assert!(steps[0].contains("INDEX item_lease_ready"), "{steps:?}");
-        if !table.spec.filtered_indexes {
+        if !queue.spec.filtered_indexes {
             assert!(steps[0].contains("(lease_state=?"), "{steps:?}");
         }
     });
 }
 
 #[test]
-fn a_repeated_request_seeks_its_token() {
-    each(|connection, table, _| {
-        let steps = plan(connection, &table.sql.held);
+fn retried_claim_seeks_its_token() {
+    for_each_queue(|connection, queue, _| {
+        let steps = query_plan(connection, &queue.sql.find_retried_leases);
         assert!(
             steps[0].contains("USING INDEX item_lease_token (lease_token=?"),
             "{steps:?}"
@@ -141,11 +146,11 @@ fn a_repeated_request_seeks_its_token() {
 }
 
 #[test]
-fn the_reaper_reads_the_due_index() {
-    each(|connection, table, _| {
-        let filtered = table.spec.filtered_indexes;
-        for sql in [&table.sql.due, &table.sql.next] {
-            let steps = plan(connection, sql);
+fn reaper_reads_due_index() {
+    for_each_queue(|connection, queue, _| {
+        let filtered = queue.spec.filtered_indexes;
+        for sql in [&queue.sql.find_due, &queue.sql.next_due] {
+            let steps = query_plan(connection, sql);
             let range = if filtered {
                 "(lease_due_time"
             } else {
@@ -154,17 +159,14 @@ fn the_reaper_reads_the_due_index() {
             assert!(steps[0].starts_with("SEARCH item USING"), "{steps:?}");
             assert!(steps[0].contains("INDEX item_lease_due"), "{steps:?}");
             assert!(steps[0].contains(range), "{steps:?}");
-            assert!(
-                steps.len() == 1 || !filtered,
-                "nothing is sorted: {steps:?}"
-            );
+            assert!(steps.len() == 1 || !filtered, "must not sort: {steps:?}");
         }
     });
 }
 
-/// The index of each state's rows.
-fn index_of(state: State, table: &QueueTable) -> Option<&'static str> {
-    let filtered = table.spec.filtered_indexes;
+/// Returns the plan's name for the index that holds the rows of `state`, or `None` if no index does.
+fn index_of(state: State, queue: &QueueStatements) -> Option<&'static str> {
+    let filtered = queue.spec.filtered_indexes;
     match state {
         State::Ready => Some("INDEX item_lease_ready"),
         State::Leased if filtered => Some("INDEX item_lease_token"),
@@ -175,124 +177,131 @@ fn index_of(state: State, table: &QueueTable) -> Option<&'static str> {
     }
 }
 
-/// Returns the one step of a plan that reads the table.
-fn reads(steps: &[String]) -> &str {
+/// Returns the only line of a plan that reads the table.
+fn table_read(steps: &[String]) -> &str {
     let reads: Vec<&String> = steps.iter().filter(|step| step.contains("item")).collect();
     assert_eq!(reads.len(), 1, "{steps:?}");
     reads[0]
 }
 
+/// Returns true if the plan sorts rows.
 fn sorts(steps: &[String]) -> bool {
     steps.iter().any(|step| step.contains("TEMP B-TREE"))
 }
 
 #[test]
-fn every_count_reads_one_index_and_sorts_nothing() {
-    each(|connection, table, _| {
-        let counts = &table.sql.counts;
+fn each_count_reads_one_index_without_sorting() {
+    for_each_queue(|connection, queue, _| {
+        let counts = &queue.sql.counts;
         let seek = |steps: &[String]| {
-            let read = reads(steps);
+            let read = table_read(steps);
             assert!(!sorts(steps), "{steps:?}");
             let seeks = read.contains("(lease_state=?");
-            assert!(table.spec.filtered_indexes || seeks, "{steps:?}");
+            assert!(queue.spec.filtered_indexes || seeks, "{steps:?}");
         };
-        for (state, entries) in State::ALL.into_iter().zip(&counts.of_state) {
-            let Some(entries) = entries else {
-                let of_several = matches!(state, State::Delayed | State::Completed);
-                assert!(of_several && table.spec.filtered_indexes);
+        for (state, index_count) in State::ALL.into_iter().zip(&counts.of_state) {
+            let Some(index_count) = index_count else {
+                let is_mixed = matches!(state, State::Delayed | State::Completed);
+                assert!(is_mixed && queue.spec.filtered_indexes);
                 continue;
             };
-            let index = index_of(state, table).expect("an index");
-            for sql in [&entries.beyond, &entries.count] {
-                let steps = plan(connection, sql);
-                assert!(reads(&steps).contains(index), "{steps:?}");
+            let index = index_of(state, queue).expect("an index");
+            for sql in [&index_count.over_limit, &index_count.count] {
+                let steps = query_plan(connection, sql);
+                assert!(table_read(&steps).contains(index), "{steps:?}");
                 seek(&steps);
             }
         }
-        for sql in [&counts.due.beyond, &counts.due.count] {
-            let steps = plan(connection, sql);
-            assert!(reads(&steps).contains("INDEX item_lease_due"), "{steps:?}");
+        for sql in [&counts.due.over_limit, &counts.due.count] {
+            let steps = query_plan(connection, sql);
+            assert!(
+                table_read(&steps).contains("INDEX item_lease_due"),
+                "{steps:?}"
+            );
             seek(&steps);
         }
     });
 }
 
 #[test]
-fn what_no_index_counts_is_looked_for_among_rows_that_are_not_sorted() {
-    each(|connection, table, _| {
-        if table.spec.filtered_indexes {
-            let steps = plan(connection, &table.sql.counts.delayed_among);
-            assert!(reads(&steps).contains("INDEX item_lease_due"), "{steps:?}");
+fn states_without_index_are_counted_in_unsorted_samples() {
+    for_each_queue(|connection, queue, _| {
+        if queue.spec.filtered_indexes {
+            let steps = query_plan(connection, &queue.sql.counts.delayed_in_sample);
+            assert!(
+                table_read(&steps).contains("INDEX item_lease_due"),
+                "{steps:?}"
+            );
             assert!(!sorts(&steps), "{steps:?}");
-            let steps = plan(connection, &table.sql.counts.completed_among);
-            assert_eq!(reads(&steps), "SCAN item", "{steps:?}");
+            let steps = query_plan(connection, &queue.sql.counts.completed_in_sample);
+            assert_eq!(table_read(&steps), "SCAN item", "{steps:?}");
             assert!(!sorts(&steps), "{steps:?}");
         }
     });
 }
 
 #[test]
-fn the_oldest_are_looked_for_in_the_index_of_their_state() {
-    each(|connection, table, _| {
+fn oldest_item_is_read_from_index_of_its_state() {
+    for_each_queue(|connection, queue, _| {
         for (state, sql) in [
-            (State::Ready, &table.sql.oldest_ready),
-            (State::Leased, &table.sql.oldest_lease),
+            (State::Ready, &queue.sql.oldest_ready),
+            (State::Leased, &queue.sql.oldest_lease),
         ] {
-            let steps = plan(connection, sql);
-            let index = index_of(state, table).expect("an index");
-            assert!(reads(&steps).contains(index), "{steps:?}");
+            let steps = query_plan(connection, sql);
+            let index = index_of(state, queue).expect("an index");
+            assert!(table_read(&steps).contains(index), "{steps:?}");
             assert!(!sorts(&steps), "{steps:?}");
         }
     });
 }
 
 #[test]
-fn lists_read_the_index_of_their_state_and_no_more_of_it_than_a_limit() {
-    each(|connection, table, _| {
+fn lists_limit_rows_of_state_index_before_sorting() {
+    for_each_queue(|connection, queue, _| {
         for state in [State::Ready, State::Leased, State::Delayed] {
-            let steps = plan(connection, &table.sql.list[state as usize]);
-            let index = index_of(state, table).expect("an index");
-            assert!(reads(&steps).contains(index), "{steps:?}");
+            let steps = query_plan(connection, &queue.sql.list[state as usize]);
+            let index = index_of(state, queue).expect("an index");
+            assert!(table_read(&steps).contains(index), "{steps:?}");
             assert!(
                 steps[0].contains("CO-ROUTINE"),
-                "the limit stands before the sort: {steps:?}"
+                "the limit must apply before the sort: {steps:?}"
             );
         }
     });
 }
 
 #[test]
-fn the_dead_are_read_in_their_order() {
-    each(|connection, table, _| {
-        let sql = &table.sql;
-        for sql in [&sql.list[State::Dead as usize], &sql.dead] {
-            let steps = plan(connection, sql);
-            assert_eq!(steps.len(), 1, "nothing is sorted: {steps:?}");
+fn dead_items_are_read_in_index_order() {
+    for_each_queue(|connection, queue, _| {
+        let sql = &queue.sql;
+        for sql in [&sql.list[State::Dead as usize], &sql.pick_dead] {
+            let steps = query_plan(connection, sql);
+            assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
             assert!(steps[0].contains("INDEX item_lease_dead"), "{steps:?}");
         }
     });
 }
 
 #[test]
-fn what_touches_one_row_seeks_its_key() {
-    each(|connection, table, row| {
-        let sql = &table.sql;
+fn single_row_statements_seek_by_key() {
+    for_each_queue(|connection, queue, row| {
+        let sql = &queue.sql;
         for sql in [
-            &sql.take,
-            &sql.leased,
+            &sql.lease_row,
+            &sql.read_lease,
             &sql.extend,
             &sql.complete,
             &sql.delete,
-            &sql.archived,
+            &sql.delete_archived,
             &sql.fail,
             &sql.release,
-            &sql.settled,
+            &sql.find_earlier_settlement,
             &sql.expire,
             &sql.promote,
             &sql.redrive,
-            sql.archive.as_ref().expect("an archive"),
+            sql.copy_to_archive.as_ref().expect("an archive"),
         ] {
-            let steps = plan(connection, sql);
+            let steps = query_plan(connection, sql);
             assert_eq!(steps, [row], "{sql}");
         }
     });

@@ -1,0 +1,70 @@
+//! The errors of a store: why an operation was not applied.
+
+/// The reason why a store operation failed.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum StoreError {
+    /// One request of the list cannot be applied, so the whole list was not applied.
+    #[error("item {}: {}", .0.item, .0.problem)]
+    Rejected(Rejection),
+    /// The store cannot be reached, is busy or has no space left. The operation can succeed later.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(Outage),
+    /// The operation fails until somebody changes the configuration, the schema or the permissions.
+    #[error("{0}")]
+    Misconfigured(String),
+    /// The database file is damaged, or it cannot be opened or written.
+    #[error("{0}")]
+    Io(String),
+    /// The store returned a result that a correct broker never gets.
+    #[error("unexpected answer of the store: {0}")]
+    Bug(String),
+}
+
+impl StoreError {
+    /// Returns an outage of which only the reason is known.
+    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
+        Self::Unavailable(reason.into().into())
+    }
+}
+
+/// A request that was rejected, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The index of the request in the list.
+    pub item: usize,
+    /// For a settlement, the index of the follow-up item that was rejected. `None`: the request itself was rejected.
+    pub follow_up: Option<usize>,
+    /// The column that caused the rejection, if it is known.
+    pub column: Option<String>,
+    /// The reason, as text for the caller.
+    pub problem: String,
+}
+
+/// The reason why a store is unavailable, and how often the operation was tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outage {
+    /// The last failure.
+    pub reason: String,
+    /// The number of tries; 0 if the operation was not tried.
+    pub tries: u32,
+    /// The error number of the database server, if the failure has one.
+    pub number: Option<u32>,
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.tries {
+            0 | 1 => write!(out, "{}", self.reason),
+            tries => write!(out, "{} (tried {tries} times)", self.reason),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Outage {
+    fn from(reason: T) -> Self {
+        Self {
+            reason: reason.into(),
+            ..Self::default()
+        }
+    }
+}

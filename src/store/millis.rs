@@ -1,0 +1,8 @@
+//! Durations in whole milliseconds, the unit in which both stores keep times.
+
+use std::time::Duration;
+
+/// Returns a duration in milliseconds. It is rounded up, so that a lease never ends before the promised time.
+pub(super) fn millis_rounded_up(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}

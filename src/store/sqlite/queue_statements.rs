@@ -1,0 +1,154 @@
+//! The SQL statements of one queue, and the columns whose values they take and return. Rendered once, when the store opens.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::adopt::SqliteSchema;
+use super::catalogue::Table;
+use super::placeholders::QueueColumns;
+use super::quote::quote_all;
+use super::state_counts::CountStatements;
+use super::state_index;
+use super::types::{self, ColumnType};
+use crate::item_state::State;
+use crate::queue::QueueSpec;
+use crate::store::StoreError;
+use crate::store::template::{Placeholders, render};
+use crate::value::{Key, Value};
+
+const CLAIM: &str = include_str!("../../../sql/sqlite/claim.sql");
+const HEARTBEAT: &str = include_str!("../../../sql/sqlite/heartbeat.sql");
+const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
+const REAP: &str = include_str!("../../../sql/sqlite/reap.sql");
+const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
+const REDRIVE: &str = include_str!("../../../sql/sqlite/redrive.sql");
+
+/// A queue with its statements.
+pub(super) struct QueueStatements {
+    /// The configuration of the queue.
+    pub(super) spec: QueueSpec,
+    /// The number of key columns.
+    pub(super) key_len: usize,
+    /// The names of the key columns.
+    pub(super) key: Vec<String>,
+    /// The names of the data columns, which a claim returns.
+    pub(super) columns: Arc<[String]>,
+    /// The types of the data columns.
+    pub(super) column_types: Vec<ColumnType>,
+    /// The columns that a new item can set, by name.
+    pub(super) writable: HashMap<String, ColumnType>,
+    /// The rendered statements.
+    pub(super) sql: Statements,
+    /// The placeholders, kept for inserts. Their text depends on the columns that an item sets, so it is rendered later.
+    pub(super) placeholders: Placeholders,
+}
+
+/// The SQL text of the statements. The fields have the names of the sections in `sql/sqlite`.
+pub(super) struct Statements {
+    pub(super) find_retried_leases: String,
+    pub(super) pick_ready: String,
+    pub(super) lease_row: String,
+    pub(super) read_lease: String,
+    pub(super) extend: String,
+    pub(super) complete: String,
+    pub(super) delete: String,
+    /// `None` if the queue has no archive.
+    pub(super) copy_to_archive: Option<String>,
+    pub(super) delete_archived: String,
+    pub(super) fail: String,
+    pub(super) release: String,
+    pub(super) find_earlier_settlement: String,
+    pub(super) find_due: String,
+    pub(super) expire: String,
+    pub(super) promote: String,
+    pub(super) next_due: String,
+    pub(super) counts: CountStatements,
+    pub(super) oldest_ready: String,
+    pub(super) oldest_lease: String,
+    /// One statement for each state, in the order of [`State::ALL`].
+    pub(super) list: [String; 5],
+    pub(super) pick_dead: String,
+    pub(super) redrive: String,
+}
+
+impl QueueStatements {
+    /// Reads the queue's table and renders the statements for it. The table has passed
+    /// [`Schema::check`](crate::store::schema::Schema::check).
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the table has changed since that check and no longer fits the queue.
+    pub(super) fn new(connection: &Connection, spec: &QueueSpec) -> Result<Self, StoreError> {
+        let missing =
+            || StoreError::Misconfigured(format!("table {:?} does not exist", spec.table));
+        let table = Table::read(connection, &spec.table)?.ok_or_else(missing)?;
+        let queue_columns = QueueColumns::new(spec, &table)
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let archive_columns = SqliteSchema::archive_columns(connection, spec, &queue_columns)?;
+        let has_archive = !archive_columns.is_empty();
+        let mut placeholders = queue_columns.placeholders;
+        placeholders.insert(
+            "archive_columns",
+            quote_all(archive_columns.iter().map(String::as_str)),
+        );
+        Ok(Self {
+            spec: spec.clone(),
+            key_len: queue_columns.key.len(),
+            key: queue_columns.key,
+            columns: queue_columns
+                .columns
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect(),
+            column_types: queue_columns
+                .columns
+                .iter()
+                .map(|(_, kind)| *kind)
+                .collect(),
+            writable: queue_columns.writable.into_iter().collect(),
+            sql: Statements::new(spec, has_archive, &placeholders),
+            placeholders,
+        })
+    }
+
+    /// Reads the key of a row. Every statement returns the key columns first.
+    pub(super) fn read_key(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Key> {
+        (0..self.key_len)
+            .map(|index| Ok(types::read(row.get_ref(index)?)))
+            .collect::<rusqlite::Result<Box<[Value]>>>()
+            .map(Key)
+    }
+}
+
+impl Statements {
+    fn new(spec: &QueueSpec, has_archive: bool, placeholders: &Placeholders) -> Self {
+        let text = |file, section| render(file, section, placeholders);
+        let of_state =
+            |state, file, section| state_index::render(spec, state, file, section, placeholders);
+        Self {
+            find_retried_leases: text(CLAIM, "find_retried_leases"),
+            pick_ready: text(CLAIM, "pick_ready"),
+            lease_row: text(CLAIM, "lease_row"),
+            read_lease: text(CLAIM, "read_lease"),
+            extend: text(HEARTBEAT, "extend"),
+            complete: text(SETTLE, "complete"),
+            delete: text(SETTLE, "delete"),
+            copy_to_archive: has_archive.then(|| text(SETTLE, "copy_to_archive")),
+            delete_archived: text(SETTLE, "delete_archived"),
+            fail: text(SETTLE, "fail"),
+            release: text(SETTLE, "release"),
+            find_earlier_settlement: text(SETTLE, "find_earlier_settlement"),
+            find_due: text(REAP, "find_due"),
+            expire: text(REAP, "expire"),
+            promote: text(REAP, "promote"),
+            next_due: text(REAP, "next_due"),
+            counts: CountStatements::new(spec, placeholders),
+            oldest_ready: text(STATS, "oldest_ready"),
+            oldest_lease: of_state(State::Leased, STATS, "oldest_lease"),
+            list: State::ALL.map(|state| state_index::list(spec, state, placeholders)),
+            pick_dead: text(REDRIVE, "pick_dead"),
+            redrive: text(REDRIVE, "redrive"),
+        }
+    }
+}
