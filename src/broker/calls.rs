@@ -17,7 +17,7 @@ use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use crate::item_state::{AfterFailure, State};
-use crate::store::{Ending, Renewal, LeaseExpiry, NewItem, StoreError};
+use crate::store::{Ending, LeaseExpiry, NewItem, Renewal, StoreError};
 use crate::value::Key;
 
 impl Broker {
