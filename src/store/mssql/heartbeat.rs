@@ -10,7 +10,7 @@ use super::error::RetrySafety;
 use super::list_parameters::ListParameters;
 use super::queue_statements::QueueStatements;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{Renewal, LeaseExpiry, QueueIndex, StoreError};
+use crate::store::{LeaseExpiry, QueueIndex, Renewal, StoreError};
 
 impl Mssql {
     pub(super) async fn heartbeat(
