@@ -1,14 +1,16 @@
-//! The commands as people type them: the real program, its output and its exit codes.
+//! Tests of the command line: they run the real program and check its output and its exit codes.
 
 #[path = "support/parts.rs"]
 mod support;
 
 #[path = "command_line/bench.rs"]
 mod bench;
+#[path = "command_line/demo.rs"]
+mod demo;
 #[path = "command_line/enqueue.rs"]
 mod enqueue;
-#[path = "command_line/failures.rs"]
-mod failures;
+#[path = "command_line/exit_codes.rs"]
+mod exit_codes;
 #[path = "command_line/help.rs"]
 mod help;
 #[path = "command_line/leases.rs"]

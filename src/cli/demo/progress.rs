@@ -1,90 +1,90 @@
-//! The demo's live display: bars where the terminal can draw them, plain lines where not.
+//! The demo's progress display: bars if standard error is a terminal, else one line per second.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use super::service::LeasedKeys;
 use crate::cli::output::print_line;
 use crate::item_state::State;
 use crate::store::Stats;
 
-/// The pause between two plain lines.
-const LINE_EVERY: Duration = Duration::from_secs(1);
+/// The interval between two lines, without bars.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) enum Progress {
-    Drawn {
-        bars: MultiProgress,
+    Bars {
+        all: MultiProgress,
         completed: ProgressBar,
         states: ProgressBar,
         holders: ProgressBar,
     },
     Lines {
         start: Instant,
-        next: Instant,
+        next_line: Instant,
     },
 }
 
 impl Progress {
-    pub(super) fn new(events: u64) -> Self {
+    pub(super) fn new() -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         if dumb || !stderr().is_terminal() {
             let now = Instant::now();
             return Self::Lines {
                 start: now,
-                next: now,
+                next_line: now,
             };
         }
         let style = |template| {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
         };
-        let bars = MultiProgress::new();
-        let bar = |template| bars.add(ProgressBar::new(events).with_style(style(template)));
-        Self::Drawn {
+        let all = MultiProgress::new();
+        let bar = |template| all.add(ProgressBar::new(0).with_style(style(template)));
+        Self::Bars {
             completed: bar("completed {wide_bar} {pos}/{len}  {elapsed}"),
             states: bar("{wide_msg}"),
             holders: bar("{wide_msg}"),
-            bars,
+            all,
         }
     }
 
-    /// Shows where the rows are and who holds them.
-    pub(super) fn show(&mut self, events: &Stats, outbox: &Stats, holders: &[(String, usize)]) {
+    /// Shows the number of rows in each state, of results in the outbox, and of rows that each worker holds.
+    pub(super) fn show(&mut self, events: &Stats, outbox: &Stats, leased: &LeasedKeys) {
         let states: Vec<String> = State::ALL
             .into_iter()
             .filter(|state| *state != State::Completed && events.count_of(*state) > 0)
             .map(|state| format!("{} {}", state.name(), events.count_of(state)))
             .collect();
         let waiting: u64 = outbox.count.iter().sum();
-        let states = format!("{}  outbox {waiting}", states.join("  "));
-        let held: Vec<String> = holders
+        let state_text = format!("{}  outbox {waiting}", states.join("  "));
+        let holders: Vec<String> = leased
             .iter()
-            .map(|(name, rows)| format!("{name} {rows}"))
+            .map(|(worker, keys)| format!("{worker} {}", keys.len()))
             .collect();
-        let held = format!(
-            "held by: {}",
-            if held.is_empty() {
-                "nobody".to_owned()
-            } else {
-                held.join(", ")
-            }
-        );
+        let holder_text = if holders.is_empty() {
+            "no leases".to_owned()
+        } else {
+            format!("held by: {}", holders.join(", "))
+        };
         match self {
-            Self::Drawn {
+            Self::Bars {
                 completed,
-                states: line,
+                states,
                 holders,
                 ..
             } => {
+                // The demo can insert more rows while it runs.
+                completed.set_length(events.count.iter().sum());
                 completed.set_position(events.count_of(State::Completed));
-                line.set_message(states);
-                holders.set_message(held);
+                states.set_message(state_text);
+                holders.set_message(holder_text);
             }
-            Self::Lines { start, next } if Instant::now() >= *next => {
-                *next = Instant::now() + LINE_EVERY;
-                let at = start.elapsed().as_secs_f64();
+            Self::Lines { start, next_line } if Instant::now() >= *next_line => {
+                *next_line = Instant::now() + LINE_INTERVAL;
                 print_line!(
-                    "{at:5.1} s  completed {}  {states}  {held}",
+                    "{:5.1} s  completed {}  {state_text}  {holder_text}",
+                    start.elapsed().as_secs_f64(),
                     events.count_of(State::Completed)
                 );
             }
@@ -92,11 +92,11 @@ impl Progress {
         }
     }
 
-    /// Says something that happened.
-    pub(super) fn say(&self, text: &str) {
+    /// Prints an event of the demo above the bars or as a line.
+    pub(super) fn print(&self, text: &str) {
         match self {
-            Self::Drawn { bars, .. } => {
-                let _ = bars.println(text);
+            Self::Bars { all, .. } => {
+                let _ = all.println(text);
             }
             Self::Lines { start, .. } => {
                 print_line!("{:5.1} s  {text}", start.elapsed().as_secs_f64());
@@ -104,9 +104,9 @@ impl Progress {
         }
     }
 
-    /// Leaves the last picture as it is.
+    /// Ends the display. The bar of completed rows stays visible.
     pub(super) fn end(&self) {
-        if let Self::Drawn {
+        if let Self::Bars {
             completed,
             states,
             holders,

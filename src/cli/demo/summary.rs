@@ -1,4 +1,4 @@
-//! What came of the demo, by the database and by the workers' journals; the two must agree.
+//! The demo's summary: figures from the database and from the workers' journals, and the verdict on them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -6,70 +6,75 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::Demo;
-use super::journal::Action;
+use super::journal::{Action, Entry};
+use super::worker::Role;
 use super::workers::{WorkerReport, Workers};
 use crate::cli::CommandError;
 use crate::cli::output::{self, print_line};
 
-/// The figures.
+/// The figures of one run.
 pub(super) struct Summary {
     reports: Vec<WorkerReport>,
-    /// By the database: rows completed, rows marked processed, leases that expired, results left in the outbox.
+    /// Rows inserted into the table.
+    events: u64,
+    /// From the database: rows in state completed.
     completed: u64,
+    /// From the database: rows whose column `Processed` follows the state to 1.
     processed: u64,
+    /// From the database: leases that expired.
     expired: u64,
+    /// From the database: results that are still in the outbox.
     outbox: u64,
-    /// By the journals: rows completed more than once, results moved more than once.
+    /// From the journals: rows that were completed more than once, or that have more than one result.
     completed_twice: usize,
-    /// Rows without a completion in the database or without a result moved.
+    /// Rows that are not completed in the database, or whose result no worker moved. The greater of both numbers.
     lost: u64,
-    /// Rows that a killed worker held and another completed.
+    /// From the journals: rows that a killed worker had claimed and another worker completed.
     takeovers: usize,
 }
 
 impl Summary {
-    /// Reads the database and the journals.
-    pub(super) fn read(demo: &Demo, workers: &Workers, file: &Path) -> Result<Self, CommandError> {
+    /// Reads the database and the journals. The workers must have exited.
+    pub(super) fn read(events: u64, workers: &Workers, file: &Path) -> Result<Self, CommandError> {
         let reports = workers.reports()?;
-        let connection = Connection::open(file).map_err(|error| unread(file, &error))?;
-        let ask = |sql: &str| -> Result<u64, CommandError> {
-            let answer: i64 = connection
+        let failed =
+            |error: rusqlite::Error| CommandError::io(format!("{}: {error}", file.display()));
+        let connection = Connection::open(file).map_err(failed)?;
+        let query_count = |sql: &str| -> Result<u64, CommandError> {
+            let count: i64 = connection
                 .query_row(sql, [], |row| row.get(0))
-                .map_err(|error| unread(file, &error))?;
-            Ok(answer.unsigned_abs())
+                .map_err(failed)?;
+            Ok(count.unsigned_abs())
         };
-        let completed = ask("SELECT count(*) FROM Rainfall_Events WHERE lease_state = 3")?;
-        let action = |transfer, action| {
-            let of_role = reports
-                .iter()
-                .filter(move |report| report.transfer == transfer);
-            let entries = of_role.flat_map(|report| &report.entries);
-            entries
-                .filter(move |entry| entry.action == action)
-                .map(|entry| entry.key.as_str())
-        };
-        let done = times(action(false, Action::Completed));
-        let moved = times(action(true, Action::Moved));
-        let twice = [&done, &moved].into_iter().flat_map(HashMap::values);
-        let completed_twice = twice.filter(|times| **times > 1).count();
-        let events = u64::from(demo.events);
-        let unmoved = events.saturating_sub(moved.len() as u64);
-        let takeovers = takeovers(&reports);
+        let completed = query_count("SELECT count(*) FROM Rainfall_Events WHERE lease_state = 3")?;
+        let completions = count_each(
+            entries_of(&reports, Role::Process, Action::Completed).map(|entry| &entry.key),
+        );
+        // A result is moved again if the transfer worker lost its lease before the completion. So only a second result
+        // of the same row counts, which is another item of the outbox.
+        let results: HashSet<_> = entries_of(&reports, Role::Transfer, Action::Moved)
+            .map(|entry| (&entry.event_id, &entry.key))
+            .collect();
+        let results = count_each(results.into_iter().map(|(event_id, _)| event_id));
+        let completed_twice = completions.values().filter(|count| **count > 1).count()
+            + results.values().filter(|count| **count > 1).count();
+        let not_moved = events.saturating_sub(results.len() as u64);
+        let takeovers = count_takeovers(&reports);
         Ok(Self {
+            events,
             completed,
-            processed: ask("SELECT count(*) FROM Rainfall_Events WHERE Processed = 1")?,
-            // Nothing is released or failed: every attempt but the last ended by expiry.
-            expired: ask("SELECT sum(lease_attempt - 1) FROM Rainfall_Events")?,
-            outbox: ask("SELECT count(*) FROM outbox")?,
+            processed: query_count("SELECT count(*) FROM Rainfall_Events WHERE Processed = 1")?,
+            // The demo never releases or fails an item. So every attempt but the last one ended by expiry.
+            expired: query_count("SELECT sum(lease_attempt - 1) FROM Rainfall_Events")?,
+            outbox: query_count("SELECT count(*) FROM outbox")?,
             completed_twice,
-            lost: events.saturating_sub(completed).max(unmoved),
+            lost: events.saturating_sub(completed).max(not_moved),
             takeovers,
             reports,
         })
     }
 
-    /// Returns what each worker action, as a table.
+    /// Returns a table with one line per worker: its numbers of items claimed, completed and lost, and how it ended.
     pub(super) fn table(&self) -> String {
         let mut table = output::table();
         table.set_header(["worker", "claimed", "completed", "lost", "end"]);
@@ -95,25 +100,27 @@ impl Summary {
         table.trim_fmt()
     }
 
-    /// Prints the last line, and fails if not all of it is as it must be.
-    pub(super) fn verdict(&self, demo: &Demo, took: Duration) -> Result<(), CommandError> {
+    /// Prints the last line of the demo.
+    ///
+    /// # Errors
+    /// Exit code 1 if a row was not completed exactly once, or if workers were killed and no row was taken over.
+    pub(super) fn verdict(&self, kills: u32, duration: Duration) -> Result<(), CommandError> {
         let line = format!(
             "events={} completed={} completed_twice={} lost={} expired={} takeovers={} seconds={:.1}",
-            demo.events,
+            self.events,
             self.completed,
             self.completed_twice,
             self.lost,
             self.expired,
             self.takeovers,
-            took.as_secs_f64()
+            duration.as_secs_f64()
         );
-        let events = u64::from(demo.events);
-        let all_once = self.completed == events
-            && self.processed == events
+        let all_once = self.completed == self.events
+            && self.processed == self.events
             && self.outbox == 0
             && self.completed_twice == 0
             && self.lost == 0;
-        let taken_over = demo.kill == 0 || (self.expired > 0 && self.takeovers > 0);
+        let taken_over = kills == 0 || (self.expired > 0 && self.takeovers > 0);
         if all_once && taken_over {
             print_line!("demo: ok {line}");
             Ok(())
@@ -123,32 +130,40 @@ impl Summary {
     }
 }
 
-/// Counts how often each key occurs.
-fn times<'a>(keys: impl Iterator<Item = &'a str>) -> HashMap<&'a str, usize> {
-    let mut times = HashMap::new();
-    for key in keys {
-        *times.entry(key).or_insert(0) += 1;
-    }
-    times
+/// Returns the journal entries with this action of all workers with this role.
+fn entries_of(
+    reports: &[WorkerReport],
+    role: Role,
+    action: Action,
+) -> impl Iterator<Item = &Entry> {
+    reports
+        .iter()
+        .filter(move |report| report.role == role)
+        .flat_map(|report| &report.entries)
+        .filter(move |entry| entry.action == action)
 }
 
-/// Counts the events that a killed worker held last and another completed.
-fn takeovers(reports: &[WorkerReport]) -> usize {
+/// Counts the occurrences of each value.
+fn count_each<T: Eq + std::hash::Hash>(values: impl Iterator<Item = T>) -> HashMap<T, usize> {
+    let mut counts = HashMap::new();
+    for value in values {
+        *counts.entry(value).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Counts the rows that a killed worker had claimed and another worker completed.
+fn count_takeovers(reports: &[WorkerReport]) -> usize {
     let keys = |killed, action| {
-        let workers = reports
+        reports
             .iter()
-            .filter(move |report| report.killed == killed && !report.transfer);
-        let entries = workers.flat_map(|report| &report.entries);
-        entries
+            .filter(move |report| report.killed == killed && report.role == Role::Process)
+            .flat_map(|report| &report.entries)
             .filter(move |entry| entry.action == action)
             .map(|entry| entry.key.as_str())
     };
-    let held: HashSet<&str> = keys(true, Action::Claimed).collect();
+    let claimed: HashSet<&str> = keys(true, Action::Claimed).collect();
     keys(false, Action::Completed)
-        .filter(|key| held.contains(key))
+        .filter(|key| claimed.contains(key))
         .count()
-}
-
-fn unread(file: &Path, error: &rusqlite::Error) -> CommandError {
-    CommandError::io(format!("{}: {error}", file.display()))
 }

@@ -1,5 +1,6 @@
-//! The demo's table, as a program that knows nothing of leases makes it, and the configuration that adopts it.
+//! The demo's table, as a program that knows nothing of leases creates it, and the configuration that adopts it.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,12 +9,16 @@ use rusqlite::Connection;
 use crate::cli::CommandError;
 use crate::store::QueueIndex;
 
-/// The queues, in the order of the configuration: by name.
+/// Index of the queue `rainfall`. The configuration orders queues by name.
 pub(super) const EVENTS: QueueIndex = QueueIndex(1);
+/// Index of the queue `outbox`.
 pub(super) const OUTBOX: QueueIndex = QueueIndex(0);
 
-/// Returns the configuration: the adopted table, and an outbox that completion fills and a transfer worker drains.
-pub(super) fn configuration(lease: Duration) -> String {
+/// The time that an insertion waits for a lock of the broker.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the configuration file: the adopted table, and an outbox that completions fill and a transfer worker drains.
+pub(super) fn config_text(lease: Duration) -> String {
     let lease = humantime::format_duration(lease);
     format!(
         "[queues.rainfall]
@@ -33,9 +38,9 @@ on_complete = \"delete\"
     )
 }
 
-/// Makes the table and its rows.
-pub(super) fn make(file: &Path, events: u32) -> Result<(), CommandError> {
-    let make = |connection: Connection| {
+/// Creates the table without rows.
+pub(super) fn create(file: &Path) -> Result<(), CommandError> {
+    open(file, |connection| {
         connection.execute_batch(
             "CREATE TABLE Rainfall_Events (
                 Event_ID INTEGER PRIMARY KEY,
@@ -45,18 +50,33 @@ pub(super) fn make(file: &Path, events: u32) -> Result<(), CommandError> {
                 Millimetres decimal(6,2) NOT NULL,
                 Processed bit NOT NULL DEFAULT 0
             )",
-        )?;
-        connection.execute(
-            "WITH RECURSIVE event (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM event WHERE id < ?1)
+        )
+    })
+}
+
+/// Inserts rows with the given values of `Event_ID`.
+pub(super) fn insert_events(file: &Path, ids: RangeInclusive<u32>) -> Result<(), CommandError> {
+    open(file, |connection| {
+        let inserted = connection.execute(
+            "WITH RECURSIVE event (id) AS (SELECT ?1 UNION ALL SELECT id + 1 FROM event WHERE id < ?2)
              INSERT INTO Rainfall_Events (Event_ID, Rainfall_ID, Station, Measured_At, Millimetres)
              SELECT id, id / 10, 'Station ' || (id % 37), datetime('2026-01-01', '+' || id || ' minutes'),
                     round((id * 7919 % 1000) / 25.0, 2)
              FROM event",
-            [events],
-        )
-    };
-    Connection::open(file)
-        .and_then(make)
-        .map(|_| ())
-        .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))
+            [ids.start(), ids.end()],
+        );
+        inserted.map(|_| ())
+    })
+}
+
+/// Opens the file with plain `SQLite`, as any program does, and runs `change`.
+fn open(
+    file: &Path,
+    change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<(), CommandError> {
+    let changed = Connection::open(file).and_then(|connection| {
+        connection.busy_timeout(LOCK_TIMEOUT)?;
+        change(&connection)
+    });
+    changed.map_err(|error| CommandError::io(format!("{}: {error}", file.display())))
 }

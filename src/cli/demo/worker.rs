@@ -1,5 +1,8 @@
-//! A worker process of the demo: what a worker in any language does. It claims a batch, keeps it by heartbeats while it
-//! works, and completes it with its results as follow-ups.
+//! A worker process of the demo. It does the same as a worker in any language: it claims a batch, extends the leases by
+//! heartbeats while it works, and completes the batch with its results as follow-ups.
+//!
+//! If the broker answers UNAVAILABLE, for example while the disk is busy, the worker sends the same call again. Every
+//! call of the API is safe to send again.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +11,7 @@ use clap::{Args, ValueEnum};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
 use uuid::Uuid;
 
 use super::journal::{Action, Journal};
@@ -16,12 +20,16 @@ use crate::cli::client_args::proto_duration;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, value::Kind};
 
-/// What the work on one row costs.
+/// The simulated work on one row.
 const WORK_PER_ITEM: Duration = Duration::from_millis(3);
-/// How long a claim waits for rows.
-const WAIT: Duration = Duration::from_secs(1);
+/// The time that a claim waits for rows.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time for which a call is sent again while the broker answers UNAVAILABLE.
+pub(super) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The pause before a call is sent again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Works for the demo until its standard input ends.
+/// Claims and completes items of the demo until standard input is closed
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DemoWorker {
     #[arg(long)]
@@ -38,14 +46,14 @@ pub(in crate::cli) struct DemoWorker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Role {
-    /// Processes events.
+    /// Processes the rows of the table and adds a result to the outbox for each.
     Process,
-    /// Moves results from the outbox to where they go.
+    /// Moves the results from the outbox to their destination.
     Transfer,
 }
 
 impl Role {
-    /// Returns the role as the command line spells it.
+    /// Returns the value of `--role`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -68,13 +76,13 @@ impl DemoWorker {
             .map_err(|error| CommandError::unavailable(format!("{}: {error}", self.address)))?;
         let mut journal = Journal::open(&self.journal)?;
         let mut stdin = tokio::io::stdin();
-        let ended = async {
+        let stop_requested = async {
             let _ = stdin.read_u8().await;
         };
-        tokio::pin!(ended);
+        tokio::pin!(stop_requested);
         loop {
             let leases = tokio::select! {
-                () = &mut ended => return Ok(()),
+                () = &mut stop_requested => return Ok(()),
                 leases = self.claim(client.clone()) => leases?,
             };
             if !leases.is_empty() {
@@ -91,12 +99,13 @@ impl DemoWorker {
             queue: self.role.queue(),
             worker_id: self.name.clone(),
             max_items: self.batch,
-            wait_timeout: Some(proto_duration(WAIT)),
-            // If this reply were lost, the same request would find the same leases.
+            wait_timeout: Some(proto_duration(WAIT_TIMEOUT)),
+            // If the reply is lost, the same request returns the same leases.
             request_id: Uuid::new_v4().to_string(),
             ..proto::ClaimBatchRequest::default()
         };
-        Ok(client.claim_batch(request).await?.into_inner().leases)
+        let call = async || client.claim_batch(request.clone()).await;
+        Ok(retry_while_unavailable(call).await?.leases)
     }
 
     async fn process(
@@ -107,21 +116,24 @@ impl DemoWorker {
     ) -> Result<(), CommandError> {
         journal.write(Action::Claimed, leases.iter().map(key))?;
         let ids: Vec<String> = leases.iter().map(|lease| lease.lease_id.clone()).collect();
-        let keep = self.keep(client.clone(), ids, min_time_left(&leases));
+        let heartbeats = self.send_heartbeats(client.clone(), ids, min_time_left(&leases));
         let work = self.work(&leases);
         let completions = tokio::select! {
             completions = work => completions,
-            lost = keep => return Err(lost),
+            error = heartbeats => return Err(error),
         };
         if self.role == Role::Transfer {
-            journal.write(Action::Moved, leases.iter().map(event_id))?;
+            journal.write_moved(leases.iter().map(|lease| (key(lease), event_id(lease))))?;
         }
         let request = proto::CompleteRequest {
             queue: self.role.queue(),
             completions,
             next: None,
         };
-        let results = client.complete(request).await?.into_inner().results;
+        // Recorded first: the demo kills only a worker that has not sent the completion of its batch.
+        journal.write(Action::Completing, leases.iter().map(key))?;
+        let call = async || client.complete(request.clone()).await;
+        let results = retry_while_unavailable(call).await?.results;
         for action in [Action::Completed, Action::Lost] {
             let applied = action == Action::Completed;
             let done = leases
@@ -133,28 +145,31 @@ impl DemoWorker {
         Ok(())
     }
 
-    /// Extends the leases whenever a third of their time has passed; returns only if that fails.
-    async fn keep(
+    /// Extends the leases each time a third of their duration has passed. Returns only if a call fails.
+    async fn send_heartbeats(
         &self,
         mut client: LeaseBrokerServiceClient<Channel>,
         lease_ids: Vec<String>,
-        min_time_left: Duration,
+        time_left: Duration,
     ) -> CommandError {
+        let request = proto::HeartbeatRequest {
+            queue: self.role.queue(),
+            lease_ids,
+            lease_duration: None,
+        };
         loop {
-            tokio::time::sleep(min_time_left / 3).await;
-            let request = proto::HeartbeatRequest {
-                queue: self.role.queue(),
-                lease_ids: lease_ids.clone(),
-                lease_duration: None,
-            };
-            // A lease that was lost shows at completion, which changes nothing for it.
-            if let Err(status) = client.heartbeat(request).await {
-                return status.into();
+            tokio::time::sleep(time_left / 3).await;
+            // The worker ignores lost leases here. It learns of them when it completes the batch, which does not change
+            // their items.
+            let call = async || client.heartbeat(request.clone()).await;
+            if let Err(error) = retry_while_unavailable(call).await {
+                return error;
             }
         }
     }
 
-    /// Does the work: for an event its result, which goes to the outbox with the completion.
+    /// Does the simulated work. Returns one completion per lease. The completion of a row carries its result, which goes
+    /// to the outbox in the same transaction.
     async fn work(&self, leases: &[proto::Lease]) -> Vec<proto::Completion> {
         if self.role == Role::Process {
             let items = u32::try_from(leases.len()).unwrap_or(u32::MAX);
@@ -193,11 +208,28 @@ impl DemoWorker {
     }
 }
 
-/// The time that all of the leases have left.
+/// Sends a call. While the broker answers UNAVAILABLE, sends it again, for up to [`RETRY_TIMEOUT`].
+async fn retry_while_unavailable<T>(
+    mut call: impl AsyncFnMut() -> Result<Response<T>, Status>,
+) -> Result<T, CommandError> {
+    let start = Instant::now();
+    loop {
+        match call().await {
+            Err(status)
+                if status.code() == Code::Unavailable && start.elapsed() < RETRY_TIMEOUT =>
+            {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            outcome => return Ok(outcome?.into_inner()),
+        }
+    }
+}
+
+/// Returns the shortest time left of all leases.
 fn min_time_left(leases: &[proto::Lease]) -> Duration {
     let left = leases.iter().filter_map(|lease| lease.time_left);
     let left = left.filter_map(|left| Duration::try_from(left).ok());
-    left.min().unwrap_or(WAIT)
+    left.min().unwrap_or(WAIT_TIMEOUT)
 }
 
 fn key(lease: &proto::Lease) -> String {

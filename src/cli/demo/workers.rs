@@ -1,44 +1,51 @@
-//! The demo's worker processes: started, one killed at work, the others dismissed.
+//! The demo's worker processes, as the `demo` command sees them: start, pause, resume, kill, stop, reports.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 
 use super::Demo;
-use super::journal::{self, Action, Entry};
+use super::journal::{self, Entry};
 use super::worker::Role;
 use crate::cli::CommandError;
 
-/// How long a worker may take to finish its batch and end.
-const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time that a worker may take to finish its batch and exit. A worker sends a call again for up to
+/// [`RETRY_TIMEOUT`](super::worker::RETRY_TIMEOUT) while the store is unavailable, and a batch ends with one call.
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+/// The time that the system may take to stop a process after SIGSTOP.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The interval at which the demo asks the system whether a process has stopped.
+const PAUSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// All workers; the last one is the transfer worker.
+/// All worker processes. The last one is the transfer worker.
 pub(super) struct Workers {
-    workers: Vec<Worker>,
+    processes: Vec<WorkerProcess>,
 }
 
-struct Worker {
-    name: String,
-    role: Role,
-    journal: PathBuf,
-    process: Child,
-    killed: bool,
+/// One worker process and its journal. Dropping it kills the process.
+pub(super) struct WorkerProcess {
+    pub(super) name: String,
+    pub(super) role: Role,
+    pub(super) journal: PathBuf,
+    pub(super) child: Child,
+    pub(super) killed: bool,
 }
 
-/// What a worker action, by its own report.
+/// The record that a worker kept of its own work.
 pub(super) struct WorkerReport {
     pub(super) name: String,
+    pub(super) role: Role,
     pub(super) killed: bool,
-    /// Whether it moved results and processed no events.
-    pub(super) transfer: bool,
     pub(super) entries: Vec<Entry>,
 }
 
 impl Workers {
-    /// Starts the workers of the demo.
+    /// Starts the workers of the demo. Their journals are written to `folder`.
     pub(super) fn start(
         demo: &Demo,
         address: SocketAddr,
@@ -46,8 +53,8 @@ impl Workers {
     ) -> Result<Self, CommandError> {
         let start = |name: String, role: Role, batch: u32| {
             let journal = folder.join(format!("{name}.jsonl"));
-            let failed = |error| CommandError::io(format!("{name} can't be started: {error}"));
-            let process = Command::new(std::env::current_exe().map_err(failed)?)
+            let failed = |error| CommandError::io(format!("cannot start {name}: {error}"));
+            let child = Command::new(std::env::current_exe().map_err(failed)?)
                 .args(["demo-worker", "--role", role.name(), "--name", &name])
                 .args(["--address", &format!("http://{address}")])
                 .args(["--batch", &batch.to_string()])
@@ -57,11 +64,11 @@ impl Workers {
                 .kill_on_drop(true)
                 .spawn()
                 .map_err(failed)?;
-            Ok(Worker {
+            Ok(WorkerProcess {
                 name,
                 role,
                 journal,
-                process,
+                child,
                 killed: false,
             })
         };
@@ -69,35 +76,23 @@ impl Workers {
             (1..=demo.workers).map(|n| start(format!("worker-{n}"), Role::Process, demo.batch));
         let transfer = std::iter::once_with(|| start("transfer".to_owned(), Role::Transfer, 500));
         Ok(Self {
-            workers: workers
+            processes: workers
                 .chain(transfer)
                 .collect::<Result<_, CommandError>>()?,
         })
     }
 
-    /// Kills a worker that holds a batch, and returns its name; none if nobody does at the moment.
-    pub(super) async fn kill_one_at_work(&mut self) -> Result<Option<String>, CommandError> {
-        let workers = self.workers.len() - 1;
-        for worker in &mut self.workers[..workers] {
-            let at_work = |entries: &[Entry]| {
-                entries
-                    .last()
-                    .is_some_and(|last| last.action == Action::Claimed)
-            };
-            if !worker.killed && at_work(&journal::read(&worker.journal)?) {
-                let killed = worker.process.kill().await;
-                killed.map_err(|error| CommandError::io(format!("{}: {error}", worker.name)))?;
-                worker.killed = true;
-                return Ok(Some(worker.name.clone()));
-            }
-        }
-        Ok(None)
+    /// Returns the workers that process rows and were not killed.
+    pub(super) fn alive(&mut self) -> impl Iterator<Item = &mut WorkerProcess> {
+        self.processes
+            .iter_mut()
+            .filter(|worker| worker.role == Role::Process && !worker.killed)
     }
 
-    /// Fails if a worker has ended that nobody killed.
+    /// Fails if a worker has exited that the demo did not kill.
     pub(super) fn check(&mut self) -> Result<(), CommandError> {
-        for worker in self.workers.iter_mut().filter(|worker| !worker.killed) {
-            if let Ok(Some(status)) = worker.process.try_wait() {
+        for worker in self.processes.iter_mut().filter(|worker| !worker.killed) {
+            if let Ok(Some(status)) = worker.child.try_wait() {
                 let name = &worker.name;
                 return Err(CommandError::failed(format!(
                     "demo: FAILED {name} ended early: {status}"
@@ -107,33 +102,97 @@ impl Workers {
         Ok(())
     }
 
-    /// Ends the workers' standard input, at which they finish, and waits for them.
+    /// Closes the standard input of every worker, which tells it to finish its batch and exit. Waits for all of them.
     pub(super) async fn stop(&mut self) -> Result<(), CommandError> {
-        for worker in &mut self.workers {
-            drop(worker.process.stdin.take());
+        for worker in &mut self.processes {
+            drop(worker.child.stdin.take());
         }
-        for worker in self.workers.iter_mut().filter(|worker| !worker.killed) {
-            let ended = tokio::time::timeout(STOP_TIMEOUT, worker.process.wait()).await;
-            if !matches!(ended, Ok(Ok(_))) {
+        for worker in self.processes.iter_mut().filter(|worker| !worker.killed) {
+            let exited = tokio::time::timeout(STOP_TIMEOUT, worker.child.wait()).await;
+            if !matches!(exited, Ok(Ok(_))) {
                 return Err(CommandError::failed(format!(
-                    "demo: FAILED {} does not end",
-                    worker.name
+                    "demo: FAILED {} did not exit within {}",
+                    worker.name,
+                    humantime::format_duration(STOP_TIMEOUT)
                 )));
             }
         }
         Ok(())
     }
 
-    /// Returns the workers' own reports.
+    /// Reads the journals of all workers.
     pub(super) fn reports(&self) -> Result<Vec<WorkerReport>, CommandError> {
-        let report = |worker: &Worker| {
+        let report = |worker: &WorkerProcess| {
             Ok(WorkerReport {
                 name: worker.name.clone(),
+                role: worker.role,
                 killed: worker.killed,
-                transfer: worker.role == Role::Transfer,
                 entries: journal::read(&worker.journal)?,
             })
         };
-        self.workers.iter().map(report).collect()
+        self.processes.iter().map(report).collect()
+    }
+}
+
+impl WorkerProcess {
+    /// Stops the process with SIGSTOP and returns when all of its threads have stopped. From then on it sends nothing
+    /// and writes nothing, until [`resume`](Self::resume). Returns `false` if the process has exited.
+    pub(super) async fn pause(&mut self) -> Result<bool, CommandError> {
+        let Some(pid) = self.pid() else {
+            return Ok(false);
+        };
+        self.signal(pid, Signal::STOP)?;
+        let stopped = async {
+            loop {
+                // Without EXITED the call leaves the exit status for the owner of `child`.
+                match waitid(
+                    WaitId::Pid(pid),
+                    WaitIdOptions::STOPPED | WaitIdOptions::NOHANG,
+                ) {
+                    Ok(Some(_)) => return Ok(true),
+                    // A process that has exited can no longer stop.
+                    Err(Errno::CHILD) => return Ok(false),
+                    Ok(None) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(self.failed("cannot be waited for", error)),
+                }
+                tokio::time::sleep(PAUSE_POLL_INTERVAL).await;
+            }
+        };
+        let in_time = tokio::time::timeout(PAUSE_TIMEOUT, stopped).await;
+        in_time.unwrap_or_else(|_| {
+            let timeout = humantime::format_duration(PAUSE_TIMEOUT);
+            let text = format!("{} did not stop within {timeout} of SIGSTOP", self.name);
+            Err(CommandError::io(text))
+        })
+    }
+
+    /// Lets a paused process continue.
+    pub(super) fn resume(&mut self) -> Result<(), CommandError> {
+        match self.pid() {
+            Some(pid) => self.signal(pid, Signal::CONT),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills the process with SIGKILL, paused or not, and waits for its exit.
+    pub(super) async fn kill(&mut self) -> Result<(), CommandError> {
+        let killed = self.child.kill().await;
+        killed.map_err(|error| self.failed("cannot be killed", error))?;
+        self.killed = true;
+        Ok(())
+    }
+
+    /// Returns the process id, or `None` if the process has exited and its status was read.
+    fn pid(&self) -> Option<Pid> {
+        let id = self.child.id()?;
+        Pid::from_raw(i32::try_from(id).ok()?)
+    }
+
+    fn signal(&self, pid: Pid, signal: Signal) -> Result<(), CommandError> {
+        kill_process(pid, signal).map_err(|error| self.failed("cannot be signalled", error))
+    }
+
+    fn failed(&self, failure: &str, error: impl std::fmt::Display) -> CommandError {
+        CommandError::io(format!("{} {failure}: {error}", self.name))
     }
 }
