@@ -1,4 +1,8 @@
-//! The command line: what can be typed, and which part does it.
+//! The command line: one module per command, and the modules that several commands share.
+//!
+//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list` and
+//! `redrive` open the store directly, so they work while no broker runs. The other commands call a running broker over
+//! gRPC.
 
 mod bench;
 mod claim;
@@ -31,14 +35,19 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  lease-broker demo                                   watch workers share a table, and one of them die
+  lease-broker demo                                   run several workers on one table and kill one
   lease-broker serve                                  serve the queue `default` in ./lease-broker.db
   lease-broker enqueue default --set payload=hello    add an item
-  lease-broker claim default                          lease it
-  lease-broker complete default LEASE_ID              done
+  lease-broker claim default                          lease the item
+  lease-broker complete default LEASE_ID              complete the item
 
-Exit codes: 0 done; 1 refused or lost; 64 wrong usage or configuration; 69 the service does not answer;
-70 a bug; 74 a file or device fails.";
+Exit codes:
+  0   success
+  1   the service refused the call, a lease was lost, or a check failed
+  64  the command line, the configuration or a table's schema is wrong
+  69  the service cannot be reached or does not answer in time
+  70  a bug in lease-broker
+  74  a file, a port or the database cannot be used";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -62,7 +71,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was typed.
+    /// Runs the command. Blocks until it ends.
     pub fn run(self) -> Result<(), CommandError> {
         match self.command {
             Command::Completions(command) => {
@@ -97,6 +106,6 @@ fn run(
 ) -> Result<(), CommandError> {
     let runtime = runtime.enable_all().build();
     runtime
-        .map_err(|error| CommandError::io(format!("no runtime: {error}")))?
+        .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?
         .block_on(work)
 }

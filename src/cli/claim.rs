@@ -1,4 +1,4 @@
-//! `claim` and `heartbeat`: taking leases and keeping them.
+//! `claim` and `heartbeat`: get leases, and extend them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
 use super::output::{OutputFormat, json_duration, json_value};
 use crate::grpc::proto;
 
-/// Lease items, to try things by hand or in a script.
+/// Claim items and print their leases
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,19 +21,19 @@ Examples:
 pub(super) struct Claim {
     /// Queue to claim from
     queue: String,
-    /// Who claims [default: the host's name and cli]
+    /// Worker name that is stored with the leases [default: HOSTNAME/cli]
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// Most items to lease
+    /// Maximum number of items to claim
     #[arg(long, value_name = "N", default_value_t = 1)]
     max: i32,
-    /// How long the leases last [default: the queue's]
+    /// Duration of the leases [default: as configured for the queue]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
-    /// How long to wait for an item
+    /// Maximum time to wait for an item if none is ready [default: do not wait]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
-    /// UUID of this request; the same again returns the leases that are still held
+    /// UUID of this claim. A later claim with the same UUID returns the same leases if they are still held
     #[arg(long, value_name = "UUID")]
     request_id: Option<String>,
     #[command(flatten)]
@@ -54,12 +54,12 @@ impl Claim {
         let leases = client.claim_batch(request).await?.into_inner().leases;
         let mut rows: Vec<_> = leases.iter().map(row_of).collect();
         if self.client.output == OutputFormat::Table {
-            // For programs, and wide.
+            // A long value that only programs use. It would make the table too wide.
             for row in &mut rows {
                 row.shift_remove("trace_parent");
             }
         }
-        self.client.output.print(&rows, "nothing is ready");
+        self.client.output.print(&rows, "no item is ready");
         Ok(())
     }
 }
@@ -94,20 +94,22 @@ fn row_of(lease: &proto::Lease) -> Map<String, Json> {
     .collect()
 }
 
-/// Extend leases: each lasts its whole time again, from now.
+/// Extend leases by a heartbeat
+///
+/// Each lease then lasts its full duration again, counted from now.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker heartbeat default LEASE_ID --lease 10m
 
-Exit code 1 if a lease was lost.")]
+The exit code is 1 if a lease was lost.")]
 pub(super) struct Heartbeat {
-    /// Queue that the leases are of
+    /// Queue of the leases
     queue: String,
-    /// Leases, or - to read them from standard input
+    /// Lease ids, or - to read them from standard input: one id per line, or the output of `claim --output json`
     #[arg(required = true)]
     lease_ids: Vec<String>,
-    /// How long each lasts from now [default: the queue's]
+    /// Time from now until the leases expire [default: as configured for the queue]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
     #[command(flatten)]

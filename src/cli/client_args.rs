@@ -1,4 +1,4 @@
-//! A connection to a running service.
+//! Arguments of the commands that call a running service: its address, the timeout, the output format.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::CommandError;
 use super::output::OutputFormat;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
-/// Where `serve` listens when nothing else is said.
+/// The address that `serve` listens on by default.
 pub(super) const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 50_051));
 
-/// Which service to call, and how to print what it answers.
+/// Arguments of every command that calls a running service.
 #[derive(Debug, Args)]
 pub(super) struct ClientArgs {
-    /// Where the service listens
+    /// URL of the service
     #[arg(
         long,
         value_name = "URL",
@@ -25,16 +25,17 @@ pub(super) struct ClientArgs {
         default_value = "http://127.0.0.1:50051"
     )]
     address: String,
-    /// How long a call may take, besides what it waits for on purpose
+    /// Maximum duration of a call. A claim may take the time of --wait in addition
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
     timeout: Duration,
-    /// How to print results: a table for people, one JSON object a line for scripts
+    /// Output format: a table, or one JSON object per line
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     pub(super) output: OutputFormat,
 }
 
 impl ClientArgs {
-    /// Connects; a call that goes on for `wait` longer than the time-out ends in an error.
+    /// Connects to the service. Each call on the connection fails after the timeout plus `wait`, which is the time that
+    /// the service itself may wait before it answers.
     pub(super) async fn connect(
         &self,
         wait: Duration,
@@ -52,14 +53,15 @@ impl ClientArgs {
             let cause =
                 std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
             CommandError::unavailable(format!(
-                "no service answers at {address} ({cause}); is `lease-broker serve` running there?"
+                "cannot connect to the service at {address}: {cause}; start it with `lease-broker serve`, or name another \
+                 address with --address"
             ))
         })?;
         Ok(LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX))
     }
 }
 
-/// Turns a duration into the API's.
+/// Converts a duration to the type of the API.
 pub(super) fn proto_duration(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

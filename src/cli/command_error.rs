@@ -1,4 +1,4 @@
-//! How a command fails: what it says, and its exit code (those of `sysexits.h`).
+//! The error of a command: a message for standard error and an exit code of `sysexits.h`.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,10 +9,12 @@ use tonic_types::StatusExt as _;
 use crate::config::ConfigError;
 use crate::store::StoreError;
 
-/// The exit code of a wrong command line or configuration.
+/// Exit code of a wrong command line or configuration (`EX_USAGE`).
 pub const EXIT_USAGE: u8 = 64;
+/// Exit code of a bug in this program (`EX_SOFTWARE`).
+const EXIT_SOFTWARE: u8 = 70;
 
-/// Why a command did not do what it was asked to.
+/// The reason why a command failed, with its exit code.
 #[derive(Debug)]
 pub struct CommandError {
     code: u8,
@@ -20,22 +22,22 @@ pub struct CommandError {
 }
 
 impl CommandError {
-    /// Something was refused, lost or not as it should be.
+    /// Exit code 1: the service refused the call, a lease was lost, or a check failed.
     pub(super) fn failed(text: impl Into<String>) -> Self {
         Self::new(1, text)
     }
 
-    /// The command line or the configuration is wrong.
+    /// Exit code 64: the command line, the configuration or the schema of a table is wrong.
     pub(super) fn usage(text: impl Into<String>) -> Self {
         Self::new(EXIT_USAGE, text)
     }
 
-    /// The service does not answer.
+    /// Exit code 69: the service cannot be reached or did not answer in time.
     pub(super) fn unavailable(text: impl Into<String>) -> Self {
         Self::new(69, text)
     }
 
-    /// A file or a device fails.
+    /// Exit code 74: a file, a port or the database cannot be used.
     pub(super) fn io(text: impl Into<String>) -> Self {
         Self::new(74, text)
     }
@@ -47,13 +49,13 @@ impl CommandError {
         }
     }
 
-    /// Puts where it happened before what happened.
+    /// Prefixes the message with the place where the error occurred, such as a file and line.
     pub(super) fn with_context(mut self, context: impl fmt::Display) -> Self {
         self.text = format!("{context}: {}", self.text);
         self
     }
 
-    /// Returns the process's exit code.
+    /// Returns the exit code for the process.
     pub fn exit_code(&self) -> ExitCode {
         self.code.into()
     }
@@ -78,7 +80,7 @@ impl From<StoreError> for CommandError {
             StoreError::Misconfigured(_) => Self::usage(text),
             StoreError::Io(_) | StoreError::Unavailable(_) => Self::io(text),
             StoreError::Rejected(_) => Self::failed(text),
-            StoreError::Bug(_) => Self::new(70, text),
+            StoreError::Bug(_) => Self::new(EXIT_SOFTWARE, text),
         }
     }
 }
@@ -92,9 +94,9 @@ impl From<Status> for CommandError {
         let text = format!("{}{reason}", status.message());
         match status.code() {
             Code::Unavailable | Code::DeadlineExceeded => Self::unavailable(text),
-            // The client's own timer.
+            // The timeout of the client itself, set by --timeout.
             Code::Cancelled => Self::unavailable(format!(
-                "the service did not answer in time ({text}); --timeout gives it longer"
+                "the service did not answer in time ({text}); set a longer --timeout"
             )),
             _ => Self::failed(text),
         }

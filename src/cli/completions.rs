@@ -1,4 +1,4 @@
-//! `completions`: scripts that complete the command line in a shell.
+//! `completions`: prints shell completion scripts.
 
 use std::io::{Write as _, stdout};
 
@@ -7,14 +7,14 @@ use clap_complete::Shell;
 
 use super::Cli;
 
-/// Print a script that completes lease-broker's command line in a shell.
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker completions bash > /etc/bash_completion.d/lease-broker
   lease-broker completions zsh > ~/.zfunc/_lease-broker")]
 pub(super) struct Completions {
-    /// Shell that the script is for
+    /// Shell to print the script for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -23,7 +23,7 @@ impl Completions {
     pub(super) fn run(self) {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "lease-broker", &mut script);
-        // A reader that has gone away has seen enough.
+        // A reader such as `head` may close the pipe early. This is not an error.
         let _ = stdout().write_all(&script);
     }
 }

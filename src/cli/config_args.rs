@@ -1,4 +1,4 @@
-//! Settings that come with flags, and the store that they name.
+//! Arguments that name the configuration and the store, and the functions that load and open them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::store::schema::Schema;
 use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 use crate::store::{Store, StoreError};
 
-/// Where the settings are.
+/// Arguments of every command that reads the configuration.
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {
-    /// Configuration file; what it does not set is as in deploy/config.default.toml
+    /// Configuration file. Settings that it lacks have the defaults of deploy/config.default.toml
     #[arg(long, value_name = "FILE", env = "LEASE_BROKER_CONFIG")]
     config: Option<PathBuf>,
-    /// SQLite file that holds the queues [setting: store.path]
+    /// SQLite file with the tables of the queues [setting: store.path]
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
 
 impl ConfigArgs {
-    /// Reads the configuration: defaults, file, environment, flags.
+    /// Loads the configuration from the defaults, the file, the environment and the flags. Later sources win.
     pub(super) fn load(&self, mut flags: Vec<Flag>) -> Result<Config, CommandError> {
         if let Some(path) = &self.store {
             let path = path
@@ -44,14 +44,14 @@ impl ConfigArgs {
         let config = sources.with_process_environment().load()?;
         if self.store.is_some() && config.store.kind != StoreKind::Sqlite {
             return Err(CommandError::usage(
-                "--store names a SQLite file, and store.kind is \"mssql\": leave one of them out",
+                "--store names a SQLite file, but store.kind is \"mssql\"; remove one of them",
             ));
         }
         Ok(config)
     }
 }
 
-/// Opens the store that the configuration names.
+/// Opens the configured store. On SQLite, creates the file if it does not exist.
 pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
@@ -66,32 +66,33 @@ pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Comman
     };
     opened.map_err(|error| match error {
         StoreError::Misconfigured(problems) => CommandError::usage(format!(
-            "{problems}\nTo see what is missing: lease-broker schema plan. To add it: lease-broker schema apply. (Give \
-             them the same --config and --store.)"
+            "{problems}\nTo print the missing schema changes, run `lease-broker schema plan`. To apply them, run \
+             `lease-broker schema apply`. Give both the same --config and --store."
         )),
         other => other.into(),
     })
 }
 
-/// Opens the store that the configuration names, if it is there already.
+/// Opens the configured store. Unlike [`open_store`], does not create a SQLite file.
 pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     if config.store.kind == StoreKind::Sqlite && !config.store.path.exists() {
         return Err(CommandError::io(format!(
-            "there is no file {}; name another with --store or --config",
+            "file {} does not exist; name another with --store or --config",
             config.store.path.display()
         )));
     }
     open_store(config).await
 }
 
-/// What a schema is opened for.
+/// The access that a command needs to the schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaAccess {
     Read,
     Change,
 }
 
-/// Opens the schema of the store that the configuration names. Not to be used within a runtime.
+/// Opens the schema of the configured store. Must not be called within an async runtime, because the SQL Server schema
+/// starts its own.
 pub(super) fn open_schema(
     config: &Config,
     access: SchemaAccess,
@@ -104,22 +105,22 @@ pub(super) fn open_schema(
     })
 }
 
-/// Reads how to reach the server; the connection string may be in a file of its own.
+/// Returns the connection settings for SQL Server. Reads the connection string from its file if one is configured.
 fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, CommandError> {
-    let set = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
-    let connection_string = match set(&store.connection_string_file) {
+    let non_empty = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
+    let connection_string = match non_empty(&store.connection_string_file) {
         None => store.connection_string.clone(),
         Some(path) => {
             let text = std::fs::read_to_string(&path).map_err(|error| {
-                let place = path.display();
-                CommandError::usage(format!("store.connection_string_file: {place}: {error}"))
+                let path = path.display();
+                CommandError::usage(format!("store.connection_string_file: {path}: {error}"))
             })?;
             text.trim().to_owned().into()
         }
     };
     Ok(mssql::Settings {
         connection_string,
-        access_token_file: set(&store.access_token_file),
+        access_token_file: non_empty(&store.access_token_file),
         connect_timeout: store.connect_timeout,
         handshake_timeout: store.handshake_timeout,
         command_timeout: store.command_timeout,

@@ -34,16 +34,17 @@ use crate::item_state::State;
 
 /// The interval at which the demo reads the state of the table.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The demo fails if, for this time and ten lease durations more, no row changes its state for good.
+/// The demo fails if for this time, plus ten lease durations, no row is completed and no result is transferred.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Run several workers on one table, kill one, check that every row is completed once
+/// Run several workers on one table, kill one, and check that every row is completed once
 ///
 /// Creates an ordinary table, Rainfall_Events, in a temporary SQLite file, adopts it as a queue and serves it on a free
 /// port. Starts worker processes that claim its rows over gRPC. Each completion adds a result to an outbox queue in the
-/// same transaction, and a transfer worker drains the outbox. While the workers run, the demo kills one with SIGKILL
-/// that holds leases. The leases expire, and other workers process those rows. At the end the demo checks, in the
-/// database and in the journals of the workers, that every row was completed exactly once. If not, the exit code is 1.
+/// same transaction, and a transfer worker drains the outbox. When a quarter of the rows is completed, the demo picks a
+/// worker that holds leases and kills it with SIGKILL. The leases expire, and other workers process those rows. At the
+/// end the demo checks, in the database and in the journals of the workers, that every row was completed exactly once.
+/// If not, the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +52,7 @@ Examples:
   lease-broker demo --events 2000 --workers 2 --kill 0
   lease-broker demo --keep rainfall.db        # keep the database, to read it with the sqlite3 shell")]
 pub(super) struct Demo {
-    /// Number of rows in the table. If all are completed before the workers could be killed, more rows are added
+    /// Number of rows in the table. If all are completed before the workers could be killed, the demo adds more
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     events: u32,
     /// Number of worker processes

@@ -1,4 +1,4 @@
-//! `enqueue`: adding items through the API, one or a file of them.
+//! `enqueue`: adds one item, or all items of a file, by calls to the service.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read};
@@ -16,11 +16,12 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::item_input::{item_from_json, item_from_texts};
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
-/// Add items to a queue: one given with --set, or a file of them.
+/// Add an item or a file of items to a queue
 ///
-/// A CSV file names the columns in its first line; its values are sent as text, which the database turns into the
-/// columns' types, and an empty one leaves its column at the table's default. JSON lines are one object an item; what
-/// JSON has no type for is written {"bytes": "base64"}, {"decimal": "12.50"} or {"timestamp": "2026-11-20T22:15:20Z"}.
+/// The first line of a CSV file names the columns. Values are sent as text, and the database converts them to the types
+/// of the columns. An empty value leaves its column at the default of the table. A file of JSON lines has one object per
+/// item. Write a value of a type that JSON lacks as {"bytes": "base64"}, {"decimal": "12.50"} or
+/// {"timestamp": "2026-11-20T22:15:20Z"}.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,24 +29,24 @@ Examples:
   lease-broker enqueue events --file events.csv
   zcat events.jsonl.gz | lease-broker enqueue events --file - --format jsonl --delay 10m")]
 pub(super) struct Enqueue {
-    /// Queue to add to
+    /// Queue to add the items to
     queue: String,
-    /// Column and value of a single item; repeat it for more columns
+    /// Column and value of a single item. Repeat for more columns
     #[arg(long, value_name = "COLUMN=VALUE", conflicts_with = "file")]
     set: Vec<String>,
     /// File of items, or - for standard input
     #[arg(long, value_name = "FILE", required_unless_present = "set")]
     file: Option<PathBuf>,
-    /// What the file holds [default: by its name]
+    /// Format of the file [default: by the extension of the file name]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// How long until the items are ready [default: at once]
+    /// Delay until the items are ready [default: none]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
-    /// Items of the file to leave out, from its start: those that an earlier run has added
+    /// Number of items to skip at the start of the file, because an earlier run has added them
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
-    /// Items a call
+    /// Number of items per call
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     batch: u16,
     #[command(flatten)]
@@ -58,19 +59,22 @@ enum Format {
     Jsonl,
 }
 
-/// Items with the line that each stands on.
+/// Items of a file, each with its line number.
 type Items = Box<dyn Iterator<Item = Result<(u64, proto::NewItem), CommandError>>>;
 
 impl Enqueue {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.client.connect(Duration::ZERO).await?;
         match self.file.clone() {
-            None => self.one(client).await,
-            Some(file) => self.many(client, &file).await,
+            None => self.enqueue_one(client).await,
+            Some(file) => self.enqueue_file(client, &file).await,
         }
     }
 
-    async fn one(self, mut client: LeaseBrokerServiceClient<Channel>) -> Result<(), CommandError> {
+    async fn enqueue_one(
+        self,
+        mut client: LeaseBrokerServiceClient<Channel>,
+    ) -> Result<(), CommandError> {
         let columns = self.set.iter().map(|text| {
             text.split_once('=')
                 .ok_or_else(|| CommandError::usage(format!("--set {text}: must be COLUMN=VALUE")))
@@ -89,7 +93,7 @@ impl Enqueue {
         Ok(())
     }
 
-    async fn many(
+    async fn enqueue_file(
         self,
         mut client: LeaseBrokerServiceClient<Channel>,
         file: &PathBuf,
@@ -103,7 +107,7 @@ impl Enqueue {
                 .by_ref()
                 .take(self.batch.into())
                 .collect::<Result<_, _>>()
-                .map_err(|failure| self.stopped(failure, added))?;
+                .map_err(|error| self.with_resume_hint(error, added))?;
             if batch.is_empty() {
                 break;
             }
@@ -114,7 +118,7 @@ impl Enqueue {
                 items: batch,
             };
             let enqueued = client.enqueue(request).await;
-            enqueued.map_err(|status| self.stopped(on_line(status, &lines), added))?;
+            enqueued.map_err(|status| self.with_resume_hint(with_line(status, &lines), added))?;
             added += count;
             bar.set_message(format!("{added} items"));
         }
@@ -124,38 +128,38 @@ impl Enqueue {
         Ok(())
     }
 
-    /// Says what was added before it stopped, and how to go on.
-    fn stopped(&self, failure: CommandError, added: u64) -> CommandError {
-        let done = self.skip + added;
-        failure.with_context(format!(
-            "{added} items were added, and none from there on; once mended, go on with --skip {done}"
+    /// Adds to an error the number of items added before it, and the flag that continues after them.
+    fn with_resume_hint(&self, error: CommandError, added: u64) -> CommandError {
+        let skip = self.skip + added;
+        error.with_context(format!(
+            "{added} items were added before an error; correct it and continue with --skip {skip}"
         ))
     }
 
     fn read(&self, file: &PathBuf, bar: &ProgressBar) -> Result<Items, CommandError> {
-        let place = file.display().to_string();
-        let input: Box<dyn Read> = if place == "-" {
+        let name = file.display().to_string();
+        let input: Box<dyn Read> = if name == "-" {
             Box::new(io::stdin())
         } else {
             let file = File::open(file);
-            Box::new(file.map_err(|error| CommandError::io(format!("{place}: {error}")))?)
+            Box::new(file.map_err(|error| CommandError::io(format!("{name}: {error}")))?)
         };
         let input = BufReader::new(bar.wrap_read(input));
-        let by_name = file.extension().and_then(|extension| extension.to_str());
+        let extension = file.extension().and_then(|extension| extension.to_str());
         let delay = self.delay.map(proto_duration);
-        let format = match (self.format, by_name) {
+        let format = match (self.format, extension) {
             (Some(format), _) => format,
             (None, Some("csv")) => Format::Csv,
             (None, Some("jsonl" | "ndjson" | "json")) => Format::Jsonl,
             (None, _) => {
                 return Err(CommandError::usage(format!(
-                    "{place}: say --format csv or --format jsonl"
+                    "{name}: unknown format; set --format csv or --format jsonl"
                 )));
             }
         };
         let items = match format {
-            Format::Csv => csv(input, &place)?,
-            Format::Jsonl => jsonl(input, &place),
+            Format::Csv => csv(input, &name)?,
+            Format::Jsonl => jsonl(input, &name),
         };
         Ok(Box::new(items.map(move |item| {
             item.map(|(line, item)| (line, proto::NewItem { delay, ..item }))
@@ -163,32 +167,32 @@ impl Enqueue {
     }
 }
 
-fn csv(input: impl Read + 'static, place: &str) -> Result<Items, CommandError> {
-    let place = place.to_owned();
+fn csv(input: impl Read + 'static, name: &str) -> Result<Items, CommandError> {
+    let name = name.to_owned();
     let mut reader = csv::Reader::from_reader(input);
     let columns = reader
         .headers()
-        .map_err(|error| CommandError::failed(format!("{place}: {error}")))?
+        .map_err(|error| CommandError::failed(format!("{name}: {error}")))?
         .clone();
     let items = reader.into_records().map(move |record| {
-        let record = record.map_err(|error| CommandError::failed(format!("{place}: {error}")))?;
+        let record = record.map_err(|error| CommandError::failed(format!("{name}: {error}")))?;
         let line = record.position().map_or(0, csv::Position::line);
-        let named = columns
+        let values = columns
             .iter()
             .zip(&record)
             .filter(|(_, value)| !value.is_empty());
-        Ok((line, item_from_texts(named)))
+        Ok((line, item_from_texts(values)))
     });
     Ok(Box::new(items))
 }
 
-fn jsonl(input: impl BufRead + 'static, place: &str) -> Items {
-    let place = place.to_owned();
+fn jsonl(input: impl BufRead + 'static, name: &str) -> Items {
+    let name = name.to_owned();
     let lines = (1..).zip(input.lines());
     Box::new(lines.filter_map(move |(line, text)| {
         let item = || {
             let text = text.map_err(|error| CommandError::io(error.to_string()))?;
-            // Some editors start a file with a byte order mark; the CSV reader knows it too.
+            // Some editors start a file with a byte order mark. The CSV reader skips it by itself.
             let text = text.trim_start_matches('\u{feff}');
             if text.trim().is_empty() {
                 return Ok(None);
@@ -201,14 +205,14 @@ fn jsonl(input: impl BufRead + 'static, place: &str) -> Items {
         };
         match item() {
             Ok(item) => item.map(|item| Ok((line, item))),
-            Err(failure) => Some(Err(failure.with_context(format!("{place}:{line}")))),
+            Err(error) => Some(Err(error.with_context(format!("{name}:{line}")))),
         }
     }))
 }
 
-/// Puts the line of the item that was refused before what is wrong with it.
-fn on_line(status: tonic::Status, lines: &[u64]) -> CommandError {
-    let place = status
+/// Converts a status to an error, prefixed with the line number of the refused item if the status names one.
+fn with_line(status: tonic::Status, lines: &[u64]) -> CommandError {
+    let line = status
         .get_details_bad_request()
         .and_then(|request| {
             request
@@ -217,13 +221,13 @@ fn on_line(status: tonic::Status, lines: &[u64]) -> CommandError {
                 .map(|field| field.field.clone())
         })
         .and_then(|field| {
-            let number = field.strip_prefix("items[")?.split_once(']')?.0;
-            lines.get(number.parse::<usize>().ok()?).copied()
+            let index = field.strip_prefix("items[")?.split_once(']')?.0;
+            lines.get(index.parse::<usize>().ok()?).copied()
         });
-    let failure = CommandError::from(status);
-    match place {
-        Some(line) => failure.with_context(format!("line {line}")),
-        None => failure,
+    let error = CommandError::from(status);
+    match line {
+        Some(line) => error.with_context(format!("line {line}")),
+        None => error,
     }
 }
 

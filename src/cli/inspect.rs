@@ -1,4 +1,4 @@
-//! `stats`, `list` and `redrive`: what operators ask of a queue, straight from the store.
+//! `stats`, `list` and `redrive`: commands for operators, which open the store directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,70 +8,69 @@ use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, open_existing_store};
-use super::output::print_line;
-use super::output::{OutputFormat, format_duration};
+use super::output::{OutputFormat, format_duration, print_line};
 use crate::config::Config;
 use crate::item_state::State;
 use crate::store::{self, QueueIndex, Store};
 
-/// Count items by state, and show the ages to watch: of the oldest ready item, and of the oldest lease.
+/// Count the items of each queue by state
 ///
-/// Reads the store itself, with the service's configuration, whether the service runs or not.
+/// Also shows the age of the oldest ready item and of the oldest lease. Reads the store directly with the configuration of the service. The service need not run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker stats
   lease-broker stats --config queues.toml --output json
-  lease-broker stats --exact                     count every item, where 10000+ is not enough")]
+  lease-broker stats --exact                     count every item instead of printing 10000+")]
 pub(super) struct Stats {
-    /// Count every item, however long that takes; else 10,000 of a state may be enough
+    /// Count every item, which can take long [default: stop counting a state at 10,000 items]
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Where to look, and how to print what is there.
+/// Arguments of the commands that read the store: the configuration and the output format.
 #[derive(Debug, Args)]
 struct StoreArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// How to print
+    /// Output format: a table, or one JSON object per line
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
 }
 
-/// List items of one state: who holds what, since when, until when.
+/// List the items of a queue in one state
 ///
-/// Reads the store itself, with the service's configuration, whether the service runs or not.
+/// Shows the worker, the age, the due time, the attempts and the last error of each item. Reads the store directly with the configuration of the service. The service need not run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  lease-broker list rainfall                     who holds what
-  lease-broker list rainfall --state dead        what was given up, and why")]
+  lease-broker list rainfall                     list leased items and their workers
+  lease-broker list rainfall --state dead        list dead items and their last errors")]
 pub(super) struct List {
-    /// Queue to look at
+    /// Queue to list
     queue: String,
-    /// State that the items are in
+    /// State of the items
     #[arg(long, value_enum, default_value_t = StateName::Leased)]
     state: StateName,
-    /// Most items to list
+    /// Maximum number of items to list
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Make dead items ready, with all their attempts before them.
+/// Make dead items ready again and reset their attempts
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  lease-broker redrive rainfall --limit 1        try one first
+  lease-broker redrive rainfall --limit 1        redrive one item first
   lease-broker redrive rainfall")]
 pub(super) struct Redrive {
-    /// Queue whose dead items are made ready
+    /// Queue of the dead items
     queue: String,
-    /// Most items to redrive, the longest dead first
+    /// Maximum number of items to redrive, in the order in which they died [default: all]
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
     limit: usize,
     #[command(flatten)]
@@ -104,12 +103,12 @@ impl Stats {
         let config = self.store.config.load(Vec::new())?;
         let store = open_existing_store(&config).await?;
         let mut rows = Vec::new();
-        for (at, queue) in config.queues.iter().enumerate() {
-            let at = QueueIndex(at);
+        for (index, queue) in config.queues.iter().enumerate() {
+            let index = QueueIndex(index);
             let stats = if self.exact {
-                store.exact_stats(at).await?
+                store.exact_stats(index).await?
             } else {
-                store.stats(at).await?
+                store.stats(index).await?
             };
             let mut row = Map::from_iter([("queue".to_owned(), json!(queue.name))]);
             row.extend(counts(&stats, self.store.output));
@@ -125,7 +124,7 @@ impl Stats {
 impl List {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let config = self.store.config.load(Vec::new())?;
-        let (store, queue) = find(&config, &self.queue).await?;
+        let (store, queue) = open_queue(&config, &self.queue).await?;
         let items = store.list(queue, self.state.into(), self.limit).await?;
         let rows: Vec<Map<String, Json>> = items
             .into_iter()
@@ -144,18 +143,18 @@ impl List {
                 .collect()
             })
             .collect();
-        self.store.output.print(&rows, "no such items");
+        self.store.output.print(&rows, "no items in this state");
         Ok(())
     }
 }
 
 impl Redrive {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        /// Rows that one transaction changes: workers are not kept waiting for long.
+        /// Maximum rows per transaction. Workers wait for its locks, so a transaction must be short.
         const BATCH: usize = 1_000;
 
         let config = self.config.load(Vec::new())?;
-        let (store, queue) = find(&config, &self.queue).await?;
+        let (store, queue) = open_queue(&config, &self.queue).await?;
         let mut redriven = 0;
         while redriven < self.limit {
             match store
@@ -163,7 +162,7 @@ impl Redrive {
                 .await?
             {
                 0 => break,
-                more => redriven += more,
+                count => redriven += count,
             }
         }
         print_line!("{redriven} items are ready again");
@@ -171,16 +170,18 @@ impl Redrive {
     }
 }
 
-/// Returns the fields that tell the counts: for people each says itself that it may be more, for scripts it is a number and
-/// a list of its own says which.
+/// Returns one field per state with its count.
+///
+/// A count can be a lower bound. A table shows it as `10000+`. In JSON every count is a number, and the field `at_least`
+/// lists the states whose count is a lower bound.
 fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
     let name = |state: &State| state.name().to_owned();
-    let more: Vec<State> = State::ALL
+    let lower_bounds: Vec<State> = State::ALL
         .into_iter()
         .filter(|state| stats.is_lower_bound(*state))
         .collect();
     let count = |state: &State| match output {
-        OutputFormat::Table if more.contains(state) => {
+        OutputFormat::Table if lower_bounds.contains(state) => {
             json!(format!("{}+", stats.count_of(*state)))
         }
         _ => json!(stats.count_of(*state)),
@@ -189,18 +190,21 @@ fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
         .iter()
         .map(|state| (name(state), count(state)))
         .collect();
-    if output == OutputFormat::Json && !more.is_empty() {
-        let more: Vec<String> = more.iter().map(name).collect();
-        fields.insert("at_least".to_owned(), json!(more));
+    if output == OutputFormat::Json && !lower_bounds.is_empty() {
+        let names: Vec<String> = lower_bounds.iter().map(name).collect();
+        fields.insert("at_least".to_owned(), json!(names));
     }
     fields
 }
 
-async fn find(config: &Config, name: &str) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
-    let place = config.queues.iter().position(|queue| queue.name == name);
-    let place =
-        place.ok_or_else(|| CommandError::usage(format!("no queue {name:?} is configured")))?;
-    Ok((open_existing_store(config).await?, QueueIndex(place)))
+async fn open_queue(
+    config: &Config,
+    name: &str,
+) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
+    let index = config.queues.iter().position(|queue| queue.name == name);
+    let index =
+        index.ok_or_else(|| CommandError::usage(format!("no queue {name:?} is configured")))?;
+    Ok((open_existing_store(config).await?, QueueIndex(index)))
 }
 
 fn age(age: Option<Duration>) -> Json {

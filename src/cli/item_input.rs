@@ -1,4 +1,4 @@
-//! New items as people write them: JSON objects, rows of CSV, `column=value`.
+//! Parser for new items on the command line and in files: JSON objects, CSV rows, and `COLUMN=VALUE`.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
@@ -7,19 +7,21 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::grpc::proto::{self, value::Kind};
 
-/// Reads an item from a JSON object whose fields are columns. What JSON has no type for is written as an object:
-/// `{"bytes": "base64"}`, `{"decimal": "12.50"}`, `{"timestamp": "2026-11-20T22:15:20Z"}`.
+/// Converts a JSON object to an item. Each field is a column.
+///
+/// A value of a type that JSON lacks is written as an object with one field: `{"bytes": "base64"}`,
+/// `{"decimal": "12.50"}` or `{"timestamp": "2026-11-20T22:15:20Z"}`.
 ///
 /// # Errors
-/// What is wrong, naming the column.
+/// A message that names the column and the reason.
 pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
     let Json::Object(fields) = json else {
-        return Err("an item must be a JSON object, its fields the columns".to_owned());
+        return Err("an item must be a JSON object with one field per column".to_owned());
     };
     let columns = fields
         .iter()
         .map(|(name, json)| {
-            let kind = kind_of(json).map_err(|why| format!("column {name:?}: {why}"))?;
+            let kind = kind_of(json).map_err(|reason| format!("column {name:?}: {reason}"))?;
             Ok((name.clone(), proto::Value { kind }))
         })
         .collect::<Result<_, String>>()?;
@@ -39,7 +41,7 @@ fn kind_of(json: &Json) -> Result<Option<Kind>, String> {
             (None, Some(double)) if !number.is_u64() => Kind::DoubleValue(double),
             _ => {
                 return Err(format!(
-                    "{number} does not fit 64 bits; write {{\"decimal\": \"{number}\"}}"
+                    "{number} does not fit into 64 bits; write {{\"decimal\": \"{number}\"}}"
                 ));
             }
         },
@@ -52,7 +54,11 @@ fn kind_of(json: &Json) -> Result<Option<Kind>, String> {
                 ),
                 "decimal" => Kind::DecimalValue(text.clone()),
                 "timestamp" => Kind::TimestampValue(timestamp(text)?),
-                other => return Err(format!("{other:?} is none of bytes, decimal, timestamp")),
+                other => {
+                    return Err(format!(
+                        "unknown type {other:?}; expected bytes, decimal or timestamp"
+                    ));
+                }
             },
             _ => {
                 return Err(
@@ -61,20 +67,21 @@ fn kind_of(json: &Json) -> Result<Option<Kind>, String> {
                 );
             }
         },
-        Json::Array(_) => return Err("a column holds one value, not a list".to_owned()),
+        Json::Array(_) => return Err("the value is a list; expected a single value".to_owned()),
     }))
 }
 
 fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
-    let moment = OffsetDateTime::parse(text, &Rfc3339)
-        .map_err(|error| format!("{text:?} is no moment such as 2026-11-20T22:15:20Z: {error}"))?;
+    let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(|error| {
+        format!("{text:?} is not a timestamp such as 2026-11-20T22:15:20Z: {error}")
+    })?;
     Ok(prost_types::Timestamp {
         seconds: moment.unix_timestamp(),
         nanos: i32::try_from(moment.nanosecond()).unwrap_or(0),
     })
 }
 
-/// Makes an item of columns and their texts, which the database turns into the columns' types.
+/// Creates an item from column names and text values. The database converts each text to the type of its column.
 pub(super) fn item_from_texts<'a>(
     columns: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> proto::NewItem {
@@ -96,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_json_object_becomes_typed_columns() {
+    fn json_object_becomes_typed_columns() {
         let item = item_from_json(&json!({
             "n": null, "b": true, "i": -5, "d": 1.5, "t": "x",
             "raw": {"bytes": "AP8="}, "price": {"decimal": "12.50"}, "at": {"timestamp": "1970-01-01T00:00:01.5Z"},
@@ -118,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_is_refused_with_the_column() {
+    fn invalid_item_error_names_the_column() {
         for (json, named) in [
             (json!([1]), "object"),
             (json!({"a": [1]}), "\"a\""),
@@ -126,8 +133,8 @@ mod tests {
             (json!({"a": {"bytes": "!"}}), "base64"),
             (json!({"a": 18_446_744_073_709_551_615_u64}), "decimal"),
         ] {
-            let why = item_from_json(&json).expect_err("refused");
-            assert!(why.contains(named), "{why}");
+            let error = item_from_json(&json).expect_err("refused");
+            assert!(error.contains(named), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the commands on leases share: the ids given, the outcomes told, the exit code.
+//! Lease ids from the command line or standard input, and the outcomes of the calls on them.
 
 use std::io::{BufRead as _, stdin};
 
@@ -7,7 +7,10 @@ use serde_json::Value as Json;
 use super::CommandError;
 use crate::grpc::proto;
 
-/// Returns the leases given; in the place of `-`, those on standard input.
+/// Returns the lease ids of the command line. Replaces each `-` by the ids on standard input.
+///
+/// A line of standard input is a lease id or a JSON object with the field `lease_id`, as `claim --output json` prints it.
+/// Empty lines are ignored.
 pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandError> {
     let mut ids = Vec::new();
     for id in given {
@@ -24,7 +27,7 @@ pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandE
                     Some(Json::String(id)) => ids.push(id.clone()),
                     _ => {
                         return Err(CommandError::usage(format!(
-                            "standard input: no lease_id in {line}"
+                            "standard input: no field lease_id in {line}"
                         )));
                     }
                 },
@@ -36,7 +39,7 @@ pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandE
     Ok(ids)
 }
 
-/// Names an outcome as the documentation does.
+/// Returns the name of an outcome, as the commands print it.
 pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     match outcome {
         proto::Outcome::Applied => "applied",
@@ -45,7 +48,10 @@ pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     }
 }
 
-/// Makes the command fail if a lease was lost.
+/// Checks that no lease was lost.
+///
+/// # Errors
+/// Exit code 1, with the number of lost leases.
 pub(super) fn fail_if_lost(
     outcomes: impl Iterator<Item = proto::Outcome>,
 ) -> Result<(), CommandError> {
@@ -55,10 +61,10 @@ pub(super) fn fail_if_lost(
     match lost {
         0 => Ok(()),
         1 => Err(CommandError::failed(
-            "1 lease is not held any more; nothing was changed for it",
+            "1 lease was lost; its item was not changed",
         )),
         lost => Err(CommandError::failed(format!(
-            "{lost} leases are not held any more; nothing was changed for them"
+            "{lost} leases were lost; their items were not changed"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Prints results: a table for people, JSON lines for scripts.
+//! Output of commands on standard output: tables for people, JSON lines for scripts.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -10,25 +10,26 @@ use serde_json::{Map, Value as Json, json};
 use crate::grpc::proto::{self, value::Kind};
 use crate::value::{hex, rfc3339};
 
-/// How results are printed.
+/// Format of the results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OutputFormat {
     /// A table.
     Table,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 impl OutputFormat {
-    /// Prints rows that all have the same fields; `nothing` is said, in a table's place, where there are none.
-    pub(super) fn print(self, rows: &[Map<String, Json>], nothing: &str) {
+    /// Prints rows, which must all have the same fields. If there are no rows, prints `empty_text` instead of a table,
+    /// and no line of JSON.
+    pub(super) fn print(self, rows: &[Map<String, Json>], empty_text: &str) {
         match self {
             Self::Json => {
                 for row in rows {
                     write_line(&Json::Object(row.clone()).to_string());
                 }
             }
-            Self::Table if rows.is_empty() => write_line(nothing),
+            Self::Table if rows.is_empty() => write_line(empty_text),
             Self::Table => {
                 let mut table = table();
                 table.set_header(rows[0].keys());
@@ -42,7 +43,7 @@ impl OutputFormat {
     }
 }
 
-/// Returns an empty table of the look that all of them have.
+/// Returns an empty table without borders, the style of every table here.
 pub(super) fn table() -> Table {
     let mut table = Table::new();
     table
@@ -51,14 +52,14 @@ pub(super) fn table() -> Table {
     table
 }
 
-/// Lets every column begin where its header does.
+/// Aligns the cells of each column with its header.
 pub(super) fn align_left(table: &mut Table) {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
 }
 
-/// Prints a formatted line to standard output.
+/// Prints a formatted line to standard output. Unlike `println!`, it does not panic if the reader has closed the pipe.
 macro_rules! print_line {
     ($($text:tt)*) => {
         $crate::cli::output::write_line(&format!($($text)*))
@@ -66,7 +67,7 @@ macro_rules! print_line {
 }
 pub(super) use print_line;
 
-/// Writes a line; a reader that has gone away, such as `head`, has seen enough.
+/// Writes a line to standard output. Ignores errors, because a reader such as `head` may close the pipe early.
 pub(super) fn write_line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
@@ -86,7 +87,7 @@ fn cell_text(value: &Json) -> String {
     }
 }
 
-/// Turns a column's value into JSON: bytes as hexadecimal, moments as text, decimals as text.
+/// Converts a column value to JSON. Bytes become hexadecimal text, timestamps RFC 3339 text, and decimals text.
 pub(super) fn json_value(value: &proto::Value) -> Json {
     match &value.kind {
         None => Json::Null,
@@ -99,13 +100,13 @@ pub(super) fn json_value(value: &proto::Value) -> Json {
     }
 }
 
-/// Writes how long something lasts, to the millisecond.
+/// Formats a duration with a precision of one millisecond, such as `1m 30s`.
 pub(super) fn format_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis)).to_string()
 }
 
-/// The same for a duration of the API.
+/// Formats a duration of the API as a JSON string. Absent or negative durations become null.
 pub(super) fn json_duration(duration: Option<prost_types::Duration>) -> Json {
     let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
     duration.map_or(Json::Null, |duration| json!(format_duration(duration)))

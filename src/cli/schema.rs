@@ -1,4 +1,4 @@
-//! `schema`: what the queues' tables lack, and adding it.
+//! `schema`: prints, applies, checks and removes the schema changes that make a table a queue.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::output::print_line;
 use crate::queue::QueueSpec;
 use crate::store::schema;
 
-/// See and add what a table needs to be a queue: soft-lock columns, indexes, an archive.
+/// Prepare tables as queues: add soft-lock columns, indexes and archive tables
 #[derive(Debug, Subcommand)]
 pub(super) enum Schema {
-    /// Print the SQL that the queues' tables lack; changes nothing
+    /// Print the missing schema changes as SQL, without running it
     Plan(QueueArgs),
-    /// Run what `plan` prints
+    /// Apply the schema changes that `plan` prints
     Apply(QueueArgs),
-    /// Say whether `serve` would start; exit code 64 if it would not
+    /// Check that `serve` can start with the tables. If not, the exit code is 64
     Check(QueueArgs),
-    /// Print the SQL that takes all of it away again; with --run, run it
-    Drop(Drop),
+    /// Print the SQL that removes the schema changes again, or run it with --run
+    Drop(DropArgs),
 }
 
 #[derive(Debug, Args)]
@@ -34,30 +34,33 @@ Examples:
 pub(super) struct QueueArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Queues to look at [default: all]
+    /// Names of the queues [default: all]
     queues: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Leases are lost with the columns that hold them. What stays: the table's own columns and rows, archives, soft-lock columns
-that have names of their own (they may have been there before), and the broker's own tables, lease_broker_*.
+All leases are lost, because the soft-lock columns hold them. The command keeps:
+  - the columns and rows that the table had before
+  - soft-lock columns with configured names, because the table may have had them before
+  - archive tables
+  - the tables lease_broker_*, which belong to the broker
 
 Examples:
   lease-broker schema drop --config queues.toml rainfall
   lease-broker schema drop --config queues.toml rainfall --run")]
-pub(super) struct Drop {
+pub(super) struct DropArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Queues to take from their tables
+    /// Names of the queues
     #[arg(required = true)]
     queues: Vec<String>,
-    /// Run the SQL
+    /// Run the SQL instead of printing it
     #[arg(long)]
     run: bool,
 }
 
-impl Drop {
+impl DropArgs {
     fn run(self) -> Result<(), CommandError> {
         let access = if self.run {
             SchemaAccess::Change
@@ -80,7 +83,7 @@ impl Drop {
             }
             for step in steps {
                 if self.run {
-                    run(schema.as_mut(), &queue, &step)?;
+                    apply_step(schema.as_mut(), &queue, &step)?;
                 } else {
                     print_line!("{}\n", schema.script(&step));
                 }
@@ -90,8 +93,8 @@ impl Drop {
     }
 }
 
-/// Runs one step with its progress shown.
-fn run(
+/// Applies one step and shows its progress.
+fn apply_step(
     schema: &mut dyn schema::Schema,
     queue: &QueueSpec,
     step: &schema::Step,
@@ -123,7 +126,7 @@ impl Schema {
             Self::Plan(queues) => queues.plan(),
             Self::Apply(queues) => queues.apply(),
             Self::Check(queues) => queues.check(),
-            Self::Drop(drop) => drop.run(),
+            Self::Drop(arguments) => arguments.run(),
         }
     }
 }
@@ -133,13 +136,13 @@ impl QueueArgs {
         let (mut schema, queues) = self.open(SchemaAccess::Read)?;
         for queue in queues {
             let steps = schema.plan(&queue)?;
-            let verdict = if steps.is_empty() {
+            let summary = if steps.is_empty() {
                 "nothing is missing"
             } else {
-                "run in this order"
+                "run these statements in this order"
             };
             print_line!(
-                "-- queue {:?}, table {:?}: {verdict}",
+                "-- queue {:?}, table {:?}: {summary}",
                 queue.name,
                 queue.table
             );
@@ -147,7 +150,10 @@ impl QueueArgs {
                 print_line!("\n{}", schema.script(&step));
             }
             for suggestion in schema.suggestions(&queue)? {
-                print_line!("\n-- not needed, but worth a thought: {suggestion}");
+                print_line!(
+                    "
+-- optional: {suggestion}"
+                );
             }
             print_line!("");
         }
@@ -162,7 +168,7 @@ impl QueueArgs {
                 print_line!("{}: nothing is missing", queue.name);
             }
             for step in steps {
-                run(schema.as_mut(), &queue, &step)?;
+                apply_step(schema.as_mut(), &queue, &step)?;
             }
         }
         Ok(())
@@ -173,7 +179,7 @@ impl QueueArgs {
         let mut problems = 0;
         for queue in queues {
             if queue.managed.is_some() && !schema.plan(&queue)?.is_empty() {
-                print_line!("{}: ok, serve makes what is missing", queue.name);
+                print_line!("{}: ok, serve creates the table", queue.name);
                 continue;
             }
             let missing = schema.check(&queue)?;
@@ -188,12 +194,12 @@ impl QueueArgs {
         match problems {
             0 => Ok(()),
             _ => Err(CommandError::usage(
-                "something is missing: `lease-broker schema apply` adds it",
+                "schema changes are missing; run `lease-broker schema apply`",
             )),
         }
     }
 
-    /// Reads the configuration and opens the store's schema.
+    /// Loads the configuration and opens the schema of the store. Returns it with the selected queues.
     fn open(
         self,
         access: SchemaAccess,

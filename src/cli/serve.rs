@@ -1,4 +1,4 @@
-//! `serve`: the service, in the order in which it starts and stops.
+//! `serve`: runs the service. The code is in the order in which the service starts and stops.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::grpc;
 use crate::logging;
 use crate::queue::QueueSpec;
 
-/// Serve the configured queues over gRPC.
+/// Serve the configured queues over gRPC
 ///
-/// With no configuration at all: the queue `default`, with one text column `payload`, in ./lease-broker.db, on
-/// 127.0.0.1:50051. SIGTERM or SIGINT drains: health goes down, waiting claims are answered, calls under way finish; a
-/// second signal ends the process at once.
+/// Without a configuration it serves the queue `default`, which has one text column `payload`, from ./lease-broker.db on
+/// 127.0.0.1:50051. On SIGTERM or SIGINT the service drains: it reports that it is not healthy, answers waiting claims,
+/// and finishes the calls in flight. A second signal ends the process immediately.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +30,10 @@ Examples:
 pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Address and port to serve on; port 0 takes a free one [setting: server.listen]
+    /// Address and port to listen on. Port 0 selects a free port [setting: server.listen]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// What to log: error, warn, info, debug, trace, or targets with levels [setting: log.level]
+    /// Log level: error, warn, info, debug, trace, or a list of targets with levels [setting: log.level]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
 }
@@ -42,7 +42,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
         logging::start(&config.log)
-            .map_err(|why| CommandError::usage(format!("log.level: {why}")))?;
+            .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
         let mut runtime = Builder::new_multi_thread();
         run(runtime.worker_threads(config.threads()), serve(config))
     }
@@ -69,35 +69,35 @@ async fn serve(config: Config) -> Result<(), CommandError> {
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| {
         CommandError::io(format!(
-            "{address} can't be listened on: {error}; --listen takes another"
+            "cannot listen on {address}: {error}; choose another address with --listen"
         ))
     })?;
-    let place = store.location();
+    let location = store.location();
     let settings = broker::BrokerConfig::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)
         .map_err(|error| CommandError::io(error.to_string()))?;
-    announce(&config, &place, serving.address());
+    announce(&config, &location, serving.address());
 
     tokio::select! {
         error = serving.failed() => return Err(CommandError::io(error.to_string())),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("draining; a second signal ends at once");
+    tracing::info!("draining; a second signal ends the process immediately");
     let drained = async {
-        let all = serving.drain().await;
+        let all_finished = serving.drain().await;
         broker.stop().await;
-        all
+        all_finished
     };
     tokio::select! {
-        all = drained => {
-            if all {
-                tracing::info!("every call has finished");
+        all_finished = drained => {
+            if all_finished {
+                tracing::info!("all calls have finished");
             }
-            tell_counts(&broker);
-            all.then_some(()).ok_or_else(|| {
-                CommandError::failed("calls were still under way after server.drain_grace")
+            log_operation_counts(&broker);
+            all_finished.then_some(()).ok_or_else(|| {
+                CommandError::failed("ended calls that were still running after server.drain_grace")
             })
         }
         _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
@@ -105,8 +105,9 @@ async fn serve(config: Config) -> Result<(), CommandError> {
     }
 }
 
-/// Logs what was asked of the service since its start: calls, the operations of the store that they shared, and items.
-fn tell_counts(broker: &Broker) {
+/// Logs the number of calls, store statements and items of each operation since the start. Several calls can share one
+/// statement.
+fn log_operation_counts(broker: &Broker) {
     let [claim, heartbeat, settle, enqueue, reap, other] =
         Operation::ALL.map(|operation| broker.operation_count(operation));
     tracing::info!(
@@ -131,37 +132,39 @@ fn tell_counts(broker: &Broker) {
 }
 
 fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
-    signal(kind).map_err(|error| CommandError::io(format!("signals can't be handled: {error}")))
+    signal(kind)
+        .map_err(|error| CommandError::io(format!("cannot install a signal handler: {error}")))
 }
 
-/// Says where the service is and what to try.
-fn announce(config: &Config, place: &str, address: std::net::SocketAddr) {
+/// Prints the address of the service and two commands to try.
+fn announce(config: &Config, location: &str, address: std::net::SocketAddr) {
     let names: Vec<&str> = config
         .queues
         .iter()
         .map(|queue| queue.name.as_str())
         .collect();
     print_line!(
-        "lease-broker {} listens on {address}, queues in {place}: {}",
+        "lease-broker {} listens on {address}, queues in {location}: {}",
         env!("CARGO_PKG_VERSION"),
         names.join(", ")
     );
     if let Some(queue) = config.queues.first() {
-        let at = if address == crate::cli::client_args::DEFAULT_ADDRESS {
+        let address_flag = if address == crate::cli::client_args::DEFAULT_ADDRESS {
             String::new()
         } else {
             format!(" --address http://{address}")
         };
         print_line!(
-            "try:  lease-broker enqueue {}{at} --set {}",
+            "try:  lease-broker enqueue {}{address_flag} --set {}",
             queue.name,
-            example_of(queue)
+            example_assignment(queue)
         );
-        print_line!("      lease-broker claim {}{at}", queue.name);
+        print_line!("      lease-broker claim {}{address_flag}", queue.name);
     }
 }
 
-fn example_of(queue: &QueueSpec) -> String {
+/// Returns an argument for `enqueue --set` with a column of the queue.
+fn example_assignment(queue: &QueueSpec) -> String {
     let managed = queue.managed.iter().flatten().map(|(name, _)| name);
     let named = queue.columns.iter().flatten();
     let column = managed.chain(named).next().map_or("COLUMN", String::as_str);

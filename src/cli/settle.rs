@@ -1,4 +1,4 @@
-//! `complete`, `fail` and `release`: ending leases.
+//! `complete`, `fail` and `release`: the commands that settle leases.
 
 use std::time::Duration;
 
@@ -12,68 +12,73 @@ use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
 use super::output::OutputFormat;
 use crate::grpc::proto;
 
-/// The leases that a command ends.
+/// Arguments of every command that settles leases.
 #[derive(Debug, Args)]
 struct LeaseArgs {
-    /// Queue that the leases are of
+    /// Queue of the leases
     queue: String,
-    /// LeaseArgs, or - to read them from standard input: an id a line, or what `claim --output json` printed
+    /// Lease ids, or - to read them from standard input: one id per line, or the output of `claim --output json`
     #[arg(required = true)]
     lease_ids: Vec<String>,
     #[command(flatten)]
     client: ClientArgs,
 }
 
-/// Complete leases: the work is done.
+/// Complete leases: the items are done
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker complete default LEASE_ID
   lease-broker complete orders LEASE_ID --follow-up 'outbox={\"payload\": \"shipped\"}'
 
-Exit code 1 if a lease was lost.")]
+The exit code is 1 if a lease was lost.")]
 pub(super) struct Complete {
     #[command(flatten)]
     leases: LeaseArgs,
-    /// Item to add to another queue in the same transaction: its queue, and its columns as JSON. Takes one lease
+    /// Item to add to another queue in the same transaction: the queue and a JSON object of columns. Repeat for more
+    /// items. Requires exactly one lease
     #[arg(long, value_name = "QUEUE=JSON")]
     follow_up: Vec<String>,
 }
 
-/// Fail leases: their items are tried again after a backoff, or dead once their attempts are spent.
+/// Fail leases: the items are retried after a delay
+///
+/// An item without attempts left becomes dead instead.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker fail default LEASE_ID --error 'the printer is on fire'
   lease-broker fail default LEASE_ID --error 'no such customer' --dead-letter
 
-Exit code 1 if a lease was lost.")]
+The exit code is 1 if a lease was lost.")]
 pub(super) struct Fail {
     #[command(flatten)]
     leases: LeaseArgs,
-    /// What went wrong, kept on the row
+    /// Error message to store with the item
     #[arg(long, value_name = "TEXT", default_value = "")]
     error: String,
-    /// Wait before the next attempt, instead of the queue's backoff
+    /// Delay until the next attempt [default: the backoff configured for the queue]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     retry_delay: Option<Duration>,
-    /// Do not try again
+    /// Make the item dead immediately, even if attempts are left
     #[arg(long)]
     dead_letter: bool,
 }
 
-/// Release leases: the items are given back, and the attempt does not count.
+/// Release leases: the items become ready again
+///
+/// The attempt is not counted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker release default LEASE_ID
   lease-broker release default LEASE_ID --delay 5m
 
-Exit code 1 if a lease was lost.")]
+The exit code is 1 if a lease was lost.")]
 pub(super) struct Release {
     #[command(flatten)]
     leases: LeaseArgs,
-    /// How long until the items are ready again [default: at once]
+    /// Delay until the items are ready again [default: none]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
 }
@@ -87,7 +92,10 @@ impl Complete {
             .collect::<Result<Vec<_>, _>>()?;
         let ids = read_lease_ids(self.leases.lease_ids)?;
         if !follow_ups.is_empty() && ids.len() != 1 {
-            return Err(CommandError::usage("--follow-up takes exactly one lease"));
+            return Err(CommandError::usage(format!(
+                "--follow-up requires exactly one lease; {} were given",
+                ids.len()
+            )));
         }
         let completions = ids.into_iter().map(|lease_id| proto::Completion {
             lease_id,
@@ -105,16 +113,17 @@ impl Complete {
 }
 
 fn follow_up(text: &str) -> Result<proto::FollowUp, CommandError> {
-    let place = || format!("--follow-up {text}");
+    let flag = || format!("--follow-up {text}");
     let (queue, json) = text
         .split_once('=')
-        .ok_or_else(|| CommandError::usage("must be QUEUE=JSON").with_context(place()))?;
+        .ok_or_else(|| CommandError::usage("must be QUEUE=JSON").with_context(flag()))?;
     let json: Json = serde_json::from_str(json)
-        .map_err(|error| CommandError::usage(format!("not JSON: {error}")).with_context(place()))?;
+        .map_err(|error| CommandError::usage(format!("not JSON: {error}")).with_context(flag()))?;
     Ok(proto::FollowUp {
         queue: queue.to_owned(),
         item: Some(
-            item_from_json(&json).map_err(|why| CommandError::usage(why).with_context(place()))?,
+            item_from_json(&json)
+                .map_err(|reason| CommandError::usage(reason).with_context(flag()))?,
         ),
     })
 }

@@ -1,4 +1,4 @@
-//! `enqueue`: single items, CSV and JSON lines.
+//! Tests of `enqueue`: single items, CSV files and files of JSON lines.
 
 use crate::support::database;
 use crate::workspace::Workspace;
@@ -19,7 +19,7 @@ fn row(payload: &str, number: impl Into<Option<i64>>) -> (Option<String>, Option
 }
 
 #[test]
-fn one_item_is_added_and_its_key_printed() {
+fn key_of_added_item_is_printed() {
     let workspace = Workspace::serving();
     let added = workspace
         .call("enqueue work --set payload=a=b --set number=7")
@@ -29,7 +29,7 @@ fn one_item_is_added_and_its_key_printed() {
 }
 
 #[test]
-fn a_delay_keeps_items_back() {
+fn delayed_item_is_not_ready() {
     let workspace = Workspace::serving();
     workspace
         .call("enqueue work --set payload=a --delay 1h")
@@ -39,7 +39,7 @@ fn a_delay_keeps_items_back() {
 }
 
 #[test]
-fn csv_names_its_columns_and_leaves_empty_values_out() {
+fn empty_csv_value_keeps_column_default() {
     let workspace = Workspace::serving();
     workspace.write(
         "items.csv",
@@ -68,7 +68,7 @@ fn json_lines_are_read_from_standard_input() {
 }
 
 #[test]
-fn standard_input_needs_a_format() {
+fn standard_input_requires_format() {
     let workspace = Workspace::serving();
     let refused = workspace.call_with_input("enqueue work --file -", "");
     assert_eq!(refused.code, 64, "{refused:?}");
@@ -76,7 +76,7 @@ fn standard_input_needs_a_format() {
 }
 
 #[test]
-fn a_line_that_is_wrong_is_named_and_skip_goes_on_behind_what_was_added() {
+fn skip_continues_after_refused_line() {
     let workspace = Workspace::serving();
     let line = |n: i64, column: &str| format!("{{\"payload\": \"p\", \"{column}\": {n}}}\n");
     let mut lines: Vec<String> = (1..=7).map(|n| line(n, "number")).collect();
@@ -98,7 +98,7 @@ fn a_line_that_is_wrong_is_named_and_skip_goes_on_behind_what_was_added() {
 }
 
 #[test]
-fn a_line_that_can_not_be_read_is_named_too() {
+fn unreadable_line_is_named() {
     let workspace = Workspace::serving();
     for (name, text, line) in [
         (
@@ -120,7 +120,7 @@ fn a_line_that_can_not_be_read_is_named_too() {
 }
 
 #[test]
-fn a_refused_csv_value_is_named_by_its_line() {
+fn refused_csv_value_is_named_by_line() {
     let workspace = Workspace::serving();
     workspace.write("items.csv", "payload,nothing\na,\nb,\nc,1\n");
     let stopped = workspace.call("enqueue work --file items.csv");
@@ -130,7 +130,7 @@ fn a_refused_csv_value_is_named_by_its_line() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_first_name() {
+fn byte_order_mark_is_skipped() {
     let workspace = Workspace::serving();
     workspace.write("items.csv", "\u{feff}payload,number\none,1\n");
     workspace.call("enqueue work --file items.csv").json();
@@ -146,7 +146,7 @@ fn a_byte_order_mark_is_no_part_of_the_first_name() {
 }
 
 #[test]
-fn a_file_that_is_not_there_exits_74() {
+fn missing_file_exits_74() {
     let workspace = Workspace::serving();
     let failed = workspace.call("enqueue work --file missing.csv");
     assert_eq!(failed.code, 74, "{failed:?}");

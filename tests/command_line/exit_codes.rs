@@ -1,4 +1,4 @@
-//! What goes wrong, the exit code that says so, and what the message names.
+//! Exit codes and error messages of commands that fail.
 
 use std::net::TcpListener;
 
@@ -6,7 +6,7 @@ use crate::support::database::{self, Locked};
 use crate::support::process::Printed;
 use crate::workspace::{QUEUES, Workspace};
 
-/// Asserts the exit code, and that the message names all of these.
+/// Asserts the exit code, and that the error message contains all parts.
 fn fails(printed: &Printed, code: i32, named: &[&str]) {
     assert_eq!(printed.code, code, "{printed:?}");
     for part in named {
@@ -16,7 +16,7 @@ fn fails(printed: &Printed, code: i32, named: &[&str]) {
 }
 
 #[test]
-fn a_wrong_command_line_exits_64() {
+fn wrong_command_line_exits_64() {
     let workspace = Workspace::with(QUEUES);
     for wrong in [
         "",
@@ -42,7 +42,7 @@ fn a_wrong_command_line_exits_64() {
 }
 
 #[test]
-fn an_unknown_key_of_the_configuration_exits_64_and_says_where_it_stands() {
+fn unknown_setting_exits_64_with_its_line() {
     let workspace = Workspace::with(&format!("{QUEUES}\nleese = '5m'\n"));
     for command in [
         "serve",
@@ -56,7 +56,7 @@ fn an_unknown_key_of_the_configuration_exits_64_and_says_where_it_stands() {
 }
 
 #[test]
-fn a_bad_value_of_a_flag_exits_64() {
+fn invalid_flag_value_exits_64() {
     let workspace = Workspace::with(QUEUES);
     let wrong = workspace.store("serve --listen nowhere");
     fails(&wrong, 64, &["--listen", "server.listen"]);
@@ -65,14 +65,14 @@ fn a_bad_value_of_a_flag_exits_64() {
 }
 
 #[test]
-fn a_missing_configuration_file_exits_64_and_is_named() {
+fn missing_configuration_file_exits_64() {
     let workspace = Workspace::with(QUEUES);
     let missing = workspace.run("stats --config missing.toml");
     fails(&missing, 64, &["missing.toml"]);
 }
 
 #[test]
-fn a_table_that_lacks_its_columns_exits_64_and_names_them_and_the_command_that_mends_it() {
+fn missing_columns_exit_64_and_are_named() {
     let workspace = Workspace::with("[queues.orders]");
     workspace
         .database()
@@ -90,13 +90,13 @@ fn a_table_that_lacks_its_columns_exits_64_and_names_them_and_the_command_that_m
             "schema apply",
         ],
     );
-    // One that the table has is not missing.
+    // The error does not name a column that the table has.
     assert!(!refused.err.contains("column lease_owner"), "{refused:?}");
     fails(&workspace.store("schema check"), 64, &["schema apply"]);
 }
 
 #[test]
-fn a_table_that_is_not_there_exits_64() {
+fn missing_table_exits_64() {
     let workspace = Workspace::with("[queues.orders]");
     fails(
         &workspace.store("serve --listen 127.0.0.1:0"),
@@ -106,7 +106,7 @@ fn a_table_that_is_not_there_exits_64() {
 }
 
 #[test]
-fn an_unknown_queue_exits_64_where_the_configuration_decides_it() {
+fn unknown_queue_exits_64_or_is_refused() {
     let workspace = Workspace::serving();
     for command in [
         "list nowhere",
@@ -116,7 +116,7 @@ fn an_unknown_queue_exits_64_where_the_configuration_decides_it() {
     ] {
         fails(&workspace.store(command), 64, &["nowhere"]);
     }
-    // The service refuses it like any other call.
+    // A client has no configuration. The service refuses the call.
     fails(
         &workspace.call("claim nowhere"),
         1,
@@ -125,7 +125,7 @@ fn an_unknown_queue_exits_64_where_the_configuration_decides_it() {
 }
 
 #[test]
-fn a_file_that_is_no_database_exits_74() {
+fn file_of_another_format_exits_74() {
     let workspace = Workspace::with(QUEUES);
     workspace.write("q.db", &"this is no database at all\n".repeat(100));
     for command in ["serve --listen 127.0.0.1:0", "stats", "schema plan"] {
@@ -138,7 +138,7 @@ fn a_file_that_is_no_database_exits_74() {
 }
 
 #[test]
-fn a_damaged_database_exits_74() {
+fn damaged_database_exits_74() {
     let workspace = Workspace::with(QUEUES);
     let database = workspace.database();
     let fill = "CREATE TABLE t (x); INSERT INTO t SELECT randomblob(1000) FROM json_each('[1,2,3,4,5,6,7,8,9]')";
@@ -156,7 +156,7 @@ fn a_damaged_database_exits_74() {
 }
 
 #[test]
-fn a_folder_in_the_files_place_exits_74() {
+fn folder_instead_of_file_exits_74() {
     let workspace = Workspace::with(QUEUES);
     std::fs::create_dir(workspace.path("q.db")).expect("a folder");
     for command in ["serve --listen 127.0.0.1:0", "stats"] {
@@ -167,7 +167,7 @@ fn a_folder_in_the_files_place_exits_74() {
 }
 
 #[test]
-fn a_file_that_is_not_there_exits_74_where_it_is_only_read() {
+fn reading_missing_file_exits_74() {
     let workspace = Workspace::with(QUEUES);
     for command in ["stats", "list work", "redrive work"] {
         fails(&workspace.store(command), 74, &["q.db"]);
@@ -176,7 +176,7 @@ fn a_file_that_is_not_there_exits_74_where_it_is_only_read() {
 }
 
 #[test]
-fn a_port_in_use_exits_74() {
+fn port_in_use_exits_74() {
     let workspace = Workspace::with(QUEUES);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
@@ -185,9 +185,9 @@ fn a_port_in_use_exits_74() {
 }
 
 #[test]
-fn no_service_exits_69_and_says_how_to_start_one() {
+fn missing_service_exits_69_with_a_hint() {
     let workspace = Workspace::with(QUEUES);
-    // A port that was free a moment ago.
+    // A free port: the listener that reserved it is closed again.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
@@ -205,7 +205,7 @@ fn no_service_exits_69_and_says_how_to_start_one() {
 }
 
 #[test]
-fn a_service_that_does_not_answer_in_time_exits_69() {
+fn service_timeout_exits_69() {
     let workspace = Workspace::serving();
     let _lock = Locked::hold(&workspace.path("q.db"));
     fails(
@@ -216,7 +216,7 @@ fn a_service_that_does_not_answer_in_time_exits_69() {
 }
 
 #[test]
-fn what_the_service_refuses_exits_1_with_the_reason() {
+fn refused_call_exits_1_with_the_reason() {
     let workspace = Workspace::serving();
     fails(
         &workspace.call("claim work --max 0"),
@@ -238,10 +238,10 @@ fn what_the_service_refuses_exits_1_with_the_reason() {
 }
 
 #[test]
-fn a_sql_server_that_can_not_be_reached_is_named_and_its_password_is_not() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = nobody.local_addr().expect("an address");
-    drop(nobody);
+fn sql_server_errors_do_not_show_the_password() {
+    let reserved = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = reserved.local_addr().expect("an address");
+    drop(reserved);
     let server = format!("server={},{}", address.ip(), address.port());
     let workspace = Workspace::with(&format!(
         "[store]\nkind = 'mssql'\nconnection_string_file = 'secret'\n{QUEUES}"

@@ -1,4 +1,4 @@
-//! `--help`, `--version` and completions.
+//! Tests of `--help`, `--version` and `completions`.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ const COMMANDS: [&str; 16] = [
 ];
 
 #[test]
-fn the_help_of_every_command_shows_examples() {
+fn help_of_every_command_has_examples() {
     let workspace = Workspace::with("");
     let help = workspace.run("--help");
     assert!(help.out.contains("Examples:"), "{help:?}");
@@ -48,7 +48,7 @@ fn the_help_of_every_command_shows_examples() {
 }
 
 #[test]
-fn every_example_parses() {
+fn every_example_is_valid() {
     let workspace = Workspace::with("");
     let help = COMMANDS
         .map(|command| workspace.run(&format!("{command} --help")).out)
@@ -61,7 +61,7 @@ fn every_example_parses() {
         if !line.trim_start().starts_with("lease-broker") || example.contains("//") {
             continue;
         }
-        // Up to its comment, its pipe or its redirection; asked for help, it is parsed and does nothing.
+        // The example ends before a comment, a pipe or a redirection. With --help the program checks only its flags.
         let end = example
             .find("   ")
             .into_iter()
@@ -80,7 +80,7 @@ fn every_example_parses() {
 }
 
 #[test]
-fn the_version_is_the_packages() {
+fn version_is_printed() {
     let workspace = Workspace::with("");
     let version = workspace.run("--version");
     assert_eq!(
@@ -90,7 +90,7 @@ fn the_version_is_the_packages() {
 }
 
 #[test]
-fn completions_are_scripts_that_their_shell_reads() {
+fn completion_scripts_are_valid() {
     let workspace = Workspace::with("");
     for shell in ["bash", "zsh", "fish"] {
         let script = workspace.run(&format!("completions {shell}"));
@@ -112,7 +112,7 @@ fn completions_are_scripts_that_their_shell_reads() {
 
 #[cfg(unix)]
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn closed_output_pipe_is_ignored() {
     use std::process::Stdio;
 
     let workspace = Workspace::with(crate::workspace::QUEUES);
@@ -137,7 +137,7 @@ fn a_reader_that_goes_away_is_no_failure() {
             .expect("the program starts");
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("it ends");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
     }
 }

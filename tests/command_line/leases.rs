@@ -1,4 +1,4 @@
-//! `claim`, `heartbeat`, `complete`, `fail` and `release`.
+//! Tests of `claim`, `heartbeat`, `complete`, `fail` and `release`.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::database;
 use crate::workspace::Workspace;
 
 #[test]
-fn a_claim_prints_leases_for_programs_to_read() {
+fn claim_prints_all_fields_as_json() {
     let workspace = Workspace::serving();
     workspace.call("enqueue work --set payload=hello --set number=5");
     let leases = workspace.call("claim work --worker me --lease 5m").json();
@@ -30,7 +30,7 @@ fn a_claim_prints_leases_for_programs_to_read() {
 }
 
 #[test]
-fn a_request_id_returns_the_same_leases() {
+fn repeated_request_id_returns_same_leases() {
     let workspace = Workspace::serving();
     workspace.call("enqueue work --set payload=hello");
     let command = "claim work --request-id 0d3adb33-f000-4000-8000-000000000001";
@@ -40,7 +40,7 @@ fn a_request_id_returns_the_same_leases() {
 }
 
 #[test]
-fn every_settlement_prints_what_became_of_each_lease() {
+fn settlement_prints_outcome_and_state() {
     let workspace = Workspace::serving();
     let id = workspace.lease();
     let beat = workspace
@@ -76,7 +76,7 @@ fn every_settlement_prints_what_became_of_each_lease() {
 }
 
 #[test]
-fn a_lost_lease_exits_1_and_the_others_of_the_call_are_settled() {
+fn lost_lease_exits_1_and_others_are_settled() {
     let workspace = Workspace::serving();
     let id = workspace.lease();
     for command in ["heartbeat", "release"] {
@@ -86,17 +86,17 @@ fn a_lost_lease_exits_1_and_the_others_of_the_call_are_settled() {
             printed.out.contains("\"outcome\":\"lease lost\""),
             "{printed:?}"
         );
-        assert!(printed.err.contains("1 lease is not held"), "{printed:?}");
+        assert!(printed.err.contains("1 lease was lost"), "{printed:?}");
     }
     let printed = workspace.call(&format!("complete work nonsense {id} x"));
     assert_eq!(printed.code, 1, "{printed:?}");
-    assert!(printed.err.contains("2 leases are not held"), "{printed:?}");
+    assert!(printed.err.contains("2 leases were lost"), "{printed:?}");
     let state: i64 = database::value(&workspace.database(), "SELECT lease_state FROM work");
     assert_eq!(state, 3);
 }
 
 #[test]
-fn leases_are_read_from_standard_input_as_ids_or_as_claim_printed_them() {
+fn lease_ids_are_read_from_standard_input() {
     let workspace = Workspace::serving();
     workspace.write("items.csv", "payload\na\nb\nc\n");
     workspace.call("enqueue work --file items.csv");
@@ -119,7 +119,7 @@ fn leases_are_read_from_standard_input_as_ids_or_as_claim_printed_them() {
 }
 
 #[test]
-fn a_completion_adds_its_follow_ups() {
+fn completion_adds_follow_up() {
     let workspace = Workspace::serving();
     let id = workspace.lease();
     let done = workspace.call(&format!(
@@ -136,11 +136,11 @@ fn a_completion_adds_its_follow_ups() {
 }
 
 #[test]
-fn a_table_for_people_has_the_same_columns() {
+fn table_output_has_one_line_per_lease() {
     let workspace = Workspace::serving();
     let url = workspace.process.as_ref().expect("a service").url();
-    let nothing = workspace.run(&format!("claim work --address {url}"));
-    assert_eq!((nothing.code, &*nothing.out), (0, "nothing is ready\n"));
+    let empty = workspace.run(&format!("claim work --address {url}"));
+    assert_eq!((empty.code, &*empty.out), (0, "no item is ready\n"));
     workspace.call("enqueue work --set payload=hello");
     let table = workspace.run(&format!("claim work --address {url}"));
     let lines: Vec<&str> = table.out.lines().collect();

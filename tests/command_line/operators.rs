@@ -1,4 +1,4 @@
-//! `stats`, `list` and `redrive`.
+//! Tests of `stats`, `list` and `redrive`, the commands for operators.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::database;
 use crate::workspace::Workspace;
 
 #[test]
-fn stats_count_the_items_of_every_queue_by_state() {
+fn stats_count_items_by_state() {
     let workspace = Workspace::serving();
     let leased = workspace.lease();
     let id = workspace.lease();
@@ -38,7 +38,7 @@ fn stats_count_the_items_of_every_queue_by_state() {
 }
 
 #[test]
-fn of_a_deep_queue_stats_say_that_there_are_more_and_exact_ones_how_many() {
+fn stats_of_a_deep_queue_are_lower_bounds() {
     let workspace = Workspace::serving();
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10001)
         INSERT INTO work (payload) SELECT 'x' FROM n";
@@ -66,10 +66,10 @@ fn of_a_deep_queue_stats_say_that_there_are_more_and_exact_ones_how_many() {
 }
 
 #[test]
-fn list_shows_who_holds_what_and_why_items_died() {
+fn list_shows_owners_and_errors() {
     let workspace = Workspace::serving();
-    let nothing = workspace.store("list work");
-    assert_eq!((nothing.code, &*nothing.out), (0, "no such items\n"));
+    let empty = workspace.store("list work");
+    assert_eq!((empty.code, &*empty.out), (0, "no items in this state\n"));
     workspace.call("enqueue work --set payload=x");
     workspace.call("claim work --worker somebody --lease 1h");
     let leased = workspace.store("list work --output json").json();
@@ -94,7 +94,7 @@ fn list_shows_who_holds_what_and_why_items_died() {
 }
 
 #[test]
-fn redrive_makes_dead_items_ready_while_the_service_runs() {
+fn redrive_works_while_the_service_runs() {
     let workspace = Workspace::serving();
     for _ in 0..3 {
         let id = workspace.lease();

@@ -1,4 +1,4 @@
-//! `schema plan`, `apply` and `check` on a table that other programs have used for long.
+//! Tests of `schema plan`, `apply`, `check` and `drop` on a table that other programs created and filled.
 
 use crate::support::database;
 use crate::workspace::Workspace;
@@ -15,8 +15,8 @@ completed = { Processed = 1, Finished_At = '$now' }
 dead = { Processed = 2 }
 ";
 
-/// A table with a column that will follow the state, and rows that are done or given up already.
-fn adopted() -> Workspace {
+/// Creates a table that is not adopted yet. The column `Processed` says that some rows are already done or given up.
+fn not_adopted() -> Workspace {
     let workspace = Workspace::with(QUEUES);
     workspace.database()
         .execute_batch(
@@ -38,8 +38,8 @@ fn states(workspace: &Workspace) -> String {
 }
 
 #[test]
-fn plan_prints_statements_that_a_plain_sqlite_runs_and_changes_nothing_itself() {
-    let workspace = adopted();
+fn plan_prints_valid_sql_and_changes_nothing() {
+    let workspace = not_adopted();
     let before: String = database::value(
         &workspace.database(),
         "SELECT group_concat(sql) FROM sqlite_master",
@@ -66,8 +66,8 @@ fn plan_prints_statements_that_a_plain_sqlite_runs_and_changes_nothing_itself() 
 }
 
 #[test]
-fn apply_adopts_the_table_and_its_rows_and_a_second_one_finds_nothing_to_do() {
-    let workspace = adopted();
+fn apply_adopts_existing_rows_once() {
+    let workspace = not_adopted();
     let check = workspace.store("schema check");
     assert_eq!(check.code, 64, "{check:?}");
     assert!(
@@ -88,8 +88,8 @@ fn apply_adopts_the_table_and_its_rows_and_a_second_one_finds_nothing_to_do() {
 }
 
 #[test]
-fn an_adopted_table_is_served_and_its_own_columns_follow_the_state() {
-    let mut workspace = adopted();
+fn mirrored_columns_follow_the_state() {
+    let mut workspace = not_adopted();
     workspace.store("schema apply");
     workspace.serve();
     let leases = workspace.call("claim rainfall --max 10 --worker me").json();
@@ -112,14 +112,14 @@ fn an_adopted_table_is_served_and_its_own_columns_follow_the_state() {
          FROM (SELECT * FROM \"Rainfall Events\" WHERE Event_ID IN (2, 3) ORDER BY Event_ID)",
     );
     assert_eq!(processed, "20 11");
-    // Programs that know nothing of the queue go on inserting.
+    // Programs that do not know the queue can still insert rows.
     let insert = "INSERT INTO \"Rainfall Events\" (Station) VALUES ('new')";
     workspace.database().execute(insert, []).expect("a row");
     assert_eq!(workspace.call("claim rainfall --wait 10s").json().len(), 1);
 }
 
 #[test]
-fn a_managed_queue_needs_no_apply() {
+fn managed_queue_requires_no_apply() {
     let workspace = Workspace::with(crate::workspace::QUEUES);
     let plan = workspace.store("schema plan work");
     assert!(plan.out.contains("CREATE TABLE \"work\""), "{plan:?}");
@@ -129,14 +129,14 @@ fn a_managed_queue_needs_no_apply() {
 }
 
 #[test]
-fn plan_and_check_neither_make_a_file_nor_change_one() {
+fn plan_and_check_do_not_write_the_file() {
     let workspace = Workspace::with("[queues.notes]\nmanaged = { text = 'text' }");
     for command in ["schema plan", "schema check"] {
         let printed = workspace.store(command);
         assert_eq!(printed.code, 0, "{printed:?}");
     }
     assert!(!workspace.path("q.db").exists());
-    let workspace = adopted();
+    let workspace = not_adopted();
     let before = std::fs::read(workspace.path("q.db")).expect("the file");
     workspace.store("schema plan");
     workspace.store("schema check");
@@ -147,12 +147,12 @@ fn plan_and_check_neither_make_a_file_nor_change_one() {
 }
 
 #[test]
-fn drop_takes_away_what_apply_added_and_nothing_else() {
+fn drop_removes_only_applied_changes() {
     let columns = |workspace: &Workspace| -> String {
         let columns = "SELECT group_concat(name) FROM pragma_table_info('Rainfall Events')";
         database::value(&workspace.database(), columns)
     };
-    let workspace = adopted();
+    let workspace = not_adopted();
     let before = columns(&workspace);
     workspace.store("schema apply");
     let shown = workspace.store("schema drop rainfall");
@@ -161,9 +161,13 @@ fn drop_takes_away_what_apply_added_and_nothing_else() {
         shown.out.contains("DROP COLUMN \"lease_state\""),
         "{shown:?}"
     );
-    // It has a name of its own, and was there before.
+    // The configuration names this column, and the table had it before.
     assert!(!shown.out.contains("Process_ID"), "{shown:?}");
-    assert_ne!(columns(&workspace), before, "it was only shown");
+    assert_ne!(
+        columns(&workspace),
+        before,
+        "without --run the SQL is only printed"
+    );
     let run = workspace.store("schema drop rainfall --run");
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(columns(&workspace), before);
@@ -172,12 +176,12 @@ fn drop_takes_away_what_apply_added_and_nothing_else() {
     assert_eq!(
         workspace.store("schema drop").code,
         64,
-        "a queue has to be named"
+        "a queue must be named"
     );
 }
 
 #[test]
-fn a_managed_table_is_not_dropped_with_its_items() {
+fn drop_refuses_managed_table() {
     let mut workspace = Workspace::with(crate::workspace::QUEUES);
     workspace.serve();
     let refused = workspace.store("schema drop work --run");

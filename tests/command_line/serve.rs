@@ -1,4 +1,4 @@
-//! `serve`: what it announces, and how it ends.
+//! Tests of `serve`: its announcement, its log, its settings, and how it stops.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::support::process::Process;
 use crate::workspace::{QUEUES, Workspace};
 
 #[test]
-fn the_announcement_says_what_to_try_and_it_works() {
+fn announced_commands_work() {
     let mut workspace = Workspace::serving();
     let process = workspace.process.as_mut().expect("a service");
     assert!(
@@ -28,7 +28,7 @@ fn the_announcement_says_what_to_try_and_it_works() {
     }
 }
 
-fn stops_by(signal: &str) {
+fn assert_drains_on(signal: &str) {
     let mut workspace = Workspace::serving();
     workspace.lease();
     let process = workspace.process.as_mut().expect("a service");
@@ -40,16 +40,16 @@ fn stops_by(signal: &str) {
 
 #[test]
 fn sigterm_drains_and_exits_0() {
-    stops_by("TERM");
+    assert_drains_on("TERM");
 }
 
 #[test]
 fn sigint_drains_and_exits_0() {
-    stops_by("INT");
+    assert_drains_on("INT");
 }
 
 #[test]
-fn the_log_ends_with_what_was_served() {
+fn log_ends_with_operation_counts() {
     let mut workspace = Workspace::serving();
     let id = workspace.lease();
     workspace.call(&format!("complete work {id}"));
@@ -69,7 +69,7 @@ fn the_log_ends_with_what_was_served() {
 }
 
 #[tokio::test]
-async fn sigterm_answers_those_who_wait_and_ends_though_connections_stay_open() {
+async fn sigterm_answers_waiting_claims() {
     let mut workspace = Workspace::serving();
     let process = workspace.process.as_mut().expect("a service");
     let client = Client::new(process.channel(), "work");
@@ -92,7 +92,7 @@ async fn sigterm_answers_those_who_wait_and_ends_though_connections_stay_open() 
 }
 
 #[test]
-fn a_second_signal_ends_a_drain_that_takes_long() {
+fn second_signal_ends_the_drain() {
     let workspace = Workspace::with(&format!("[server]\ndrain_delay = '60s'\n{QUEUES}"));
     let mut process = Process::serve(&workspace.path("q.db"), &workspace.path("queues.toml"));
     process.signal("TERM");
@@ -103,7 +103,7 @@ fn a_second_signal_ends_a_drain_that_takes_long() {
 }
 
 #[test]
-fn what_was_leased_before_a_restart_is_settled_after_it() {
+fn lease_survives_a_restart() {
     let mut workspace = Workspace::serving();
     let id = workspace.lease();
     workspace
@@ -118,7 +118,7 @@ fn what_was_leased_before_a_restart_is_settled_after_it() {
 }
 
 #[test]
-fn settings_come_from_the_environment_too_and_flags_win() {
+fn flags_override_environment_settings() {
     let workspace = Workspace::with(QUEUES);
     let output = crate::support::process::program()
         .args(["serve", "--listen", "nonsense"])
@@ -126,20 +126,23 @@ fn settings_come_from_the_environment_too_and_flags_win() {
         .env("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:0")
         .output()
         .expect("it runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(64), "{told}");
-    assert!(told.contains("flag --listen"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{stderr}");
+    assert!(stderr.contains("flag --listen"), "{stderr}");
     let output = crate::support::process::program()
         .arg("stats")
         .env("LEASE_BROKER_LIMITS__MAX_ITEMS", "many")
         .output()
         .expect("it runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("LEASE_BROKER_LIMITS__MAX_ITEMS"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("LEASE_BROKER_LIMITS__MAX_ITEMS"),
+        "{stderr}"
+    );
 }
 
 #[test]
-fn log_lines_can_be_json() {
+fn log_format_can_be_json() {
     let workspace = Workspace::with(&format!("[log]\nformat = 'json'\n{QUEUES}"));
     let mut process = Process::start(
         &workspace.path("q.db"),

@@ -1,4 +1,4 @@
-//! A folder with a configuration and a file, and perhaps a service.
+//! A temporary folder with a configuration file and a database file, and optionally a running service on them.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// A folder with the configuration alone.
+    /// Creates a folder with this configuration, without a service.
     pub(crate) fn with(toml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("queues.toml"), toml).expect("a file");
@@ -31,7 +31,7 @@ impl Workspace {
         }
     }
 
-    /// With a service of two queues, `work` and `outbox`.
+    /// Creates a folder and starts a service with the queues `work` and `outbox`.
     pub(crate) fn serving() -> Self {
         let mut workspace = Self::with(QUEUES);
         workspace.serve();
@@ -57,17 +57,17 @@ impl Workspace {
         database::open(&self.path("q.db"))
     }
 
-    /// Runs a command as it is.
+    /// Runs a command in the folder.
     pub(crate) fn run(&self, arguments: &str) -> Printed {
         run(self.folder.path(), &words(arguments))
     }
 
-    /// Runs a command that reads the store, with its settings.
+    /// Runs a command that opens the store, with the flags for the configuration and the database file.
     pub(crate) fn store(&self, arguments: &str) -> Printed {
         self.run(&format!("{arguments} --config queues.toml --store q.db"))
     }
 
-    /// Runs a command that calls the service, and prints JSON.
+    /// Runs a command that calls the service, with the flags for its address and for JSON output.
     pub(crate) fn call(&self, arguments: &str) -> Printed {
         self.call_with_input(arguments, "")
     }
@@ -79,7 +79,7 @@ impl Workspace {
         run_with_input(self.folder.path(), &words, input)
     }
 
-    /// Leases one item and returns the lease's id.
+    /// Adds an item to `work`, claims an item, and returns the lease id.
     pub(crate) fn lease(&self) -> String {
         let added = self.call("enqueue work --set payload=x");
         assert_eq!(added.code, 0, "{added:?}");

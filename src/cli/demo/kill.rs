@@ -72,9 +72,9 @@ mod tests {
     use crate::grpc::proto;
     use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
-    /// The real broker, and a worker whose every step the test controls: the test sends its calls and writes its journal.
-    /// The process behind it is `cat`, which answers as long as it runs.
-    struct Scene {
+    /// A real broker, and a worker that the test controls step by step. The test sends the calls of the worker and writes
+    /// its journal. The process of the worker is `cat`, which answers as long as it is not stopped.
+    struct Scenario {
         folder: TempDir,
         service: DemoService,
         client: LeaseBrokerServiceClient<Channel>,
@@ -82,7 +82,7 @@ mod tests {
         worker: WorkerProcess,
     }
 
-    impl Scene {
+    impl Scenario {
         async fn new() -> Self {
             let folder = tempfile::tempdir().expect("a folder");
             let demo = Demo {
@@ -184,55 +184,58 @@ mod tests {
 
     #[tokio::test]
     async fn worker_that_just_completed_is_not_killed() {
-        let mut scene = Scene::new().await;
+        let mut scenario = Scenario::new().await;
         // The journal shows a claimed batch. The broker applies its completion before the demo could kill.
-        let leases = scene.claim().await;
-        scene.complete(&leases).await;
-        assert!(!scene.try_to_kill().await);
-        scene.assert_running().await;
-        scene.end().await;
+        let leases = scenario.claim().await;
+        scenario.complete(&leases).await;
+        assert!(!scenario.try_to_kill().await);
+        scenario.assert_running().await;
+        scenario.end().await;
     }
 
     #[tokio::test]
     async fn worker_whose_completion_is_in_flight_is_not_killed() {
-        let mut scene = Scene::new().await;
+        let mut scenario = Scenario::new().await;
         // The store still has the leases, but the broker is about to receive their completion.
-        let leases = scene.claim().await;
-        scene.record(Action::Completing, &leases);
-        assert!(!scene.try_to_kill().await);
-        scene.assert_running().await;
-        scene.end().await;
+        let leases = scenario.claim().await;
+        scenario.record(Action::Completing, &leases);
+        assert!(!scenario.try_to_kill().await);
+        scenario.assert_running().await;
+        scenario.end().await;
     }
 
     #[tokio::test]
     async fn worker_before_its_first_claim_is_not_killed() {
-        let mut scene = Scene::new().await;
-        assert!(!scene.try_to_kill().await);
-        scene.assert_running().await;
-        scene.end().await;
+        let mut scenario = Scenario::new().await;
+        assert!(!scenario.try_to_kill().await);
+        scenario.assert_running().await;
+        scenario.end().await;
     }
 
     #[tokio::test]
     async fn worker_holding_leases_is_killed() {
-        let mut scene = Scene::new().await;
-        let leases = scene.claim().await;
-        scene.record(Action::Completing, &leases);
-        scene.complete(&leases).await;
-        scene.record(Action::Completed, &leases);
-        scene.claim().await;
-        assert!(scene.try_to_kill().await);
-        assert!(scene.worker.child.id().is_none(), "the process has exited");
-        scene.end().await;
+        let mut scenario = Scenario::new().await;
+        let leases = scenario.claim().await;
+        scenario.record(Action::Completing, &leases);
+        scenario.complete(&leases).await;
+        scenario.record(Action::Completed, &leases);
+        scenario.claim().await;
+        assert!(scenario.try_to_kill().await);
+        assert!(
+            scenario.worker.child.id().is_none(),
+            "the process has exited"
+        );
+        scenario.end().await;
     }
 
     #[tokio::test]
     async fn worker_that_has_exited_is_not_killed() {
-        let mut scene = Scene::new().await;
-        scene.claim().await;
-        drop(scene.worker.child.stdin.take());
-        drop(scene.worker.child.stdout.take());
-        scene.worker.child.wait().await.expect("cat exits");
-        assert!(!scene.try_to_kill().await);
-        scene.end().await;
+        let mut scenario = Scenario::new().await;
+        scenario.claim().await;
+        drop(scenario.worker.child.stdin.take());
+        drop(scenario.worker.child.stdout.take());
+        scenario.worker.child.wait().await.expect("cat exits");
+        assert!(!scenario.try_to_kill().await);
+        scenario.end().await;
     }
 }

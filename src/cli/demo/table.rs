@@ -1,4 +1,4 @@
-//! The demo's table, as a program that knows nothing of leases creates it, and the configuration that adopts it.
+//! The demo's table, as a program without knowledge of leases creates it, and the configuration that adopts it.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

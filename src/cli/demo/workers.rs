@@ -135,8 +135,8 @@ impl Workers {
 }
 
 impl WorkerProcess {
-    /// Stops the process with SIGSTOP and returns when all of its threads have stopped. From then on it sends nothing
-    /// and writes nothing, until [`resume`](Self::resume). Returns `false` if the process has exited.
+    /// Stops the process with SIGSTOP and returns when all of its threads have stopped. Until
+    /// [`resume`](Self::resume) it does not send calls or write its journal. Returns `false` if the process has exited.
     pub(super) async fn pause(&mut self) -> Result<bool, CommandError> {
         let Some(pid) = self.pid() else {
             return Ok(false);
