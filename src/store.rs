@@ -5,11 +5,11 @@
 //!
 //! These rules hold for every method:
 //!
-//! - A method is one operation on one queue. It takes a list of requests and returns one result per request, in request
-//!   order, so that one transaction serves many callers.
-//! - An operation is atomic: if it fails, no request of the list was applied. There are two exceptions. If the connection
-//!   to a database server breaks, [`StoreError::Unavailable`] leaves open if the operation was applied. A list that settles
-//!   the same item more than once can take several transactions.
+//! - A method is one operation on one queue. A method that takes a list of requests returns one result per request, in
+//!   request order. So one transaction can serve many callers.
+//! - An operation is atomic: if it fails, no request of the list was applied. There are two exceptions. If the
+//!   connection to a database server breaks, [`StoreError::Unavailable`] leaves open if the operation was applied. A
+//!   list that settles the same item more than once can take several transactions.
 //! - The clock of the store decides if a lease has expired: the database server's, or for an embedded file the host's.
 //!   Durations are stored in milliseconds and rounded up, so that a lease never ends early.
 //! - Any number of brokers, each with its own store on the same database, can call any method at the same time.
@@ -52,11 +52,11 @@ pub trait Store: Send + Sync + 'static {
     /// database has the same.
     fn secret(&self) -> &Secret;
 
-    /// Returns the file or the server and database that holds the leases, as text for people.
+    /// Returns the file or the server and database that holds the leases, as text for logs and messages.
     fn location(&self) -> String;
 
-    /// Returns how many operations of the same kind on one queue can run at the same time with a gain. The broker starts
-    /// no more than that and collects further calls into the next operation.
+    /// Returns the maximum number of operations of one kind on one queue that are worth running at the same time. While
+    /// that many run, the broker collects further calls into the next operation.
     fn max_concurrent_operations(&self) -> usize;
 
     /// Returns the names of the columns whose values [`ClaimedItem::columns`] holds, in the same order.
@@ -65,8 +65,8 @@ pub trait Store: Send + Sync + 'static {
     /// Leases ready items to each call. Returns one list of items per call, in the order of the calls.
     ///
     /// The calls are served one after the other: each gets the first ready items in the queue's order, up to its
-    /// [`max_items`](ClaimCall::max_items), and no item goes to two calls. A lease counts one more attempt and raises the
-    /// item's fencing token by one.
+    /// [`max_items`](ClaimCall::max_items), and no item goes to two calls. A lease counts one more attempt and raises
+    /// the item's fencing token by one.
     ///
     /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
     /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
@@ -87,41 +87,41 @@ pub trait Store: Send + Sync + 'static {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError>;
 
-    /// Ends leases. Returns one result per lease, in request order: the new state of its item, or `None` if the lease was
-    /// lost.
+    /// Ends leases. Returns one result per lease, in request order: the new state of its item, or `None` if the lease
+    /// was lost.
     ///
-    /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended this
-    /// lease, the call changes nothing and returns the item's present state. This works until the item is claimed or
-    /// redriven. If completion removes the row, a repeated completion finds no row and returns `None`.
+    /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended
+    /// this lease, the call changes nothing and returns the item's present state. This works until the item is claimed
+    /// or redriven. If completion removes the row, a repeated completion finds no row and returns `None`.
     ///
-    /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease: a repeated
-    /// completion adds none.
+    /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease. A repeated
+    /// completion does not add them again.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] if a follow-up item sets a column that does not exist or is not writable, or a value that
-    /// the column cannot store. All follow-ups are checked, also those of lost leases.
+    /// [`StoreError::Rejected`] if a follow-up item sets a column that does not exist or is not writable, or a value
+    /// that the column cannot store. All follow-ups are checked, also those of lost leases.
     ///
     /// [`StoreError::Rejected`] also if a constraint of a table refuses a follow-up of a lease that is held. If a
-    /// constraint refuses the settlement itself (a mirror column, the archive's key, a foreign key), the rejection names no
-    /// follow-up.
+    /// constraint refuses the settlement itself (a mirror column, the archive's key, a foreign key), the rejection
+    /// names no follow-up.
     async fn settle(
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Option<State>>, StoreError>;
 
-    /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those that
-    /// were due first.
+    /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those
+    /// that were due first.
     ///
-    /// The item of an expired lease becomes ready, or dead if it has no attempts left. Several brokers can reap one queue
-    /// at the same time: each row is reported to only one of them.
+    /// The item of an expired lease becomes ready, or dead if it has no attempts left. Several brokers can reap one
+    /// queue at the same time: each row is reported to only one of them.
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError>;
 
     /// Adds items and returns their keys, in request order.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] if an item sets a column that does not exist or is not writable, a value that the column
-    /// cannot store, or breaks a constraint. No item of the list is added then.
+    /// [`StoreError::Rejected`] if an item sets a column that does not exist or is not writable, a value that the
+    /// column cannot store, or breaks a constraint. No item of the list is added then.
     async fn enqueue(
         &self,
         queue: QueueIndex,
@@ -130,16 +130,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Counts the items of each state and measures the oldest ready item and the oldest lease.
     ///
-    /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are in a
-    /// state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among the first
-    /// 1,000 in the queue's order, and the oldest lease among 10,000.
+    /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
+    /// in a state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among
+    /// the first 1,000 in the queue's order, and the oldest lease among 10,000.
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
     /// Does the same as [`Store::stats`], but counts every item. The cost grows with the table.
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
-    /// Lists up to `limit` items in `state`, those that have been in it longest first. If more than 10,000 items are in the
-    /// state, the list can miss the oldest.
+    /// Lists up to `limit` items in `state`, those that have been in it longest first. If more than 10,000 items are in
+    /// the state, the list can miss the oldest.
     async fn list(
         &self,
         queue: QueueIndex,
@@ -147,8 +147,8 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError>;
 
-    /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how many
-    /// items it changed.
+    /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how
+    /// many items it changed.
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError>;
 
     /// Checks that the database answers and accepts writes.
@@ -162,8 +162,8 @@ pub struct ClaimCall {
     pub worker: String,
     /// The token of the leases that this call gets.
     pub token: Uuid,
-    /// True if the worker sent a request id. The token is derived from the id, so a retry has the same token and can find
-    /// the leases of the first try.
+    /// True if the worker sent a request id. The token is derived from the id, so a retry has the same token and can
+    /// find the leases of the first try.
     pub has_request_id: bool,
     /// The maximum number of items.
     pub max_items: usize,
@@ -216,7 +216,8 @@ pub struct Settlement {
 /// The way in which a worker ends a lease.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// The work is done. The queue's configuration decides if the row is kept, deleted, archived or made ready again later.
+    /// The work is done. The queue's configuration decides if the row is kept, deleted, archived or made ready again
+    /// later.
     Complete {
         /// Items that are added in the same transaction.
         follow_ups: Vec<FollowUp>,

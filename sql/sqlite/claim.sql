@@ -1,7 +1,7 @@
 -- Purpose: lease ready items to one claim call.
--- Sections: `find_retried_leases` runs first, only if the call has a request id: it returns the leases that an earlier try of
---   the same call got. Otherwise `pick_ready` returns the keys of the items to lease. Then, for each key, `lease_row` changes
---   the row and `read_lease` reads it back. All run once per call, in the writer's transaction.
+-- Sections: `find_retried_leases` runs first if the call has a request id. It returns the leases that an earlier try of the same
+--   call got. If there are none, `pick_ready` returns the keys of the items to lease. Then, for each key, `lease_row` changes
+--   the row and `read_lease` reads it back. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token of the call; ?5 now (ms since 1970); ?6 expiry (ms since 1970); ?7 worker id;
 --   ?8 maximum number of rows.
 -- Locks: the write lock of the file. BEGIN IMMEDIATE takes it before the first statement.

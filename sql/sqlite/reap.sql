@@ -7,8 +7,7 @@
 -- Locks: the write lock of the file.
 -- Indexes: due (find_due, next_due), key (expire, promote).
 -- Why `expire` clears the token: a late settlement by the worker that lost the lease must find no row.
--- Why `promote` keeps the token: the item was delayed by a failure or a release, and the same call sent again must still be
---   recognized.
+-- Why `promote` keeps the token: if a settlement delayed the item, the same settlement sent again must still be recognized.
 
 -- :: find_due
 SELECT {key}, {lease_state}, {lease_attempt}, {lease_fence}, {lease_token}, {lease_owner}

@@ -1,7 +1,7 @@
 -- Purpose: end one lease: complete, fail or release its item.
 -- Sections: one of `complete`, `delete`, `fail` and `release` runs first, and changes no row if the lease was lost. If a queue
 --   archives its completed items, `copy_to_archive` and `delete_archived` follow `complete`. If no row was changed,
---   `find_earlier_settlement` reads the row of a lease that has ended. All run once per lease, in the writer's transaction.
+--   `find_earlier_settlement` reads the row of a lease that has ended. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new due time (ms since 1970, or NULL);
 --   ?7 fencing token; ?8 new state; ?9 error text.
 -- Locks: the write lock of the file.

@@ -3,15 +3,18 @@
 --   count the entries of an index, `…_over_limit` looks for an entry beyond the limit, `…_in_sample` counts among the first
 --   rows of several states, `oldest_…` finds the ages.
 -- Parameters: ?1 the limit: maximum number of rows to count, or the size of the sample.
--- Locks: none; the reads are one transaction in WAL mode, so all see the same data.
--- Indexes: `count_state` uses the index of the state (ready, token, due or dead). No filtered index holds only delayed items:
---   their number is that of `count_due` minus the leases. No filtered index holds completed items either: they are counted in a
---   sample of the table. If indexes are not filtered, the due index counts both. Where an index counts, no row is read.
+-- Locks: none; a read in WAL mode does not wait for a writer. All sections but `count_all` run in one read transaction, so that
+--   they see the same data.
+-- Indexes: `count_state` uses the index of the state (ready, token, due or dead). No filtered index holds only delayed items.
+--   Their number is the result of `count_due` minus the number of leases. If there are too many leases to count, delayed items
+--   are counted in a sample of the due index. No filtered index holds completed items either, so they are counted in a sample of
+--   the table. If the indexes are not filtered, `count_state` uses the due index for both states. A count that uses an index
+--   reads no row of the table.
 -- Why `…_over_limit` runs first: it skips ?1 entries, which costs less than to count them. The count runs only if it finds no
 --   row, so no count reads more than the limit.
 -- Why every section but `count_all` has a limit: the cost must not grow with the table. `oldest_ready` looks at the first 1000
 --   ready items in the queue's order, `oldest_lease` at 10000 leases. `count_all` reads the whole table.
--- Why not as in mssql/stats.sql: SQL Server stores the number of entries of each index, SQLite does not.
+-- Why so many sections, unlike mssql/stats.sql: SQL Server stores the number of entries of each index, SQLite does not.
 
 -- :: count_all
 SELECT {lease_state}, count(*) FROM {table} GROUP BY {lease_state}

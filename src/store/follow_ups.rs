@@ -4,7 +4,8 @@ use super::{Ending, NewItem, QueueIndex, Rejection, Settlement, StoreError};
 
 /// Checks every follow-up item in `settlements`, also those of lost leases, and rejects the first bad one.
 ///
-/// `check_item` checks one item for a queue. For a bad item it returns the column that causes the rejection and the reason.
+/// `check_item` checks one item for a queue. For a bad item it returns the column that causes the rejection and the
+/// reason.
 pub(super) fn check(
     settlements: &[Settlement],
     check_item: impl Fn(QueueIndex, &NewItem) -> Result<Result<(), (String, String)>, StoreError>,

@@ -1,7 +1,8 @@
 //! The store on an embedded SQLite file. Any number of broker processes on the host of the file can share it.
 //!
-//! One thread (`writer.rs`) runs all operations that change the file. Reads for operators use a second connection, which
-//! does not wait for the writer. Each operation is in the file that is named after it, as its SQL is in `sql/sqlite`.
+//! One thread (`writer.rs`) runs all operations that change the file. Reads for operators use a second connection,
+//! which does not wait for the writer. Each operation is in the file that is named after it, as its SQL is in
+//! `sql/sqlite`.
 
 mod adopt;
 mod catalogue;
@@ -59,12 +60,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, and creates it if it does not exist. Creates the broker's tables and the tables of managed queues,
-    /// and checks the table of every queue.
+    /// Opens the file, and creates it if it does not exist. Creates the broker's tables and the tables of managed
+    /// queues, and checks the table of every queue.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. The text lists everything that is missing.
-    /// [`StoreError::Io`] if the file is damaged, or cannot be opened or written.
+    /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. The text lists everything that is
+    /// missing. [`StoreError::Io`] if the file is damaged, or cannot be opened or written.
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
@@ -115,8 +116,8 @@ impl SqliteStore {
 
 /// Creates or changes the table of a managed queue, in one transaction.
 ///
-/// If two brokers start at the same time, the second waits for the lock of the first. So the plan is made again inside the
-/// transaction, and the second broker finds no steps left.
+/// If two brokers start at the same time, the second waits for the lock of the first. So the plan is made again inside
+/// the transaction, and the second broker finds no steps left.
 fn apply_in_one_transaction(
     schema: &mut SqliteSchema,
     queue: &QueueSpec,

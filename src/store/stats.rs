@@ -12,16 +12,16 @@ pub struct Stats {
     pub count: [u64; 5],
     /// For each state, in the same order: true if the state can have more items than were counted.
     pub is_lower_bound: [bool; 5],
-    /// The time since the oldest ready item became ready. Rows that other programs inserted have no known age and are left
-    /// out. `None`: no ready item has a known age.
+    /// The time since the oldest ready item became ready. Rows that other programs inserted have no known age and are
+    /// left out. `None`: no ready item has a known age.
     pub oldest_ready: Option<Duration>,
     /// The time since the oldest lease was claimed. `None`: no item is leased.
     pub oldest_lease: Option<Duration>,
 }
 
 impl Stats {
-    /// The maximum number of items of a state that are counted exactly. The count of a larger state is a lower bound or, if
-    /// the server stores one, an estimate.
+    /// The maximum number of items of a state that are counted exactly. The count of a larger state is a lower bound
+    /// or, if the server stores one, an estimate.
     pub const COUNT_LIMIT: u64 = 10_000;
 
     /// Returns the number of items in `state`.

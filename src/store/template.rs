@@ -13,8 +13,8 @@ pub(super) type Placeholders = HashMap<&'static str, String>;
 /// replaced.
 ///
 /// # Panics
-/// If the file has no such section, or if `placeholders` has no text for one that the section uses. Both are errors in this
-/// program: the files are compiled in, and every test that opens a store renders its statements.
+/// If the file has no such section, or if `placeholders` has no text for one that the section uses. Both are errors in
+/// this program: the files are compiled in, and every test that opens a store renders its statements.
 pub(super) fn render(file: &str, section: &str, placeholders: &Placeholders) -> String {
     let marker = format!("-- :: {section}\n");
     let (_, after) = file

@@ -30,7 +30,7 @@ fn a_text_file_is_no_database() {
     fs::write(&path, &text).expect("write");
     let error = refused(&path);
     assert!(
-        error.contains("notes.txt") && error.contains("no SQLite database"),
+        error.contains("notes.txt") && error.contains("not an SQLite database"),
         "{error}"
     );
     assert_eq!(

@@ -1,7 +1,7 @@
 //! The clock of the SQLite store. Times are milliseconds since 1970-01-01T00:00:00Z.
 //!
-//! SQLite runs inside the broker, so this is the clock of the host. All brokers that share a file run on one host and have
-//! the same clock.
+//! SQLite runs inside the broker, so this is the clock of the host. All brokers that share a file run on one host and
+//! have the same clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -9,11 +9,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::store::StoreError;
 
-/// The number of prepared statements that a connection keeps. A queue has about a dozen, and a broker with 200 queues is
-/// expected.
+/// The number of prepared statements that a connection keeps. A queue has about a dozen, and a broker with 200 queues
+/// is expected.
 const MAX_CACHED_STATEMENTS: usize = 4_096;
-/// The number of tries to get the write lock before an operation fails. With 1.25 ms between tries, on average, these are
-/// about five seconds.
+/// The number of tries to get the write lock before an operation fails. With 1.25 ms between tries, on average, these
+/// are about five seconds.
 const MAX_LOCK_TRIES: i32 = 4_000;
 /// The maximum time that a starting broker waits for others that open the file at the same time.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,8 +70,8 @@ fn configure(connection: &mut Connection) -> Result<(), StoreError> {
         )));
     }
     connection.pragma_update(None, "synchronous", "full")?;
-    // The query planner must not look at bound values. Otherwise a new value for the LIMIT of a claim makes SQLite prepare
-    // the statement again. The statements name their indexes, so the plan would be the same.
+    // The query planner must not look at bound values. Otherwise a new value for the LIMIT of a claim makes SQLite
+    // prepare the statement again. The statements name their indexes, so the plan would be the same.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // The undo data of savepoints stays in memory. A file for it costs as much as the transaction itself.
     connection.pragma_update(None, "temp_store", "memory")?;
@@ -80,8 +80,8 @@ fn configure(connection: &mut Connection) -> Result<(), StoreError> {
 
 /// Puts the file into WAL mode and returns the mode that it is in.
 ///
-/// If two brokers open a new file at the same time, each can hold the lock that the other needs. SQLite then refuses both
-/// without calling the busy handler, so the wait is here.
+/// If two brokers open a new file at the same time, each can hold the lock that the other needs. SQLite then refuses
+/// both without calling the busy handler, so the wait is here.
 fn wal_mode(connection: &Connection) -> rusqlite::Result<String> {
     let deadline = Instant::now() + OPEN_TIMEOUT;
     loop {
@@ -101,8 +101,8 @@ fn wal_mode(connection: &Connection) -> rusqlite::Result<String> {
 
 /// Sleeps for about a millisecond, and returns true if SQLite shall try again to get the lock.
 ///
-/// SQLite's default handler sleeps longer after each try, up to 100 ms. With it, if two brokers are busy, the one that had
-/// to wait once would keep waiting.
+/// SQLite's default handler sleeps longer after each try, up to 100 ms. With it, if two brokers are busy, the one that
+/// had to wait once would keep waiting.
 fn wait_for_lock(tries: i32) -> bool {
     let micros = rand::rng().random_range(500..2_000);
     std::thread::sleep(Duration::from_micros(micros));

@@ -25,7 +25,7 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
         }
         ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::unavailable(text),
         ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => StoreError::Io(format!(
-            "the file is damaged or is not an SQLite database ({text}); restore a backup, or recover readable data with \
+            "the file is damaged or is not an SQLite database ({text}); restore it, or save what is readable with \
              `sqlite3 FILE .recover`"
         )),
         ErrorCode::ReadOnly => StoreError::Io(format!(
@@ -45,8 +45,8 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Returns SQLite's message if the row that a statement writes breaks a constraint, has a value of a wrong type or is too
-/// large. Returns `None` for every other error.
+/// Returns SQLite's message if the row that a statement writes breaks a constraint, has a value of a wrong type or is
+/// too large. Returns `None` for every other error.
 pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<String> {
     let rusqlite::Error::SqliteFailure(failure, message) = error else {
         return None;

@@ -19,8 +19,8 @@ pub(super) fn stats(
     queue: &QueueStatements,
     now: i64,
 ) -> Result<Stats, StoreError> {
-    // One read transaction, so that all counts see the same rows. The number of delayed items can be the difference of two
-    // counts.
+    // One read transaction, so that all counts see the same rows. The number of delayed items can be the difference of
+    // two counts.
     let transaction = connection.unchecked_transaction()?;
     let mut stats = state_counts::count_up_to_limit(connection, &queue.sql.counts)?;
     add_ages(connection, queue, now, &mut stats)?;

@@ -67,8 +67,8 @@ impl QueueStatements {
     }
 }
 
-/// The inputs that decide the text of an insert: the queue's index, true if the item is ready immediately, and the columns
-/// that the item sets.
+/// The inputs that decide the text of an insert: the queue's index, true if the item is ready immediately, and the
+/// columns that the item sets.
 type InsertKey = (usize, bool, Vec<String>);
 
 /// A cache of rendered insert statements.
@@ -85,8 +85,8 @@ impl InsertStatements {
         statements: &QueueStatements,
         item: &NewItem,
     ) -> Arc<str> {
-        /// The maximum number of cached statements. Callers choose the columns, so without a limit the cache could fill the
-        /// memory. A full cache is cleared.
+        /// The maximum number of cached statements. Callers choose the columns, so without a limit the cache could fill
+        /// the memory. A full cache is cleared.
         const MAX_STATEMENTS: usize = 1_024;
 
         let columns = item.columns.iter().map(|(name, _)| name.clone()).collect();

@@ -1,4 +1,5 @@
-//! The SQL statements of one queue, and the columns whose values they take and return. Rendered once, when the store opens.
+//! The SQL statements of one queue, and the columns whose values they take and return. Rendered once, when the store
+//! opens.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ pub(super) struct QueueStatements {
     pub(super) writable: HashMap<String, ColumnType>,
     /// The rendered statements.
     pub(super) sql: Statements,
-    /// The placeholders, kept for inserts. Their text depends on the columns that an item sets, so it is rendered later.
+    /// The placeholders, kept for inserts. Their text depends on the columns that an item sets, so it is rendered
+    /// later.
     pub(super) placeholders: Placeholders,
 }
 

@@ -121,8 +121,8 @@ fn count_in_index(
     Ok(count.query_row([], |row| row.get(0).map(unsigned))?)
 }
 
-/// Counts the items of `state` among the first rows of several states. The count is a lower bound if there are more rows
-/// than the sample has.
+/// Counts the items of `state` among the first rows of several states. The count is a lower bound if there are more
+/// rows than the sample has.
 fn count_in_sample(
     connection: &Connection,
     sql: &str,

@@ -8,8 +8,8 @@ use crate::value::Key;
 
 /// Keeps the statement that ran last.
 ///
-/// Most settlements of a list use the same statement. To find it in the connection's cache, by its text, costs as much as
-/// to run it.
+/// Most settlements of a list use the same statement. To find it in the connection's cache, by its text, costs as much
+/// as to run it.
 pub(super) struct LastStatement<'a> {
     connection: &'a Connection,
     last: Option<(&'a str, CachedStatement<'a>)>,

@@ -149,8 +149,8 @@ fn is_decimal(digits: &str) -> bool {
     all_digits(whole) && all_digits(fraction)
 }
 
-/// Formats a time as SQLite's date functions read it, with as many decimals as needed. Returns `None` for a time outside the
-/// years 1 to 9999.
+/// Formats a time as SQLite's date functions read it, with as many decimals as needed. Returns `None` for a time
+/// outside the years 1 to 9999.
 fn date_text(seconds: i64, nanos: i32) -> Option<String> {
     let seconds_format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
     let fraction_format =

@@ -1,8 +1,8 @@
 //! Group commit: one thread runs all writes, several in one transaction.
 //!
-//! A commit waits until the data is on the device, which takes much longer than a typical operation. So the thread takes
-//! the operations that have arrived, of all queues, runs them in one transaction, and answers their callers after the
-//! commit. The operations share one wait for the device.
+//! A commit waits until the data is on the device, which takes much longer than a typical operation. So the thread
+//! takes the operations that have arrived, of all queues, runs them in one transaction, and answers their callers after
+//! the commit. The operations share one wait for the device.
 //!
 //! The operations stay independent. If one fails, its changes are undone and the others are still committed.
 
@@ -56,8 +56,8 @@ impl WriteContext {
 
 /// An operation that the writer thread runs and answers.
 trait WriteOperation: Send {
-    /// Runs the operation and returns true if its changes may be committed. Runs again if a transaction that it was part
-    /// of was rolled back.
+    /// Runs the operation and returns true if its changes may be committed. Runs again if a transaction that it was
+    /// part of was rolled back.
     fn run(&mut self, context: &WriteContext) -> bool;
     /// Sends the result to the caller. `committed` is the result of the transaction.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
@@ -93,8 +93,8 @@ where
     }
 }
 
-/// A handle that sends operations to the writer thread. The thread ends when the last handle is dropped and all operations
-/// have been answered.
+/// A handle that sends operations to the writer thread. The thread ends when the last handle is dropped and all
+/// operations have been answered.
 #[derive(Clone)]
 pub(super) struct Writer {
     operations: mpsc::Sender<Box<dyn WriteOperation>>,
@@ -117,8 +117,8 @@ impl Writer {
         Ok(Self { operations })
     }
 
-    /// Runs an operation and returns its result after the commit. The operation runs to its end even if the caller drops
-    /// the future.
+    /// Runs an operation and returns its result after the commit. The operation runs to its end even if the caller
+    /// drops the future.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         operation: impl Fn(&WriteContext) -> Result<T, StoreError> + Send + 'static,
@@ -147,18 +147,19 @@ fn commit_group(
 ) {
     let mut group = vec![first];
     let mut committed = transaction(context, || run_arrived(context, &mut group, arrived));
-    // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each operation,
-    // so that only the failed one is undone. Failures are rare, and the first try saves the cost of the savepoints.
+    // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each
+    // operation, so that only the failed one is undone. Failures are rare, and the first try saves the cost of the
+    // savepoints.
     if matches!(committed, Ok(false)) && group.len() > 1 {
         committed = transaction(context, || run_in_savepoints(context, &mut group));
     }
-    // The operations that wait behind this group would fail in the same way, each after the same wait for the lock or the
-    // device. They get the error immediately.
+    // The operations that wait behind this group would fail in the same way, each after the same wait for the lock or
+    // the device. They get the error immediately.
     if matches!(committed, Err(StoreError::Unavailable(_))) {
         group.extend(arrived.try_iter());
     }
-    // A constraint can be checked as late as at the commit. Then the failed operation is not known, so each runs in its own
-    // transaction.
+    // A constraint can be checked as late as at the commit. Then the failed operation is not known, so each runs in its
+    // own transaction.
     if matches!(committed, Err(StoreError::Misconfigured(_))) && group.len() > 1 {
         for mut operation in group {
             let committed = transaction(context, || Ok(operation.run(context)));
@@ -224,7 +225,8 @@ fn run_in_savepoints(context: &WriteContext, group: &mut Group) -> Result<bool, 
 /// Runs one operation. Returns true if its changes may be committed.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] if SQLite has rolled back the whole transaction, as it does on a full disk or an I/O error.
+/// [`StoreError::Unavailable`] if SQLite has rolled back the whole transaction, as it does on a full disk or an I/O
+/// error.
 fn run_one(
     context: &WriteContext,
     operation: &mut Box<dyn WriteOperation>,

@@ -97,8 +97,8 @@ fn query_plan(connection: &Connection, sql: &str) -> Vec<String> {
     steps
 }
 
-/// Calls `check` for every kind of table, with every kind of order, with filtered indexes and without, with statistics and
-/// without. `check` gets the plan line that finds a row of this table by its key.
+/// Calls `check` for every kind of table, with every kind of order, with filtered indexes and without, with statistics
+/// and without. `check` gets the plan line that finds a row of this table by its key.
 fn for_each_queue(check: impl Fn(&Connection, &QueueStatements, &str)) {
     let by_rank = |descending| {
         let column = "rank".to_owned();
