@@ -1,4 +1,4 @@
-//! Checks of the columns that a new item sets, the same in every store.
+//! Checks of a new item's columns and values, the same in every store.
 
 use std::collections::HashMap;
 
@@ -28,4 +28,12 @@ pub(super) fn writable_column<'a, C>(
         );
         (name.clone(), problem)
     })
+}
+
+/// Returns true for decimal digits such as `-12.50`, with an optional sign and an optional fraction.
+pub(super) fn is_decimal(digits: &str) -> bool {
+    let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    all_digits(whole) && all_digits(fraction)
 }

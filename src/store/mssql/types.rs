@@ -7,6 +7,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::list_parameters::{EntryValue, unescape_sql};
 use crate::store::StoreError;
+use crate::store::new_item::is_decimal;
 use crate::value::{Value, rfc3339};
 
 /// What kind of values a column holds.
@@ -285,13 +286,6 @@ fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
         }
         _ => Err("text does not fit the column's type".to_owned()),
     }
-}
-
-fn is_decimal(digits: &str) -> bool {
-    let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
-    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
-    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    all_digits(whole) && all_digits(fraction)
 }
 
 /// Turns a key's value into what a list holds.

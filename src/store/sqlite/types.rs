@@ -3,6 +3,7 @@
 use rusqlite::types::{Value as SqlValue, ValueRef};
 use time::{Duration, OffsetDateTime, macros::format_description};
 
+use crate::store::new_item::is_decimal;
 use crate::value::Value;
 
 /// The type of a column: its affinity, which SQLite derives from the declared type
@@ -140,13 +141,6 @@ pub(super) fn store_key(value: &Value) -> SqlValue {
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 fn fits_double(int: i64) -> bool {
     int.unsigned_abs() <= 1 << 53 || (int as f64) as i128 == i128::from(int)
-}
-
-fn is_decimal(digits: &str) -> bool {
-    let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
-    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
-    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    all_digits(whole) && all_digits(fraction)
 }
 
 /// Formats a time as SQLite's date functions read it, with as many decimals as needed. Returns `None` for a time
