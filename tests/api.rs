@@ -1,6 +1,5 @@
 //! The service as clients see it: real gRPC over a real socket, on a real file.
 
-#[path = "support/parts.rs"]
 mod support;
 
 #[path = "api/cancellation.rs"]

@@ -1,6 +1,5 @@
 //! Tests of the command line: they run the real program and check its output and its exit codes.
 
-#[path = "support/parts.rs"]
 mod support;
 
 #[path = "command_line/bench.rs"]

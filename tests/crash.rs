@@ -1,6 +1,5 @@
 //! The broker's process killed at random moments under load: nothing lost, nothing completed twice.
 
-#[path = "support/parts.rs"]
 mod support;
 
 #[path = "crash/load.rs"]
@@ -15,10 +14,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::Instant;
 
 use crate::load::Load;
-use crate::support::client::{Client, duration, ids, key};
+use crate::support::client::{Client, duration, key, lease_ids};
 use crate::support::database;
-use crate::support::patience::{soon, until};
-use crate::support::process::Process;
+use crate::support::process::BrokerProcess;
+use crate::support::timeout::{wait_until, with_timeout};
 
 /// Each completion adds a row with the item's key to the outbox: a second completion would be seen there.
 const QUEUES: &str = "
@@ -45,16 +44,16 @@ impl Site {
         self.folder.path().join("queues.db")
     }
 
-    fn serve(&self) -> Process {
-        Process::serve(&self.file(), &self.folder.path().join("queues.toml"))
+    fn serve(&self) -> BrokerProcess {
+        BrokerProcess::serve(&self.file(), &self.folder.path().join("queues.toml"))
     }
 
     /// Waits until every row is completed, then compares the database with what the clients were told.
     async fn settle_accounts(&self, load: &Load) {
         let database = database::open(&self.file());
         let open = "SELECT count(*) FROM work WHERE lease_state <> 3";
-        until("all items are completed", async || {
-            database::value::<i64>(&database, open) == 0
+        wait_until("all items are completed", async || {
+            database::query_value::<i64>(&database, open) == 0
         })
         .await;
         load.stop().await;
@@ -81,7 +80,7 @@ async fn a_broker_killed_twenty_times_under_load_loses_nothing_and_completes_not
         load.use_brokers(vec![broker.channel()]);
         let before = load.answers();
         // Not before something is going on, and then at any moment.
-        until("the broker answers", async || load.answers() > before + 20).await;
+        wait_until("the broker answers", async || load.answers() > before + 20).await;
         let moment = Duration::from_micros(random.random_range(0..200_000));
         tokio::time::sleep(moment).await;
         broker.kill();
@@ -99,22 +98,22 @@ async fn two_brokers_share_a_file_and_either_may_be_killed() {
     let load = Load::new(6);
     let mut brokers = [site.serve(), site.serve()];
     for round in 0..4 {
-        load.use_brokers(brokers.iter().map(Process::channel).collect());
+        load.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
         let before = load.answers();
-        until("the brokers answer", async || load.answers() > before + 50).await;
+        wait_until("the brokers answer", async || load.answers() > before + 50).await;
         let moment = Duration::from_micros(random.random_range(0..200_000));
         tokio::time::sleep(moment).await;
         let killed = round % 2;
         brokers[killed].kill();
         let before = load.answers();
-        until("the other goes on alone", async || {
+        wait_until("the other goes on alone", async || {
             load.answers() > before + 50
         })
         .await;
         brokers[killed] = site.serve();
     }
     load.stop_adding();
-    load.use_brokers(brokers.iter().map(Process::channel).collect());
+    load.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
     site.settle_accounts(&load).await;
 }
 
@@ -125,13 +124,15 @@ async fn what_a_killed_broker_had_leased_is_handed_out_by_the_other_when_it_expi
     let [one, other] = [&brokers[0], &brokers[1]].map(|b| Client::new(b.channel(), "work"));
     one.enqueue(&["a", "b", "c"]).await;
     let lease = Duration::from_secs(2);
-    let mut request = one.claiming(3);
+    let mut request = one.claim_request(3);
     request.lease_duration = Some(duration(lease));
     let start = Instant::now();
     let lost = one.try_claim(request).await.expect("a claim");
     brokers[0].kill();
-    let waiting = other.waiting(3, Duration::from_secs(60));
-    let leases = soon(other.try_claim(waiting)).await.expect("a claim");
+    let waiting = other.waiting_claim_request(3, Duration::from_secs(60));
+    let leases = with_timeout(other.try_claim(waiting))
+        .await
+        .expect("a claim");
     let idle = start.elapsed().saturating_sub(lease);
     eprintln!("handed out {idle:?} after the lease ended");
     assert!(start.elapsed() >= lease);
@@ -139,7 +140,7 @@ async fn what_a_killed_broker_had_leased_is_handed_out_by_the_other_when_it_expi
     assert_eq!(leases.len(), lost.len());
     assert_eq!(key(&leases[0]), key(&lost[0]));
     assert_eq!(leases[0].attempt, 2);
-    let late = other.complete(&ids(&lost)).await;
+    let late = other.complete(&lease_ids(&lost)).await;
     assert!(late.iter().all(|result| result.outcome() == load::LOST));
 }
 

@@ -1,6 +1,5 @@
 //! Whatever a client sends: no panic, no INTERNAL, and no change to what another worker holds.
 
-#[path = "support/parts.rs"]
 mod support;
 
 use std::sync::LazyLock;
@@ -16,9 +15,9 @@ use rusqlite::types::Value as Sql;
 use tokio::runtime::Runtime;
 use tonic::{Code, Status};
 
-use crate::support::client::{Client, duration, ids};
-use crate::support::database::rows;
-use crate::support::refusal::Refusal;
+use crate::support::api_error::ApiError;
+use crate::support::client::{Client, duration, lease_ids};
+use crate::support::database::all_rows;
 use crate::support::server::Server;
 
 const QUEUES: &str = "
@@ -49,15 +48,15 @@ struct Scene {
 static SCENE: LazyLock<Scene> = LazyLock::new(|| {
     let runtime = Runtime::new().expect("a runtime");
     let (server, client, held) = runtime.block_on(async {
-        let server = Server::adopting(QUEUES, TABLES).await;
-        let client = server.client().await.of("held");
+        let server = Server::with_tables(QUEUES, TABLES).await;
+        let client = server.client().await.for_queue("held");
         client.enqueue(&["a", "b", "c", "d"]).await;
-        let held = client.named("quiet").claim(4).await;
-        let held = ids(&held).into_iter().map(str::to_owned).collect();
+        let held = client.as_worker("quiet").claim(4).await;
+        let held = lease_ids(&held).into_iter().map(str::to_owned).collect();
         (server, client, held)
     });
     Scene {
-        before: rows(&server.database(), "held"),
+        before: all_rows(&server.database(), "held"),
         runtime,
         server,
         client,
@@ -74,13 +73,13 @@ impl Scene {
         let within = async { tokio::time::timeout(Duration::from_secs(20), call).await };
         let outcome = self.runtime.block_on(within).expect("an answer");
         // Other cases may add rows behind those of the quiet worker.
-        let mut now = rows(&self.server.database(), "held");
+        let mut now = all_rows(&self.server.database(), "held");
         now.truncate(self.before.len());
         prop_assert_eq!(&now, &self.before);
         match outcome {
             Ok(answer) => Ok(Some(answer)),
             Err(status) => {
-                let told = Refusal::of(&status).code;
+                let told = ApiError::from_status(&status).code;
                 let expected = [
                     Code::InvalidArgument,
                     Code::NotFound,
@@ -104,7 +103,7 @@ impl Scene {
 
     /// Says with every call about leases that these are held, which none of them is.
     fn claims_to_hold(&self, queue: &str, lease_ids: &[String]) -> TestCaseResult {
-        let client = self.client.of(queue);
+        let client = self.client.for_queue(queue);
         let ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();
         self.loses(async {
             let results = client.try_heartbeat(&ids, None).await?;
@@ -227,7 +226,7 @@ proptest! {
         lease in any_duration(),
         request_id in prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"],
     ) {
-        let mut request = SCENE.client.of(&queue).named(&worker).claiming(max_items);
+        let mut request = SCENE.client.for_queue(&queue).as_worker(&worker).claim_request(max_items);
         request.lease_duration = lease;
         request.request_id = request_id;
         SCENE.call(SCENE.client.try_claim(request))?;
@@ -240,9 +239,9 @@ proptest! {
         trace in text(),
     ) {
         let database = SCENE.server.database();
-        let all = || ["free", "pairs", "held"].map(|table| rows(&database, table).len()).iter().sum::<usize>();
+        let all = || ["free", "pairs", "held"].map(|table| all_rows(&database, table).len()).iter().sum::<usize>();
         let before = all();
-        let client = SCENE.client.of(&queue);
+        let client = SCENE.client.for_queue(&queue);
         let wanted = items.len();
         let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items });
         if let Ok(trace) = trace.parse() {
@@ -264,8 +263,8 @@ proptest! {
         error in text(),
         dead_letter in any::<bool>(),
     ) {
-        let client = SCENE.client.of(queue).named(&worker);
-        let leases = SCENE.call(client.try_claim(client.claiming(3)))?.expect("a claim");
+        let client = SCENE.client.for_queue(queue).as_worker(&worker);
+        let leases = SCENE.call(client.try_claim(client.claim_request(3)))?.expect("a claim");
         let failures = leases.iter().map(|lease| Failure {
             lease_id: lease.lease_id.clone(),
             error_message: error.clone(),

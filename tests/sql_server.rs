@@ -5,7 +5,6 @@
 mod harness;
 #[path = "support/skipped.rs"]
 mod skipped;
-#[path = "support/parts.rs"]
 mod support;
 
 #[path = "sql_server/network.rs"]

@@ -21,9 +21,6 @@ mod errors;
 mod harness;
 #[path = "wire/login.rs"]
 mod login;
-#[path = "support/patience.rs"]
-#[allow(dead_code, reason = "other test targets use the rest")]
-mod patience;
 #[path = "wire/responder/responder.rs"]
 mod responder;
 #[path = "wire/round_trips.rs"]
@@ -36,5 +33,8 @@ mod shapes;
 mod skipped;
 #[path = "wire/stalls.rs"]
 mod stalls;
+#[path = "support/timeout.rs"]
+#[allow(dead_code, reason = "other test targets use the rest")]
+mod timeout;
 #[path = "wire/tls.rs"]
 mod tls;

@@ -5,19 +5,19 @@ use std::time::Duration;
 use lease_broker::grpc::proto::Outcome;
 
 use crate::support::client::{Client, duration};
-use crate::support::database::{self, Locked};
-use crate::support::patience::until;
+use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
+use crate::support::timeout::wait_until;
 
 /// The state and the fence of the only item.
 fn state(server: &Server) -> String {
     let sql = "SELECT lease_state || ' ' || lease_fence FROM work";
-    database::value(&server.database(), sql)
+    database::query_value(&server.database(), sql)
 }
 
 /// Starts a claim that waits and long holds what it gets.
 fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
-    let mut request = client.waiting(1, Duration::from_secs(60));
+    let mut request = client.waiting_claim_request(1, Duration::from_secs(60));
     request.lease_duration = Some(duration(Duration::from_secs(3_600)));
     let client = client.clone();
     tokio::spawn(async move { drop(client.try_claim(request).await) })
@@ -25,7 +25,8 @@ fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
 
 #[tokio::test]
 async fn a_waiting_claim_that_was_given_up_takes_nothing_from_the_next() {
-    let server = Server::with(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
+    let server =
+        Server::with_config(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
     let client = server.client().await;
     let given_up: Vec<_> = (0..20).map(|_| long_claim(&client)).collect();
     tokio::task::yield_now().await;
@@ -34,14 +35,14 @@ async fn a_waiting_claim_that_was_given_up_takes_nothing_from_the_next() {
         claim.abort();
         let _ = claim.await;
     }
-    let second = client.named("second");
+    let second = client.as_worker("second");
     let waiting = tokio::spawn({
-        let request = second.waiting(1, Duration::from_secs(60));
+        let request = second.waiting_claim_request(1, Duration::from_secs(60));
         async move { second.try_claim(request).await }
     });
     tokio::task::yield_now().await;
     client.enqueue(&["a"]).await;
-    let leases = crate::support::patience::soon(waiting).await;
+    let leases = crate::support::timeout::with_timeout(waiting).await;
     let leases = leases.expect("a task").expect("a claim");
     assert_eq!((leases.len(), leases[0].attempt), (1, 1));
 }
@@ -51,14 +52,14 @@ async fn a_claim_given_up_while_the_store_works_on_it_is_released() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let lock = Locked::hold(&server.file());
+    let lock = WriteLock::acquire(&server.file());
     let given_up = long_claim(&client);
-    client.taken().await;
+    client.wait_until_received().await;
     given_up.abort();
     let _ = given_up.await;
     drop(lock);
-    let second = client.named("second");
-    until("the item is free", async || {
+    let second = client.as_worker("second");
+    wait_until("the item is free", async || {
         second.claim(1).await.len() == 1
     })
     .await;
@@ -72,7 +73,7 @@ async fn a_connection_that_breaks_releases_what_its_claims_would_have_got() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let lock = Locked::hold(&server.file());
+    let lock = WriteLock::acquire(&server.file());
     // A runtime of its own: when it is shut down its connection breaks, as that of a killed process does.
     let address = server.address;
     let (sent, is_sent) = tokio::sync::oneshot::channel();
@@ -84,7 +85,7 @@ async fn a_connection_that_breaks_releases_what_its_claims_would_have_got() {
             let channel = endpoint.expect("an address").connect().await;
             let client = Client::new(channel.expect("a connection"), "work");
             let claim = long_claim(&client);
-            client.taken().await;
+            client.wait_until_received().await;
             sent.send(()).expect("somebody waits");
             drop(claim);
         });
@@ -92,8 +93,8 @@ async fn a_connection_that_breaks_releases_what_its_claims_would_have_got() {
     is_sent.await.expect("sent");
     worker.join().expect("the thread ends");
     drop(lock);
-    let second = client.named("second");
-    until("the item is free", async || {
+    let second = client.as_worker("second");
+    wait_until("the item is free", async || {
         second.claim(1).await.len() == 1
     })
     .await;
@@ -106,15 +107,17 @@ async fn a_claim_given_up_at_any_moment_loses_nothing_if_it_is_asked_for_again()
     let client = server.client().await;
     client.enqueue(&["a", "b", "c"]).await;
     for round in 0..100_u64 {
-        let mut request = client.claiming(3);
+        let mut request = client.claim_request(3);
         request.lease_duration = Some(duration(Duration::from_secs(3_600)));
         request.request_id = uuid::Uuid::from_u128(round.into()).to_string();
         let claim = client.try_claim(request.clone());
         let moment = Duration::from_micros(round * 50);
         let _ = tokio::time::timeout(moment, claim).await;
-        until("all are leased by this request", async || {
+        wait_until("all are leased by this request", async || {
             let leases = client.try_claim(request.clone()).await.expect("a claim");
-            let released = client.release(&crate::support::client::ids(&leases)).await;
+            let released = client
+                .release(&crate::support::client::lease_ids(&leases))
+                .await;
             let done = released
                 .iter()
                 .filter(|result| result.outcome() == Outcome::Applied);
@@ -140,7 +143,7 @@ async fn a_thousand_claims_given_up_at_once_do_not_break_their_connection() {
         assert_eq!(client.claim(1).await, []);
     }
     client.enqueue(&["a"]).await;
-    until("the item is free", async || {
+    wait_until("the item is free", async || {
         client.claim(1).await.len() == 1
     })
     .await;

@@ -25,13 +25,14 @@ async fn sent<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
 
 #[tokio::test]
 async fn connections_of_a_certain_age_are_replaced_without_the_server_failing_a_call() {
-    let server = Server::with(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
+    let server =
+        Server::with_config(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;
     let start = Instant::now();
     let mut rounds = 0;
     while start.elapsed() < Duration::from_secs(2) {
         sent(async || client.try_enqueue(vec![item("a")]).await).await;
-        let leases = sent(async || client.try_claim(client.claiming(2)).await).await;
+        let leases = sent(async || client.try_claim(client.claim_request(2)).await).await;
         assert_eq!(leases.len(), 1, "an item is added once");
         let done = vec![completion(&leases[0].lease_id, &[])];
         let done = sent(async || client.try_complete(done.clone()).await).await;
@@ -43,14 +44,18 @@ async fn connections_of_a_certain_age_are_replaced_without_the_server_failing_a_
 
 #[tokio::test]
 async fn a_wait_longer_than_a_connections_age_is_not_cut_off() {
-    let server = Server::with(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
+    let server =
+        Server::with_config(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;
     let waiting = tokio::spawn({
-        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        let (client, request) = (
+            client.clone(),
+            client.waiting_claim_request(1, Duration::from_secs(60)),
+        );
         async move { client.try_claim(request).await }
     });
     tokio::time::sleep(Duration::from_millis(800)).await;
     server.client().await.enqueue(&["a"]).await;
-    let leases = crate::support::patience::soon(waiting).await;
+    let leases = crate::support::timeout::with_timeout(waiting).await;
     assert_eq!(leases.expect("a task").expect("a claim").len(), 1);
 }

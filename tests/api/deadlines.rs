@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Code, Request};
 
+use crate::support::api_error::assert_api_error;
 use crate::support::client::{completion, item};
-use crate::support::database::{self, Locked};
-use crate::support::patience::{LONG, soon, until};
-use crate::support::refusal::assert_refused;
+use crate::support::database::{self, WriteLock};
 use crate::support::server::Server;
+use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
 
 /// Tells the server of a deadline; this client's own timer starts earlier, so that a late answer would be CANCELLED.
 fn told<T>(message: T, timeout: &'static str) -> Request<T> {
@@ -24,9 +24,9 @@ async fn a_wait_longer_than_the_deadline_ends_empty_before_it() {
     let server = Server::start().await;
     let client = server.client().await;
     for (header, deadline) in [("800m", 800), ("1S", 1_000), ("300000u", 300)] {
-        let request = client.waiting(1, Duration::from_secs(60));
+        let request = client.waiting_claim_request(1, Duration::from_secs(60));
         let start = Instant::now();
-        let leases = soon(client.try_claim(told(request, header))).await;
+        let leases = with_timeout(client.try_claim(told(request, header))).await;
         assert_eq!(leases.expect("no error"), [], "{header}");
         let took = start.elapsed();
         assert!(
@@ -45,7 +45,7 @@ async fn a_client_with_a_timer_of_its_own_gets_the_empty_answer_and_no_error() {
     let server = Server::start().await;
     let client = server.client().await;
     for _ in 0..3 {
-        let mut request = Request::new(client.waiting(1, Duration::from_secs(60)));
+        let mut request = Request::new(client.waiting_claim_request(1, Duration::from_secs(60)));
         request.set_timeout(Duration::from_secs(1));
         assert_eq!(client.try_claim(request).await.expect("no error"), []);
     }
@@ -55,7 +55,7 @@ async fn a_client_with_a_timer_of_its_own_gets_the_empty_answer_and_no_error() {
 async fn a_deadline_longer_than_the_wait_changes_nothing() {
     let server = Server::start().await;
     let client = server.client().await;
-    let request = client.waiting(1, Duration::from_millis(200));
+    let request = client.waiting_claim_request(1, Duration::from_millis(200));
     let start = Instant::now();
     let leases = client.try_claim(told(request.clone(), "60S")).await;
     assert_eq!(leases.expect("a claim"), []);
@@ -70,7 +70,7 @@ async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
     let id = client.claim_one().await.lease_id;
-    let _lock = Locked::hold(&server.file());
+    let _lock = WriteLock::acquire(&server.file());
     let rpc = || client.rpc.clone();
     let enqueue = lease_broker::grpc::proto::EnqueueRequest {
         queue: "work".to_owned(),
@@ -83,10 +83,10 @@ async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before
     };
     let (mut one, mut two) = (rpc(), rpc());
     let start = Instant::now();
-    let (claimed, waited, enqueued, completed) = soon(Box::pin(async {
+    let (claimed, waited, enqueued, completed) = with_timeout(Box::pin(async {
         tokio::join!(
-            client.try_claim(told(client.claiming(1), "500m")),
-            client.try_claim(told(client.waiting(1, LONG), "500m")),
+            client.try_claim(told(client.claim_request(1), "500m")),
+            client.try_claim(told(client.waiting_claim_request(1, TEST_TIMEOUT), "500m")),
             one.enqueue(told(enqueue, "500m")),
             two.complete(told(complete, "500m")),
         )
@@ -95,10 +95,10 @@ async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before
     let took = start.elapsed();
     assert!(took < Duration::from_millis(1_500), "{took:?}");
     let (code, reason) = (Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
-    assert_refused(claimed, code, reason, false);
-    assert_refused(waited, code, reason, false);
-    assert_refused(enqueued, code, reason, false);
-    assert_refused(completed, code, reason, false);
+    assert_api_error(claimed, code, reason, false);
+    assert_api_error(waited, code, reason, false);
+    assert_api_error(enqueued, code, reason, false);
+    assert_api_error(completed, code, reason, false);
 }
 
 #[tokio::test]
@@ -106,13 +106,15 @@ async fn a_claim_that_exceeded_its_deadline_keeps_nothing() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let lock = Locked::hold(&server.file());
-    let claimed = client.try_claim(told(client.claiming(1), "200m")).await;
-    assert_refused(claimed, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
+    let lock = WriteLock::acquire(&server.file());
+    let claimed = client
+        .try_claim(told(client.claim_request(1), "200m"))
+        .await;
+    assert_api_error(claimed, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
     drop(lock);
     let database = server.database();
-    until("it was claimed and given back", async || {
-        database::value::<String>(
+    wait_until("it was claimed and given back", async || {
+        database::query_value::<String>(
             &database,
             "SELECT lease_state || ' ' || lease_fence FROM work",
         ) == "0 1"
@@ -126,7 +128,9 @@ async fn a_header_that_is_no_deadline_is_none() {
     let server = Server::start().await;
     let client = server.client().await;
     for header in ["soon", "", "1", "999999999S", "-1S"] {
-        let leases = client.try_claim(told(client.claiming(1), header)).await;
+        let leases = client
+            .try_claim(told(client.claim_request(1), header))
+            .await;
         assert_eq!(leases.expect("a claim"), [], "{header}");
     }
 }
@@ -136,12 +140,15 @@ async fn the_shortest_deadline_is_exceeded_or_met_and_nothing_else() {
     let server = Server::start().await;
     let client = server.client().await;
     for header in ["0S", "1n", "1u", "0m"] {
-        match client.try_claim(told(client.claiming(1), header)).await {
+        match client
+            .try_claim(told(client.claim_request(1), header))
+            .await
+        {
             Ok(leases) => assert_eq!(leases, []),
             // This client's channel reads the header too, and may be the first to give up.
             Err(status) if status.code() == Code::Cancelled => {}
             refused => {
-                assert_refused(refused, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
+                assert_api_error(refused, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
             }
         }
     }

@@ -7,11 +7,11 @@ use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::support::client::{completion, ids, item};
-use crate::support::database::{self, Locked};
-use crate::support::patience::{soon, until};
-use crate::support::refusal::{Refusal, assert_refused};
+use crate::support::api_error::{ApiError, assert_api_error};
+use crate::support::client::{completion, item, lease_ids};
+use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
+use crate::support::timeout::{wait_until, with_timeout};
 
 /// Long enough that calls reach a server that drains.
 fn noticed() -> String {
@@ -20,30 +20,33 @@ fn noticed() -> String {
 
 #[tokio::test]
 async fn waiting_claims_are_answered_new_ones_refused_and_the_rest_is_served() {
-    let mut server = Server::with(&noticed()).await;
+    let mut server = Server::with_config(&noticed()).await;
     let client = server.client().await;
     let mut health = HealthClient::new(server.channel().await);
     client.enqueue(&["a", "b"]).await;
     let leases = client.claim(2).await;
     let parked = tokio::spawn({
-        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        let (client, request) = (
+            client.clone(),
+            client.waiting_claim_request(1, Duration::from_secs(60)),
+        );
         async move { client.try_claim(request).await }
     });
     tokio::task::yield_now().await;
     assert_eq!(client.claim(1).await, []);
 
     let drained = tokio::spawn(server.drain());
-    let parked = soon(parked).await.expect("a task");
+    let parked = with_timeout(parked).await.expect("a task");
     assert_eq!(parked.expect("an empty answer"), []);
-    let claim = client.try_claim(client.claiming(1)).await;
-    assert_refused(claim, Code::Unavailable, "DRAINING", true);
-    let wait = client.waiting(1, Duration::from_secs(60));
+    let claim = client.try_claim(client.claim_request(1)).await;
+    assert_api_error(claim, Code::Unavailable, "DRAINING", true);
+    let wait = client.waiting_claim_request(1, Duration::from_secs(60));
     let claim = client.try_claim(wait).await;
-    assert_refused(claim, Code::Unavailable, "DRAINING", true);
+    assert_api_error(claim, Code::Unavailable, "DRAINING", true);
     let check = health.check(HealthCheckRequest::default()).await;
     assert_eq!(check.expect("an answer").into_inner().status, 2);
 
-    let held = ids(&leases);
+    let held = lease_ids(&leases);
     let beats = client.try_heartbeat(&held, None).await.expect("served");
     assert!(beats.iter().all(|beat| beat.time_left.is_some()));
     let done = client.complete(&held).await;
@@ -52,8 +55,11 @@ async fn waiting_claims_are_answered_new_ones_refused_and_the_rest_is_served() {
             .all(|result| result.outcome() == 1.try_into().expect("applied"))
     );
     client.enqueue(&["c"]).await;
-    assert!(soon(drained).await.expect("a task"), "all calls have ended");
-    let completed: i64 = database::value(
+    assert!(
+        with_timeout(drained).await.expect("a task"),
+        "all calls have ended"
+    );
+    let completed: i64 = database::query_value(
         &server.database(),
         "SELECT count(*) FROM work WHERE lease_state = 3",
     );
@@ -66,35 +72,39 @@ async fn a_settlement_in_flight_is_finished() {
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
-    let lock = Locked::hold(&server.file());
+    let lock = WriteLock::acquire(&server.file());
     let settling = tokio::spawn(async move {
         let done = vec![completion(&lease.lease_id, &[])];
         client.try_complete(done).await
     });
-    let unknown = server.client().await.of("nowhere");
+    let unknown = server.client().await.for_queue("nowhere");
     unknown
-        .try_claim(unknown.claiming(1))
+        .try_claim(unknown.claim_request(1))
         .await
         .expect_err("unknown");
     let drained = tokio::spawn(server.drain());
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!drained.is_finished(), "the call is waited for");
     drop(lock);
-    let settled = soon(settling).await.expect("a task").expect("settled");
+    let settled = with_timeout(settling)
+        .await
+        .expect("a task")
+        .expect("settled");
     assert_eq!(settled.len(), 1);
-    assert!(soon(drained).await.expect("a task"));
+    assert!(with_timeout(drained).await.expect("a task"));
 }
 
 #[tokio::test]
 async fn a_call_that_does_not_end_is_waited_for_no_longer_than_the_grace() {
-    let mut server = Server::with(&format!("[server]\ndrain_grace = '300ms'\n{QUEUE}")).await;
+    let mut server =
+        Server::with_config(&format!("[server]\ndrain_grace = '300ms'\n{QUEUE}")).await;
     let client = server.client().await;
-    let _lock = Locked::hold(&server.file());
+    let _lock = WriteLock::acquire(&server.file());
     let stuck = tokio::spawn({
         let client = client.clone();
         async move { client.enqueue(&["a"]).await }
     });
-    client.taken().await;
+    client.wait_until_received().await;
     let start = Instant::now();
     assert!(!server.stop_serving().await, "a call was under way");
     assert!(
@@ -114,29 +124,30 @@ async fn idle_connections_and_health_watchers_do_not_delay_the_end() {
     let mut changes = watching.expect("a stream").into_inner();
     assert_eq!(changes.message().await.expect("ok").expect("one").status, 1);
     let start = Instant::now();
-    assert!(soon(server.drain()).await);
+    assert!(with_timeout(server.drain()).await);
     assert!(
         start.elapsed() < Duration::from_secs(5),
         "{:?}",
         start.elapsed()
     );
-    let change = soon(changes.message()).await;
+    let change = with_timeout(changes.message()).await;
     assert_eq!(change.expect("ok").expect("a change").status, 2);
 }
 
 #[tokio::test]
 async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
-    let mut server = Server::with(&format!("[server]\ndrain_delay = '100ms'\n{QUEUE}")).await;
+    let mut server =
+        Server::with_config(&format!("[server]\ndrain_delay = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;
     let workers: Vec<_> = (0..16)
         .map(|n| {
-            let client = client.named(&format!("w{n}"));
+            let client = client.as_worker(&format!("w{n}"));
             tokio::spawn(async move {
                 let mut rounds = 0;
                 loop {
                     let outcome = async {
                         client.try_enqueue(vec![item("x")]).await?;
-                        let leases = client.try_claim(client.claiming(2)).await?;
+                        let leases = client.try_claim(client.claim_request(2)).await?;
                         let done = leases.iter().map(|lease| completion(&lease.lease_id, &[]));
                         client.try_complete(done.collect()).await
                     };
@@ -149,18 +160,18 @@ async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
         })
         .collect();
     let database = server.database();
-    until("work is being done", async || {
+    wait_until("work is being done", async || {
         let done = "SELECT count(*) FROM work WHERE lease_state = 3";
-        database::value::<i64>(&database, done) > 50
+        database::query_value::<i64>(&database, done) > 50
     })
     .await;
-    assert!(soon(server.drain()).await);
+    assert!(with_timeout(server.drain()).await);
     for worker in workers {
-        let (rounds, status) = soon(worker).await.expect("a worker");
+        let (rounds, status) = with_timeout(worker).await.expect("a worker");
         assert!(rounds > 0);
         assert_eq!(status.code(), Code::Unavailable, "{status:?}");
         if tonic_types::StatusExt::get_details_error_info(&status).is_some() {
-            assert_eq!(Refusal::of(&status).reason, "DRAINING");
+            assert_eq!(ApiError::from_status(&status).reason, "DRAINING");
         }
     }
 }
@@ -185,13 +196,13 @@ async fn a_call_that_reaches_a_stopping_server_is_served_or_cut_off_and_never_ca
             }));
         }
         let database = server.database();
-        until("work is being done", async || {
-            database::value::<i64>(&database, "SELECT count(*) FROM work") > 100
+        wait_until("work is being done", async || {
+            database::query_value::<i64>(&database, "SELECT count(*) FROM work") > 100
         })
         .await;
-        assert!(soon(server.drain()).await);
+        assert!(with_timeout(server.drain()).await);
         for worker in workers {
-            let status = soon(worker).await.expect("a worker");
+            let status = with_timeout(worker).await.expect("a worker");
             assert_ne!(status.code(), Code::ResourceExhausted, "{status:?}");
         }
     }

@@ -11,9 +11,9 @@ use lease_broker::grpc::proto::{
 use prost_types::Timestamp;
 use tonic::{Code, Status};
 
+use crate::support::api_error::assert_field_error;
 use crate::support::client::{Client, completion, failure, item, item_with, text};
-use crate::support::database::rows;
-use crate::support::refusal::assert_field;
+use crate::support::database::all_rows;
 use crate::support::server::Server;
 
 const QUEUES: &str = "
@@ -37,8 +37,8 @@ struct Scene {
 
 impl Scene {
     async fn set() -> Self {
-        let server = Server::with(QUEUES).await;
-        let client = server.client().await.of("work");
+        let server = Server::with_config(QUEUES).await;
+        let client = server.client().await.for_queue("work");
         client.enqueue(&["leased", "ready"]).await;
         let lease_id = client.claim_one().await.lease_id;
         Self {
@@ -56,15 +56,15 @@ impl Scene {
     ) {
         let all = || {
             let database = self.server.database();
-            [rows(&database, "work"), rows(&database, "other")]
+            [all_rows(&database, "work"), all_rows(&database, "other")]
         };
         let before = all();
-        assert_field(call.await, Code::InvalidArgument, "INVALID_FIELD", field);
+        assert_field_error(call.await, Code::InvalidArgument, "INVALID_FIELD", field);
         assert_eq!(all(), before, "{field}");
     }
 
     async fn refuses_claim(&self, wrong: impl FnOnce(&mut ClaimBatchRequest), field: &str) {
-        let mut request = self.client.claiming(1);
+        let mut request = self.client.claim_request(1);
         wrong(&mut request);
         self.refuses(self.client.try_claim(request), field).await;
     }
@@ -226,7 +226,7 @@ async fn of_a_row_that_breaks_a_rule_of_the_table() {
         columns: BTreeMap::new(),
         delay: None,
     }];
-    let other = scene.client.of("other");
+    let other = scene.client.for_queue("other");
     let field = "items[0].columns[\"payload\"]";
     scene.refuses(other.try_enqueue(missing), field).await;
 }
@@ -246,8 +246,8 @@ async fn of_a_follow_up_to_an_unknown_queue() {
 
 #[tokio::test]
 async fn a_refused_call_among_good_ones_fails_alone() {
-    let server = Server::with(QUEUES).await;
-    let client = server.client().await.of("work");
+    let server = Server::with_config(QUEUES).await;
+    let client = server.client().await.for_queue("work");
     let calls = (0..50).map(|n| {
         let client = client.clone();
         tokio::spawn(async move {
@@ -263,7 +263,7 @@ async fn a_refused_call_among_good_ones_fails_alone() {
         let (n, outcome) = call.await.expect("a call");
         assert_eq!(outcome.is_err(), n % 5 == 0, "{n}: {outcome:?}");
     }
-    assert_eq!(rows(&server.database(), "work").len(), 80);
+    assert_eq!(all_rows(&server.database(), "work").len(), 80);
     // The longest wait that a queue's retry may have is not a wrong field either.
     let year = Duration::from_secs(366 * 86_400);
     let late = NewItem {

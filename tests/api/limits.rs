@@ -5,9 +5,9 @@ use std::time::Duration;
 use lease_broker::grpc::proto::{HeartbeatRequest, NewItem};
 use tonic::Code;
 
+use crate::support::api_error::{ApiError, assert_field_error};
 use crate::support::client::{Client, completion, duration, failure, item};
-use crate::support::database::rows;
-use crate::support::refusal::{Refusal, assert_field};
+use crate::support::database::all_rows;
 use crate::support::server::{QUEUE, Server};
 
 const DAY: u64 = 86_400;
@@ -21,18 +21,21 @@ async fn leased() -> (Server, Client, String) {
 }
 
 fn over<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
-    assert_field(outcome, Code::ResourceExhausted, "LIMIT_EXCEEDED", field);
+    assert_field_error(outcome, Code::ResourceExhausted, "LIMIT_EXCEEDED", field);
 }
 
 #[tokio::test]
 async fn a_list_has_at_most_a_thousand_items() {
     let (server, client, id) = leased().await;
-    let before = rows(&server.database(), "work");
+    let before = all_rows(&server.database(), "work");
     let id = &*id;
     let much = 1_001;
-    over(client.try_claim(client.claiming(1_001)).await, "max_items");
     over(
-        client.try_claim(client.claiming(i32::MAX)).await,
+        client.try_claim(client.claim_request(1_001)).await,
+        "max_items",
+    );
+    over(
+        client.try_claim(client.claim_request(i32::MAX)).await,
         "max_items",
     );
     over(client.try_enqueue(vec![item("x"); much]).await, "items");
@@ -56,7 +59,7 @@ async fn a_list_has_at_most_a_thousand_items() {
         client.try_complete(completions).await,
         "completions.follow_ups",
     );
-    assert_eq!(rows(&server.database(), "work"), before);
+    assert_eq!(all_rows(&server.database(), "work"), before);
 }
 
 #[tokio::test]
@@ -78,10 +81,10 @@ async fn a_list_of_a_thousand_items_is_served() {
 #[tokio::test]
 async fn a_worker_id_has_at_most_128_characters() {
     let (_server, client, _) = leased().await;
-    let longest = client.named(&"ü".repeat(128));
+    let longest = client.as_worker(&"ü".repeat(128));
     assert_eq!(longest.claim(1).await.len(), 1);
-    let longer = client.named(&"a".repeat(129));
-    over(longer.try_claim(longer.claiming(1)).await, "worker_id");
+    let longer = client.as_worker(&"a".repeat(129));
+    over(longer.try_claim(longer.claim_request(1)).await, "worker_id");
 }
 
 #[tokio::test]
@@ -93,7 +96,7 @@ async fn a_lease_lasts_at_most_twelve_hours() {
         (13 * 3_600, false),
     ] {
         let length = Duration::from_secs(length);
-        let mut request = client.claiming(1);
+        let mut request = client.claim_request(1);
         request.lease_duration = Some(duration(length));
         let claimed = client.try_claim(request).await;
         let beaten = client.try_heartbeat(&[&id], Some(length)).await;
@@ -122,17 +125,17 @@ async fn a_lease_lasts_at_most_twelve_hours() {
 #[tokio::test]
 async fn a_queue_sets_bounds_of_its_own() {
     let bounds = "lease = '10s'\nmin_lease = '5s'\nmax_lease = '20s'";
-    let server = Server::with(&format!("{QUEUE}{bounds}")).await;
+    let server = Server::with_config(&format!("{QUEUE}{bounds}")).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let of = |seconds| {
-        let mut request = client.claiming(1);
+        let mut request = client.claim_request(1);
         request.lease_duration = Some(duration(Duration::from_secs(seconds)));
         request
     };
     over(client.try_claim(of(21)).await, "lease_duration");
     let short = client.try_claim(of(4)).await;
-    assert_field(
+    assert_field_error(
         short,
         Code::InvalidArgument,
         "INVALID_FIELD",
@@ -145,12 +148,12 @@ async fn a_queue_sets_bounds_of_its_own() {
 #[tokio::test]
 async fn a_claim_waits_at_most_a_minute_whatever_its_deadline() {
     let (_server, client, _) = leased().await;
-    let too_long = client.waiting(1, Duration::from_secs(61));
+    let too_long = client.waiting_claim_request(1, Duration::from_secs(61));
     over(client.try_claim(too_long.clone()).await, "wait_timeout");
     let mut with_deadline = tonic::Request::new(too_long);
     with_deadline.set_timeout(Duration::from_secs(20));
     over(client.try_claim(with_deadline).await, "wait_timeout");
-    let longest = client.waiting(1, Duration::from_secs(60));
+    let longest = client.waiting_claim_request(1, Duration::from_secs(60));
     assert_eq!(client.try_claim(longest).await.expect("a claim").len(), 1);
 }
 
@@ -185,14 +188,14 @@ async fn nothing_is_delayed_by_more_than_a_year() {
 #[tokio::test]
 async fn limits_can_be_configured_downwards() {
     let limits = "[limits]\nmax_items = 2\nmax_wait = '1s'\nmax_worker_id = 3\n";
-    let server = Server::with(&format!("{limits}{QUEUE}")).await;
-    let client = server.client().await.named("abc");
+    let server = Server::with_config(&format!("{limits}{QUEUE}")).await;
+    let client = server.client().await.as_worker("abc");
     over(client.try_enqueue(vec![item("x"); 3]).await, "items");
-    over(client.try_claim(client.claiming(3)).await, "max_items");
-    let wait = client.waiting(2, Duration::from_millis(1_001));
+    over(client.try_claim(client.claim_request(3)).await, "max_items");
+    let wait = client.waiting_claim_request(2, Duration::from_millis(1_001));
     over(client.try_claim(wait).await, "wait_timeout");
-    let longer = client.named("abcd");
-    over(longer.try_claim(longer.claiming(1)).await, "worker_id");
+    let longer = client.as_worker("abcd");
+    over(longer.try_claim(longer.claim_request(1)).await, "worker_id");
     client.enqueue(&["a", "b"]).await;
     assert_eq!(client.claim(2).await.len(), 2);
 }
@@ -200,17 +203,17 @@ async fn limits_can_be_configured_downwards() {
 #[tokio::test]
 async fn a_message_over_the_size_limit_is_refused_and_the_connection_goes_on() {
     let small = "[server]\nmax_message_bytes = 100000\n";
-    let server = Server::with(&format!("{small}{QUEUE}")).await;
+    let server = Server::with_config(&format!("{small}{QUEUE}")).await;
     let client = server.client().await;
     for size in [100_001, 5_000_000] {
         let large = client.try_enqueue(vec![item(&"x".repeat(size))]).await;
         let status = large.expect_err("too large");
-        let refusal = Refusal::of(&status);
+        let refusal = ApiError::from_status(&status);
         assert_eq!(refusal.code, Code::ResourceExhausted, "{status:?}");
         assert_eq!(refusal.reason, "LIMIT_EXCEEDED");
         assert!(status.message().contains("100000"), "{status:?}");
     }
-    assert_eq!(rows(&server.database(), "work").len(), 0);
+    assert_eq!(all_rows(&server.database(), "work").len(), 0);
     client.enqueue(&[&"x".repeat(90_000)]).await;
     assert_eq!(client.claim(1).await.len(), 1);
 }

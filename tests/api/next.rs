@@ -5,11 +5,11 @@ use lease_broker::grpc::proto::{
 };
 use tonic::{Code, Status};
 
-use crate::support::client::{Client, completion, ids, payload};
-use crate::support::database::{self, Locked};
-use crate::support::patience::{LONG, soon, until};
-use crate::support::refusal::assert_field;
+use crate::support::api_error::assert_field_error;
+use crate::support::client::{Client, completion, lease_ids, payload};
+use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
+use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
 
 const REQUEST: &str = "0d3adb33-f000-4000-8000-000000000003";
 
@@ -31,7 +31,7 @@ async fn complete(
         completions,
         next: Some(next),
     };
-    let response = soon(client.rpc.clone().complete(request)).await?;
+    let response = with_timeout(client.rpc.clone().complete(request)).await?;
     Ok(response.into_inner())
 }
 
@@ -63,7 +63,7 @@ async fn a_worker_goes_from_item_to_item_in_one_call_each() {
         leases = answer.next_leases;
     }
     assert_eq!(seen, ["a", "b", "c", "d"]);
-    let completed: i64 = database::value(
+    let completed: i64 = database::query_value(
         &server.database(),
         "SELECT count(*) FROM work WHERE lease_state = 3",
     );
@@ -86,7 +86,7 @@ async fn what_was_claimed_is_a_lease_like_any_other() {
     assert_eq!(payloads(&leases), ["b"]);
     let time_left = leases[0].time_left.expect("a time");
     assert!((80..=90).contains(&time_left.seconds), "{time_left:?}");
-    let beats = client.try_heartbeat(&ids(&leases), None).await;
+    let beats = client.try_heartbeat(&lease_ids(&leases), None).await;
     assert_eq!(beats.expect("held")[0].outcome(), Outcome::Applied);
 }
 
@@ -116,7 +116,7 @@ async fn the_same_call_sent_again_gets_the_same_leases() {
     let again = complete(&client, done(&first), named).await;
     let (once, again) = (once.expect("a completion"), again.expect("the same"));
     assert_eq!(payloads(&once.next_leases), ["b"]);
-    assert_eq!(ids(&again.next_leases), ids(&once.next_leases));
+    assert_eq!(lease_ids(&again.next_leases), lease_ids(&once.next_leases));
     assert_eq!(again.results, once.results);
 }
 
@@ -127,9 +127,9 @@ async fn a_completion_that_is_refused_keeps_nothing_of_what_was_claimed() {
     let nowhere = vec![completion(&first.lease_id, &[("nowhere", "x")])];
     let refused = complete(&client, nowhere, next(1)).await;
     let field = "completions[0].follow_ups[0].queue";
-    assert_field(refused, Code::InvalidArgument, "INVALID_FIELD", field);
+    assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", field);
     let mut leases = Vec::new();
-    until("b is ready again", async || {
+    wait_until("b is ready again", async || {
         leases = client.claim(1).await;
         !leases.is_empty()
     })
@@ -174,7 +174,7 @@ async fn each_field_of_the_claim_is_refused_by_its_path_before_anything_is_compl
         (no_uuid, invalid, "next.request_id"),
     ] {
         let refused = complete(&client, done(&first), wrong).await;
-        assert_field(refused, code, reason, field);
+        assert_field_error(refused, code, reason, field);
     }
     let beats = client.try_heartbeat(&[&first.lease_id], None).await;
     assert_eq!(beats.expect("held")[0].outcome(), Outcome::Applied);
@@ -184,40 +184,43 @@ async fn each_field_of_the_claim_is_refused_by_its_path_before_anything_is_compl
 #[tokio::test]
 async fn while_the_service_drains_it_completes_and_claims_nothing() {
     let noticed = format!("[server]\ndrain_delay = '2s'\ndrain_grace = '10s'\n{QUEUE}");
-    let mut server = Server::with(&noticed).await;
+    let mut server = Server::with_config(&noticed).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let first = client.claim_one().await;
     let parked = tokio::spawn({
-        let (client, request) = (client.clone(), client.waiting(1, LONG));
+        let (client, request) = (
+            client.clone(),
+            client.waiting_claim_request(1, TEST_TIMEOUT),
+        );
         async move { client.try_claim(request).await }
     });
-    client.taken().await;
+    client.wait_until_received().await;
     let drained = tokio::spawn(server.drain());
-    let parked = soon(parked).await.expect("a task");
+    let parked = with_timeout(parked).await.expect("a task");
     assert_eq!(parked.expect("an empty answer"), [], "it drains");
     client.enqueue(&["b"]).await;
     let answer = complete(&client, done(&first), next(1)).await;
     let answer = answer.expect("a completion");
     assert_eq!(answer.results[0].outcome(), Outcome::Applied);
     assert_eq!(answer.next_leases, []);
-    assert!(soon(drained).await.expect("a task"));
+    assert!(with_timeout(drained).await.expect("a task"));
 }
 
 #[tokio::test]
 async fn a_caller_that_goes_away_keeps_nothing() {
     let (server, client) = with(&["a", "b"]).await;
     let first = client.claim_one().await;
-    let lock = Locked::hold(&server.file());
+    let lock = WriteLock::acquire(&server.file());
     let call = tokio::spawn({
         let (client, completions) = (client.clone(), done(&first));
         async move { complete(&client, completions, next(1)).await }
     });
-    client.taken().await;
+    client.wait_until_received().await;
     call.abort();
-    client.taken().await;
+    client.wait_until_received().await;
     drop(lock);
-    until("b is ready again", async || {
+    wait_until("b is ready again", async || {
         client.claim(1).await.len() == 1
     })
     .await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use lease_broker::grpc::proto::{HeartbeatResult, ItemState, Outcome, SettleResult};
 use tonic::Code;
 
-use crate::support::client::{Client, completion, failure, ids, key, payload};
-use crate::support::database::{self, rows};
-use crate::support::refusal::assert_field;
+use crate::support::api_error::assert_field_error;
+use crate::support::client::{Client, completion, failure, key, lease_ids, payload};
+use crate::support::database::{self, all_rows};
 use crate::support::server::Server;
 
 const TWO_QUEUES: &str = "
@@ -37,7 +37,7 @@ async fn each_lease_of_a_batch_has_its_own_outcome_in_the_order_asked() {
     let client = server.client().await;
     client.enqueue(&["a", "b", "c", "d", "e", "f"]).await;
     let leases = client.claim(6).await;
-    let held = ids(&leases);
+    let held = lease_ids(&leases);
     let forged = changed(held[5]);
     client.complete(&[held[1]]).await;
 
@@ -76,19 +76,19 @@ async fn each_lease_of_a_batch_has_its_own_outcome_in_the_order_asked() {
 
 #[tokio::test]
 async fn a_lease_of_another_queue_is_not_held() {
-    let server = Server::with(TWO_QUEUES).await;
+    let server = Server::with_config(TWO_QUEUES).await;
     let (client, other) = (
-        server.client().await.of("work"),
-        server.client().await.of("next"),
+        server.client().await.for_queue("work"),
+        server.client().await.for_queue("next"),
     );
     client.enqueue(&["a"]).await;
     other.enqueue(&["b"]).await;
     let lease = client.claim_one().await;
     other.claim_one().await;
-    let before = rows(&server.database(), "next");
+    let before = all_rows(&server.database(), "next");
     let lost = other.complete(&[&lease.lease_id]).await;
     assert_eq!(outcomes(&lost), [Outcome::LeaseLost]);
-    assert_eq!(rows(&server.database(), "next"), before);
+    assert_eq!(all_rows(&server.database(), "next"), before);
 }
 
 #[tokio::test]
@@ -96,11 +96,11 @@ async fn a_lease_that_has_expired_is_lost_and_its_item_goes_to_the_next_worker()
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let mut request = client.claiming(1);
+    let mut request = client.claim_request(1);
     request.lease_duration = Some(crate::support::client::duration(Duration::from_secs(1)));
     let lost = client.try_claim(request).await.expect("a claim").remove(0);
-    let second = client.named("second");
-    let request = second.waiting(1, Duration::from_secs(30));
+    let second = client.as_worker("second");
+    let request = second.waiting_claim_request(1, Duration::from_secs(30));
     let lease = second.try_claim(request).await.expect("a claim").remove(0);
     assert_eq!((lease.attempt, lease.fencing_token), (2, 2));
     let id = &*lost.lease_id;
@@ -129,25 +129,25 @@ async fn a_settlement_sent_again_is_applied_and_changes_nothing() {
 
     let id = leased(&client).await;
     assert_eq!(client.complete(&[&id]).await, client.complete(&[&id]).await);
-    let before = rows(&database, "work");
+    let before = all_rows(&database, "work");
     assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
-    assert_eq!(rows(&database, "work"), before);
+    assert_eq!(all_rows(&database, "work"), before);
 
     let id = leased(&client).await;
     let hour = Some(crate::support::client::duration(Duration::from_secs(3_600)));
     let mut failed = failure(&id, "first");
     failed.retry_delay = hour;
     let first = client.try_fail(vec![failed.clone()]).await.expect("ok");
-    let before = rows(&database, "work");
+    let before = all_rows(&database, "work");
     failed.error_message = "second".to_owned();
     assert_eq!(client.try_fail(vec![failed]).await.expect("ok"), first);
-    assert_eq!(rows(&database, "work"), before);
+    assert_eq!(all_rows(&database, "work"), before);
 
     let id = leased(&client).await;
     let first = client.release(&[&id]).await;
-    let before = rows(&database, "work");
+    let before = all_rows(&database, "work");
     assert_eq!(client.release(&[&id]).await, first);
-    assert_eq!(rows(&database, "work"), before);
+    assert_eq!(all_rows(&database, "work"), before);
 }
 
 #[tokio::test]
@@ -156,13 +156,13 @@ async fn a_different_settlement_of_a_settled_lease_is_lost_and_changes_nothing()
     let client = server.client().await;
     let id = leased(&client).await;
     client.complete(&[&id]).await;
-    let before = rows(&server.database(), "work");
+    let before = all_rows(&server.database(), "work");
     assert_eq!(client.fail(&id, "no").await.outcome(), Outcome::LeaseLost);
     assert_eq!(
         outcomes(&client.release(&[&id]).await),
         [Outcome::LeaseLost]
     );
-    assert_eq!(rows(&server.database(), "work"), before);
+    assert_eq!(all_rows(&server.database(), "work"), before);
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn a_settlement_sent_again_after_the_next_claim_is_lost() {
 
 #[tokio::test]
 async fn a_repeated_completion_finds_nothing_where_completion_deletes() {
-    let server = Server::with(
+    let server = Server::with_config(
         "[queues.work]
         managed = { payload = 'text' }
         on_complete = 'delete'",
@@ -201,15 +201,15 @@ async fn a_repeated_completion_finds_nothing_where_completion_deletes() {
 
 #[tokio::test]
 async fn follow_ups_are_added_with_the_completion_and_only_once() {
-    let server = Server::with(TWO_QUEUES).await;
-    let client = server.client().await.of("work");
+    let server = Server::with_config(TWO_QUEUES).await;
+    let client = server.client().await.for_queue("work");
     let id = leased(&client).await;
     let done = completion(&id, &[("next", "one"), ("next", "two"), ("work", "three")]);
     for _ in 0..3 {
         let results = client.try_complete(vec![done.clone()]).await.expect("ok");
         assert_eq!(outcomes(&results), [Outcome::Applied]);
     }
-    let next = client.of("next").claim(10).await;
+    let next = client.for_queue("next").claim(10).await;
     let seen: Vec<_> = next.iter().map(payload).collect();
     assert_eq!(seen, ["one", "two"]);
     assert_eq!(payload(&client.claim_one().await), "three");
@@ -217,8 +217,8 @@ async fn follow_ups_are_added_with_the_completion_and_only_once() {
 
 #[tokio::test]
 async fn a_lost_lease_adds_no_follow_up() {
-    let server = Server::with(TWO_QUEUES).await;
-    let client = server.client().await.of("work");
+    let server = Server::with_config(TWO_QUEUES).await;
+    let client = server.client().await.for_queue("work");
     let id = leased(&client).await;
     client.release(&[&id]).await;
     let done = vec![
@@ -227,29 +227,29 @@ async fn a_lost_lease_adds_no_follow_up() {
     ];
     let results = client.try_complete(done).await.expect("ok");
     assert_eq!(outcomes(&results), [Outcome::LeaseLost, Outcome::LeaseLost]);
-    assert_eq!(client.of("next").claim(10).await, []);
+    assert_eq!(client.for_queue("next").claim(10).await, []);
 }
 
 #[tokio::test]
 async fn a_follow_up_that_breaks_a_rule_of_its_table_undoes_the_whole_call() {
-    let server = Server::with(TWO_QUEUES).await;
-    let client = server.client().await.of("work");
+    let server = Server::with_config(TWO_QUEUES).await;
+    let client = server.client().await.for_queue("work");
     let ids = [leased(&client).await, leased(&client).await];
     let mut bad = completion(&ids[1], &[("next", "fine"), ("next", "x")]);
     bad.follow_ups[1].item = Some(crate::support::client::item_with(
         "payload",
         lease_broker::grpc::proto::Value { kind: None },
     ));
-    let before = rows(&server.database(), "work");
+    let before = all_rows(&server.database(), "work");
     let refused = client.try_complete(vec![completion(&ids[0], &[("next", "fine")]), bad]);
-    assert_field(
+    assert_field_error(
         refused.await,
         Code::InvalidArgument,
         "INVALID_FIELD",
         "completions[1].follow_ups[1].item.columns[\"payload\"]",
     );
-    assert_eq!(rows(&server.database(), "work"), before);
-    assert_eq!(rows(&server.database(), "next").len(), 0);
+    assert_eq!(all_rows(&server.database(), "work"), before);
+    assert_eq!(all_rows(&server.database(), "next").len(), 0);
     let results = client.complete(&[&ids[0], &ids[1]]).await;
     assert_eq!(outcomes(&results), [Outcome::Applied, Outcome::Applied]);
 }
@@ -263,7 +263,7 @@ async fn calls_of_many_workers_at_once_share_out_the_items_without_overlap() {
         .enqueue(&payloads.iter().map(|p| &**p).collect::<Vec<_>>())
         .await;
     let workers = (0..20).map(|n| {
-        let worker = client.named(&format!("w{n}"));
+        let worker = client.as_worker(&format!("w{n}"));
         tokio::spawn(async move {
             let mut done = Vec::new();
             loop {
@@ -271,7 +271,7 @@ async fn calls_of_many_workers_at_once_share_out_the_items_without_overlap() {
                 if leases.is_empty() {
                     return done;
                 }
-                let results = worker.complete(&ids(&leases)).await;
+                let results = worker.complete(&lease_ids(&leases)).await;
                 assert!(results.iter().all(|r| r.outcome() == Outcome::Applied));
                 done.extend(leases.iter().map(|lease| key(lease).to_owned()));
             }
@@ -285,6 +285,7 @@ async fn calls_of_many_workers_at_once_share_out_the_items_without_overlap() {
     let total = done.len();
     done.dedup();
     assert_eq!((total, done.len()), (200, 200));
-    let fences: i64 = database::value(&server.database(), "SELECT max(lease_fence) FROM work");
+    let fences: i64 =
+        database::query_value(&server.database(), "SELECT max(lease_fence) FROM work");
     assert_eq!(fences, 1);
 }

@@ -7,10 +7,10 @@ use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::support::api_error::{ApiError, assert_api_error};
 use crate::support::client::{Client, completion, failure, item};
-use crate::support::patience::{soon, until};
-use crate::support::refusal::{Refusal, assert_refused};
 use crate::support::server::{QUEUE, Server};
+use crate::support::timeout::{wait_until, with_timeout};
 
 /// Sends bytes as they are, whether they are a message or not.
 mod bytes_codec {
@@ -61,7 +61,10 @@ mod bytes_codec {
 async fn all_six(client: &Client) -> [Result<usize, Status>; 6] {
     let items = vec![item("x")];
     [
-        client.try_claim(client.claiming(1)).await.map(|l| l.len()),
+        client
+            .try_claim(client.claim_request(1))
+            .await
+            .map(|l| l.len()),
         client.try_enqueue(items).await.map(|keys| keys.len()),
         client.try_heartbeat(&["x"], None).await.map(|r| r.len()),
         client
@@ -81,8 +84,8 @@ async fn an_unknown_queue_is_not_found_by_any_call() {
     let server = Server::start().await;
     let client = server.client().await;
     for queue in ["nowhere", "", "Work", "work ", "lease_broker_meta"] {
-        for outcome in all_six(&client.of(queue)).await {
-            assert_refused(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
+        for outcome in all_six(&client.for_queue(queue)).await {
+            assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
         }
     }
 }
@@ -92,12 +95,12 @@ async fn a_refusal_about_a_huge_text_still_reaches_the_client() {
     let server = Server::start().await;
     let client = server.client().await;
     let huge = "ü".repeat(500_000);
-    for outcome in all_six(&client.of(&huge)).await {
-        assert_refused(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
+    for outcome in all_six(&client.for_queue(&huge)).await {
+        assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
     }
     let column = crate::support::client::item_with(&huge, crate::support::client::text("x"));
     let status = client.try_enqueue(vec![column]).await.expect_err("refused");
-    let refusal = Refusal::of(&status);
+    let refusal = ApiError::from_status(&status);
     assert_eq!(refusal.reason, "INVALID_FIELD");
     let field = refusal.field.expect("a field");
     assert!(field.starts_with("items[0].columns[\"üüü"), "{field}");
@@ -106,9 +109,9 @@ async fn a_refusal_about_a_huge_text_still_reaches_the_client() {
 
 #[tokio::test]
 async fn one_call_too_many_is_refused_while_health_checks_are_answered() {
-    let server = Server::with(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
+    let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
     let client = server.client().await;
-    let parked = client.waiting(1, Duration::from_secs(60));
+    let parked = client.waiting_claim_request(1, Duration::from_secs(60));
     let parked = tokio::spawn({
         let client = client.clone();
         async move { client.try_claim(parked).await }
@@ -116,20 +119,30 @@ async fn one_call_too_many_is_refused_while_health_checks_are_answered() {
     // Calls on one connection are taken in order.
     tokio::task::yield_now().await;
     for outcome in all_six(&client).await {
-        assert_refused(outcome, Code::ResourceExhausted, "OVERLOADED", true);
+        assert_api_error(outcome, Code::ResourceExhausted, "OVERLOADED", true);
     }
     // On a connection of its own too: the limit is the server's.
     for outcome in all_six(&server.client().await).await {
-        assert_refused(outcome, Code::ResourceExhausted, "OVERLOADED", true);
+        assert_api_error(outcome, Code::ResourceExhausted, "OVERLOADED", true);
     }
     let mut health = HealthClient::new(server.channel().await);
     let check = health.check(HealthCheckRequest::default());
-    assert_eq!(soon(check).await.expect("an answer").into_inner().status, 1);
+    assert_eq!(
+        with_timeout(check)
+            .await
+            .expect("an answer")
+            .into_inner()
+            .status,
+        1
+    );
     server
         .database()
         .execute("INSERT INTO work (payload) VALUES ('x')", [])
         .expect("a row");
-    let leases = soon(parked).await.expect("a task").expect("a claim");
+    let leases = with_timeout(parked)
+        .await
+        .expect("a task")
+        .expect("a claim");
     assert_eq!(leases.len(), 1);
     for outcome in all_six(&client).await {
         outcome.expect("served again");
@@ -159,30 +172,30 @@ async fn what_is_no_message_is_refused_as_the_callers_mistake() {
             grpc.ready().await.expect("ready");
             let path = path.parse().expect("a path");
             let outcome = grpc.unary(Request::new(bytes.to_vec()), path, Bytes).await;
-            assert_refused(outcome, Code::InvalidArgument, "INVALID_FIELD", false);
+            assert_api_error(outcome, Code::InvalidArgument, "INVALID_FIELD", false);
         }
     }
 }
 
 #[tokio::test]
 async fn a_call_that_was_given_up_makes_room_for_another() {
-    let server = Server::with(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
+    let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
     let client = server.client().await;
     for _ in 0..5 {
-        let parked = client.waiting(1, Duration::from_secs(60));
+        let parked = client.waiting_claim_request(1, Duration::from_secs(60));
         let parked = tokio::spawn({
             let client = client.clone();
             async move { client.try_claim(parked).await }
         });
         tokio::task::yield_now().await;
         client
-            .try_claim(client.claiming(1))
+            .try_claim(client.claim_request(1))
             .await
             .expect_err("no room");
         parked.abort();
         let _ = parked.await;
-        until("there is room", async || {
-            client.try_claim(client.claiming(1)).await.is_ok()
+        wait_until("there is room", async || {
+            client.try_claim(client.claim_request(1)).await.is_ok()
         })
         .await;
     }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
 
-use crate::support::client::{Client, duration, ids, payload};
-use crate::support::database::Locked;
-use crate::support::patience::{soon, until};
+use crate::support::client::{Client, duration, lease_ids, payload};
+use crate::support::database::WriteLock;
 use crate::support::server::Server;
+use crate::support::timeout::{wait_until, with_timeout};
 
 const REQUEST: &str = "0d3adb33-f000-4000-8000-000000000001";
 
 fn named(client: &Client, max_items: i32, id: &str) -> ClaimBatchRequest {
     ClaimBatchRequest {
         request_id: id.to_owned(),
-        ..client.claiming(max_items)
+        ..client.claim_request(max_items)
     }
 }
 
@@ -26,7 +26,7 @@ async fn five() -> (Server, Client) {
 }
 
 async fn claim(client: &Client, request: &ClaimBatchRequest) -> Vec<Lease> {
-    soon(client.try_claim(request.clone()))
+    with_timeout(client.try_claim(request.clone()))
         .await
         .expect("a claim")
 }
@@ -38,7 +38,7 @@ async fn the_same_request_returns_the_same_leases() {
     let first = claim(&client, &request).await;
     for _ in 0..3 {
         let again = claim(&client, &request).await;
-        assert_eq!(ids(&again), ids(&first));
+        assert_eq!(lease_ids(&again), lease_ids(&first));
         assert_eq!((again[0].attempt, again[0].fencing_token), (1, 1));
         assert_eq!(again[0].item, first[0].item);
         assert_eq!(again[0].trace_parent, first[0].trace_parent);
@@ -50,7 +50,7 @@ async fn the_same_request_returns_the_same_leases() {
 async fn another_worker_or_another_request_gets_other_leases() {
     let (_server, client) = five().await;
     claim(&client, &named(&client, 1, REQUEST)).await;
-    let other = client.named("other");
+    let other = client.as_worker("other");
     let seen = claim(&other, &named(&other, 1, REQUEST)).await;
     assert_eq!(payload(&seen[0]), "b");
     let next = named(&client, 1, "0d3adb33-f000-4000-8000-000000000002");
@@ -62,7 +62,7 @@ async fn a_uuid_may_be_spelled_in_any_case() {
     let (_server, client) = five().await;
     let first = claim(&client, &named(&client, 1, REQUEST)).await;
     let loud = named(&client, 1, &REQUEST.to_uppercase());
-    assert_eq!(ids(&claim(&client, &loud).await), ids(&first));
+    assert_eq!(lease_ids(&claim(&client, &loud).await), lease_ids(&first));
 }
 
 #[tokio::test]
@@ -71,7 +71,10 @@ async fn a_repeat_returns_only_what_is_still_held_and_then_claims_anew() {
     let request = named(&client, 2, REQUEST);
     let first = claim(&client, &request).await;
     client.complete(&[&first[0].lease_id]).await;
-    assert_eq!(ids(&claim(&client, &request).await), [&first[1].lease_id]);
+    assert_eq!(
+        lease_ids(&claim(&client, &request).await),
+        [&first[1].lease_id]
+    );
     client.complete(&[&first[1].lease_id]).await;
     let anew = claim(&client, &request).await;
     let seen: Vec<_> = anew.iter().map(payload).collect();
@@ -85,15 +88,15 @@ async fn a_request_that_wins_the_same_item_again_gets_another_lease() {
     client.enqueue(&["a"]).await;
     let request = named(&client, 1, REQUEST);
     let first = claim(&client, &request).await;
-    client.release(&ids(&first)).await;
+    client.release(&lease_ids(&first)).await;
     let second = claim(&client, &request).await;
-    assert_ne!(ids(&first), ids(&second));
-    let lost = client.complete(&ids(&first)).await;
+    assert_ne!(lease_ids(&first), lease_ids(&second));
+    let lost = client.complete(&lease_ids(&first)).await;
     assert_eq!(
         lost[0].outcome(),
         lease_broker::grpc::proto::Outcome::LeaseLost
     );
-    let done = client.complete(&ids(&second)).await;
+    let done = client.complete(&lease_ids(&second)).await;
     assert_eq!(
         done[0].outcome(),
         lease_broker::grpc::proto::Outcome::Applied
@@ -106,9 +109,9 @@ async fn leases_that_expired_are_not_returned_again() {
     let mut request = named(&client, 1, REQUEST);
     request.lease_duration = Some(duration(Duration::from_secs(1)));
     let first = claim(&client, &request).await;
-    until("the lease has expired", async || {
+    wait_until("the lease has expired", async || {
         let again = claim(&client, &named(&client, 1, REQUEST)).await;
-        ids(&again) != ids(&first)
+        lease_ids(&again) != lease_ids(&first)
     })
     .await;
 }
@@ -121,15 +124,18 @@ async fn a_repeat_that_waits_finds_its_leases_at_once_though_others_wait_before_
     let mut request = named(&client, 1, REQUEST);
     request.wait_timeout = Some(duration(Duration::from_secs(60)));
     let first = claim(&client, &request).await;
-    let other = client.named("other");
+    let other = client.as_worker("other");
     let waiting = tokio::spawn({
-        let request = other.waiting(1, Duration::from_secs(60));
+        let request = other.waiting_claim_request(1, Duration::from_secs(60));
         async move { other.try_claim(request).await }
     });
     let again = claim(&client, &request).await;
-    assert_eq!(ids(&again), ids(&first));
-    client.release(&ids(&again)).await;
-    let leases = soon(waiting).await.expect("a task").expect("a claim");
+    assert_eq!(lease_ids(&again), lease_ids(&first));
+    client.release(&lease_ids(&again)).await;
+    let leases = with_timeout(waiting)
+        .await
+        .expect("a task")
+        .expect("a claim");
     assert_eq!(payload(&leases[0]), "a");
 }
 
@@ -148,7 +154,7 @@ async fn the_same_request_at_the_same_time_leases_once() {
         all.push(call.await.expect("a task"));
     }
     for leases in &all {
-        assert_eq!(ids(leases), ids(&all[0]));
+        assert_eq!(lease_ids(leases), lease_ids(&all[0]));
     }
     assert_eq!(client.claim(10).await.len(), 3);
 }
@@ -161,12 +167,12 @@ async fn what_a_repeat_returns_is_not_released_for_the_call_that_was_given_up() 
         let client = server.client().await;
         client.enqueue(&["a", "b"]).await;
         let request = named(&client, 2, REQUEST);
-        let lock = Locked::hold(&server.file());
+        let lock = WriteLock::acquire(&server.file());
         let first = tokio::spawn({
             let (client, request) = (client.clone(), request.clone());
             async move { client.try_claim(request).await }
         });
-        client.taken().await;
+        client.wait_until_received().await;
         first.abort();
         let _ = first.await;
         // Before the store is free, or at the very moment when it is.
@@ -178,15 +184,18 @@ async fn what_a_repeat_returns_is_not_released_for_the_call_that_was_given_up() 
             tokio::task::yield_now().await;
         }
         drop(lock);
-        let leases = soon(again).await.expect("a task").expect("a claim");
+        let leases = with_timeout(again).await.expect("a task").expect("a claim");
         assert_eq!(leases.len(), 2, "round {round}");
         // What was given back would be free for another worker.
-        let other = client.named("other");
+        let other = client.as_worker("other");
         let theirs = other
-            .try_claim(other.waiting(2, Duration::from_millis(100)))
+            .try_claim(other.waiting_claim_request(2, Duration::from_millis(100)))
             .await;
         assert_eq!(theirs.expect("a claim"), [], "round {round}");
-        let beats = client.try_heartbeat(&ids(&leases), None).await.expect("ok");
+        let beats = client
+            .try_heartbeat(&lease_ids(&leases), None)
+            .await
+            .expect("ok");
         assert!(
             beats.iter().all(|beat| beat.time_left.is_some()),
             "round {round}"

@@ -6,14 +6,15 @@ use std::time::Duration;
 use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use tonic::Request;
 
-use crate::support::client::{completion, ids, item, key};
+use crate::support::client::{completion, item, key, lease_ids};
 use crate::support::server::{QUEUE, Server};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
 async fn what_does_not_fit_into_an_answer_is_given_back_at_once() {
-    let server = Server::with(&format!("[server]\nmax_message_bytes = 1000000\n{QUEUE}")).await;
+    let server =
+        Server::with_config(&format!("[server]\nmax_message_bytes = 1000000\n{QUEUE}")).await;
     let client = server.client().await;
     let large = "x".repeat(300_000);
     for _ in 0..10 {
@@ -21,7 +22,7 @@ async fn what_does_not_fit_into_an_answer_is_given_back_at_once() {
     }
     let mut seen = HashSet::new();
     for _ in 0..4 {
-        let request = client.waiting(10, Duration::from_secs(30));
+        let request = client.waiting_claim_request(10, Duration::from_secs(30));
         let leases = client.try_claim(request).await.expect("a claim");
         assert!((1..=3).contains(&leases.len()), "{}", leases.len());
         for lease in &leases {
@@ -30,19 +31,19 @@ async fn what_does_not_fit_into_an_answer_is_given_back_at_once() {
                 (1, true)
             );
         }
-        client.complete(&ids(&leases)).await;
+        client.complete(&lease_ids(&leases)).await;
     }
     assert_eq!(seen.len(), 10);
 }
 
 /// Asserts that a client of the usual limit, 4 MiB, can read whatever the service answers.
 async fn fits(server: &Server, queue: &str, count: usize) {
-    let client = server.client().await.of(queue);
+    let client = server.client().await.for_queue(queue);
     let mut usual = LeaseBrokerServiceClient::new(server.channel().await);
     let mut seen = 0;
     while seen < count {
         let answer = usual
-            .claim_batch(client.waiting(1_000, Duration::from_secs(30)))
+            .claim_batch(client.waiting_claim_request(1_000, Duration::from_secs(30)))
             .await;
         seen += answer
             .expect("an answer that fits")
@@ -72,7 +73,7 @@ async fn the_usual_client_can_read_every_answer() {
         fill("INSERT INTO hashed SELECT randomblob(1500), printf('%08d%.*c', n, 500, '\"')"),
     ];
     let queues = "[queues.numbered]\n[queues.small]\n[queues.named]\n[queues.hashed]";
-    let server = Server::adopting(queues, &tables.concat()).await;
+    let server = Server::with_tables(queues, &tables.concat()).await;
     for queue in ["numbered", "small", "named", "hashed"] {
         fits(&server, queue, 1_000).await;
     }
@@ -80,7 +81,7 @@ async fn the_usual_client_can_read_every_answer() {
 
 #[tokio::test]
 async fn an_item_larger_than_an_answer_is_leased_alone() {
-    let server = Server::with(&format!("[server]\nmax_message_bytes = 1000\n{QUEUE}")).await;
+    let server = Server::with_config(&format!("[server]\nmax_message_bytes = 1000\n{QUEUE}")).await;
     let client = server.client().await;
     let insert = "INSERT INTO work (payload) VALUES (?1), ('small')";
     let large = "x".repeat(100_000);

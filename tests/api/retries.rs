@@ -18,7 +18,7 @@ backoff = { initial = '10m', factor = 3.0, max = '20m', jitter = 0.0 }
 /// How long the delay of the only item is, as the row has it.
 fn delay(server: &Server) -> Duration {
     let sql = "SELECT lease_due_time - lease_state_time FROM work WHERE lease_state = 2";
-    let millis: i64 = database::value(&server.database(), sql);
+    let millis: i64 = database::query_value(&server.database(), sql);
     Duration::from_millis(millis.try_into().expect("a delay"))
 }
 
@@ -31,13 +31,13 @@ async fn hurry(server: &Server, client: &Client) -> Lease {
             [],
         )
         .expect("an update");
-    let request = client.waiting(1, Duration::from_secs(30));
+    let request = client.waiting_claim_request(1, Duration::from_secs(30));
     client.try_claim(request).await.expect("a claim").remove(0)
 }
 
 #[tokio::test]
 async fn failures_wait_longer_each_time_and_the_last_attempt_is_dead() {
-    let server = Server::with(SLOW_RETRIES).await;
+    let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let mut lease = client.claim_one().await;
@@ -55,7 +55,7 @@ async fn failures_wait_longer_each_time_and_the_last_attempt_is_dead() {
 
 #[tokio::test]
 async fn a_worker_may_choose_the_delay_but_not_more_attempts() {
-    let server = Server::with(SLOW_RETRIES).await;
+    let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let mut lease = client.claim_one().await;
@@ -73,7 +73,7 @@ async fn a_worker_may_choose_the_delay_but_not_more_attempts() {
 
 #[tokio::test]
 async fn a_worker_may_give_an_item_up_at_once() {
-    let server = Server::with(SLOW_RETRIES).await;
+    let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
@@ -83,13 +83,13 @@ async fn a_worker_may_give_an_item_up_at_once() {
     let results = client.try_fail(vec![failed]).await.expect("failed");
     assert_eq!(results[0].outcome(), Outcome::Applied);
     assert_eq!(results[0].state(), ItemState::Dead);
-    let error: String = database::value(&server.database(), "SELECT lease_error FROM work");
+    let error: String = database::query_value(&server.database(), "SELECT lease_error FROM work");
     assert_eq!(error, "no such customer");
 }
 
 #[tokio::test]
 async fn expiry_of_the_last_attempt_is_dead_too() {
-    let server = Server::with(
+    let server = Server::with_config(
         "[queues.work]
         managed = { payload = 'text' }
         lease = '1s'
@@ -100,11 +100,11 @@ async fn expiry_of_the_last_attempt_is_dead_too() {
     client.enqueue(&["a"]).await;
     client.claim_one().await;
     let database = server.database();
-    crate::support::patience::until("the item is dead", async || {
-        database::value::<i64>(&database, "SELECT lease_state FROM work") == 4
+    crate::support::timeout::wait_until("the item is dead", async || {
+        database::query_value::<i64>(&database, "SELECT lease_state FROM work") == 4
     })
     .await;
-    let error: String = database::value(&database, "SELECT lease_error FROM work");
+    let error: String = database::query_value(&database, "SELECT lease_error FROM work");
     assert!(error.contains("worker"), "{error}");
 }
 
@@ -129,7 +129,7 @@ async fn an_error_is_cut_at_1024_characters_and_not_at_bytes() {
             "SELECT lease_error FROM work WHERE id = {}",
             lease.item.expect("one").key
         );
-        let error: String = database::value(&database, &sql);
+        let error: String = database::query_value(&database, &sql);
         assert_eq!(error.chars().count(), kept);
         assert!(failed.error_message.starts_with(&error));
     }
@@ -137,7 +137,7 @@ async fn an_error_is_cut_at_1024_characters_and_not_at_bytes() {
 
 #[tokio::test]
 async fn released_any_number_of_times_an_item_stays_at_its_first_attempt() {
-    let server = Server::with(SLOW_RETRIES).await;
+    let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     for fence in 1..=10 {
@@ -149,7 +149,7 @@ async fn released_any_number_of_times_an_item_stays_at_its_first_attempt() {
 
 #[tokio::test]
 async fn a_release_with_a_delay_keeps_the_item_back() {
-    let server = Server::with(SLOW_RETRIES).await;
+    let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lease_broker::grpc::proto::value::Kind;
 use lease_broker::grpc::proto::{ItemState, NewItem, Outcome, Value};
 
-use crate::support::client::{completion, ids, item, key, payload};
+use crate::support::client::{completion, item, key, lease_ids, payload};
 use crate::support::database;
 use crate::support::server::Server;
 
@@ -37,7 +37,7 @@ async fn a_lease_says_all_that_a_worker_needs() {
     let left = Duration::try_from(lease.time_left.expect("time left")).expect("positive");
     assert_eq!(left, Duration::from_secs(60));
     let database = server.database();
-    let due: i64 = database::value(&database, "SELECT lease_due_time FROM work");
+    let due: i64 = database::query_value(&database, "SELECT lease_due_time FROM work");
     let expiry = lease.expire_time.expect("an expiry");
     assert_eq!(
         due,
@@ -74,7 +74,7 @@ async fn a_completed_item_is_kept_and_never_leased_again() {
     assert_eq!(results[0].outcome(), Outcome::Applied);
     assert_eq!(results[0].state(), ItemState::Completed);
     assert_eq!(client.claim(10).await, []);
-    let state: i64 = database::value(&server.database(), "SELECT lease_state FROM work");
+    let state: i64 = database::query_value(&server.database(), "SELECT lease_state FROM work");
     assert_eq!(state, 3);
 }
 
@@ -86,9 +86,9 @@ async fn a_failed_item_comes_back_with_its_attempt_counted() {
     let lease = client.claim_one().await;
     let result = client.fail(&lease.lease_id, "the printer is on fire").await;
     assert_eq!(result.outcome(), Outcome::Applied);
-    let error: String = database::value(&server.database(), "SELECT lease_error FROM work");
+    let error: String = database::query_value(&server.database(), "SELECT lease_error FROM work");
     assert_eq!(error, "the printer is on fire");
-    let again = client.waiting(1, Duration::from_secs(30));
+    let again = client.waiting_claim_request(1, Duration::from_secs(30));
     let again = client.try_claim(again).await.expect("a claim").remove(0);
     assert_eq!((again.attempt, again.fencing_token), (2, 2));
 }
@@ -117,7 +117,7 @@ async fn an_item_added_with_a_delay_is_ready_only_after_it() {
     let asked = tokio::time::Instant::now();
     client.try_enqueue(vec![delayed]).await.expect("added");
     assert_eq!(client.claim(1).await, []);
-    let request = client.waiting(1, Duration::from_secs(30));
+    let request = client.waiting_claim_request(1, Duration::from_secs(30));
     let leases = client.try_claim(request).await.expect("a claim");
     assert_eq!(payload(&leases[0]), "later");
     assert!(asked.elapsed() >= Duration::from_millis(290));
@@ -136,7 +136,7 @@ async fn empty_lists_are_calls_that_do_nothing() {
 
 #[tokio::test]
 async fn every_kind_of_value_comes_back_as_it_was_given() {
-    let server = Server::with(
+    let server = Server::with_config(
         "[queues.typed]
         managed = { b = 'boolean', i = 'bigint', d = 'double', t = 'text', raw = 'blob', at = 'datetime', \
          price = 'text' }",
@@ -185,7 +185,7 @@ async fn every_kind_of_value_comes_back_as_it_was_given() {
 
 #[tokio::test]
 async fn a_composite_key_is_a_json_array_and_its_leases_are_settled_like_any() {
-    let server = Server::adopting(
+    let server = Server::with_tables(
         "[queues.pairs]",
         "CREATE TABLE pairs (region text NOT NULL, number integer NOT NULL, PRIMARY KEY (region, number))",
     )
@@ -210,13 +210,13 @@ async fn a_composite_key_is_a_json_array_and_its_leases_are_settled_like_any() {
     );
     let leases = client.claim(2).await;
     assert_eq!(key(&leases[0]), "[\"n\\\"o\",1]");
-    let results = client.complete(&ids(&leases)).await;
+    let results = client.complete(&lease_ids(&leases)).await;
     assert!(results.iter().all(|r| r.outcome() == Outcome::Applied));
 }
 
 #[tokio::test]
 async fn the_order_is_the_one_configured() {
-    let server = Server::with(
+    let server = Server::with_config(
         "[queues.ranked]
         order = ['rank desc']
         managed = { rank = 'integer', payload = 'text' }",
@@ -233,7 +233,7 @@ async fn the_order_is_the_one_configured() {
 
 #[tokio::test]
 async fn completion_can_delete_archive_or_repeat_the_row() {
-    let server = Server::with(
+    let server = Server::with_config(
         "[queues.gone]
         managed = { payload = 'text' }
         on_complete = 'delete'
@@ -248,20 +248,20 @@ async fn completion_can_delete_archive_or_repeat_the_row() {
     let database = server.database();
     let client = server.client().await;
     for queue in ["gone", "moved", "again"] {
-        let client = client.of(queue);
+        let client = client.for_queue(queue);
         client.enqueue(&["x"]).await;
         let lease = client.claim_one().await;
         let done = client.try_complete(vec![completion(&lease.lease_id, &[])]);
         assert_eq!(done.await.expect("done")[0].outcome(), Outcome::Applied);
     }
     let count = |table: &str| -> i64 {
-        database::value(&database, &format!("SELECT count(*) FROM {table}"))
+        database::query_value(&database, &format!("SELECT count(*) FROM {table}"))
     };
     assert_eq!((count("gone"), count("moved"), count("again")), (0, 0, 1));
-    let archived: String = database::value(&database, "SELECT payload FROM moved_archive");
+    let archived: String = database::query_value(&database, "SELECT payload FROM moved_archive");
     assert_eq!(archived, "x");
-    let again = client.of("again");
-    let request = again.waiting(1, Duration::from_secs(30));
+    let again = client.for_queue("again");
+    let request = again.waiting_claim_request(1, Duration::from_secs(30));
     let lease = again.try_claim(request).await.expect("a claim").remove(0);
     assert_eq!((lease.attempt, lease.fencing_token), (1, 2));
 }

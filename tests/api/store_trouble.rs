@@ -6,16 +6,16 @@ use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::support::api_error::assert_api_error;
 use crate::support::client::{Client, completion, failure, item};
-use crate::support::database::{Locked, rows};
-use crate::support::patience::soon;
-use crate::support::refusal::assert_refused;
+use crate::support::database::{WriteLock, all_rows};
 use crate::support::server::Server;
+use crate::support::timeout::with_timeout;
 
 async fn all_six(client: &Client, id: &str) -> [Result<usize, Status>; 6] {
     let ids = [id];
     let (claim, enqueue, heartbeat, complete, fail, release) = tokio::join!(
-        client.try_claim(client.claiming(1)),
+        client.try_claim(client.claim_request(1)),
         client.try_enqueue(vec![item("x")]),
         client.try_heartbeat(&ids, None),
         client.try_complete(vec![completion(id, &[])]),
@@ -34,7 +34,12 @@ async fn all_six(client: &Client, id: &str) -> [Result<usize, Status>; 6] {
 
 async fn is_serving(health: &mut HealthClient<tonic::transport::Channel>) -> bool {
     let check = health.check(HealthCheckRequest::default());
-    soon(check).await.expect("an answer").into_inner().status == 1
+    with_timeout(check)
+        .await
+        .expect("an answer")
+        .into_inner()
+        .status
+        == 1
 }
 
 #[tokio::test]
@@ -43,7 +48,7 @@ async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
     let lease = client.claim_one().await;
-    let before = rows(&server.database(), "work");
+    let before = all_rows(&server.database(), "work");
     let mut health = HealthClient::new(server.channel().await);
     assert!(is_serving(&mut health).await);
     let changes = health.watch(HealthCheckRequest::default()).await;
@@ -56,25 +61,25 @@ async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
             .expect("a change")
             .status
     };
-    assert_eq!(soon(change()).await, 1);
+    assert_eq!(with_timeout(change()).await, 1);
 
-    let lock = Locked::hold(&server.file());
+    let lock = WriteLock::acquire(&server.file());
     let waiting = tokio::spawn({
         let client = client.clone();
-        let request = client.waiting(1, Duration::from_secs(60));
+        let request = client.waiting_claim_request(1, Duration::from_secs(60));
         async move { client.try_claim(request).await }
     });
     let done = vec![completion(&lease.lease_id, &[])];
-    let completed = soon(client.try_complete(done)).await;
-    assert_refused(completed, Code::Unavailable, "STORE_UNAVAILABLE", true);
-    let waiting = soon(waiting).await.expect("a task");
-    assert_refused(waiting, Code::Unavailable, "STORE_UNAVAILABLE", true);
-    assert_eq!(soon(change()).await, 2);
+    let completed = with_timeout(client.try_complete(done)).await;
+    assert_api_error(completed, Code::Unavailable, "STORE_UNAVAILABLE", true);
+    let waiting = with_timeout(waiting).await.expect("a task");
+    assert_api_error(waiting, Code::Unavailable, "STORE_UNAVAILABLE", true);
+    assert_eq!(with_timeout(change()).await, 2);
     assert!(!is_serving(&mut health).await);
-    assert_eq!(rows(&server.database(), "work"), before);
+    assert_eq!(all_rows(&server.database(), "work"), before);
 
     drop(lock);
-    assert_eq!(soon(change()).await, 1);
+    assert_eq!(with_timeout(change()).await, 1);
     assert!(is_serving(&mut health).await);
     assert_eq!(client.complete(&[&lease.lease_id]).await.len(), 1);
     assert_eq!(client.claim(1).await.len(), 1);
@@ -89,14 +94,14 @@ async fn all_who_wait_are_told_at_once_that_the_store_is_away() {
     // Each asks for as many items as a statement serves: asked for one after another, each would wait as long again.
     let waiting = (0..20).map(|_| {
         let client = client.clone();
-        let request = client.waiting(1_000, Duration::from_secs(60));
+        let request = client.waiting_claim_request(1_000, Duration::from_secs(60));
         tokio::spawn(async move { client.try_claim(request).await })
     });
     let waiting: Vec<_> = waiting.collect();
-    let _lock = Locked::hold(&server.file());
-    for claim in soon(futures_util::future::join_all(waiting)).await {
+    let _lock = WriteLock::acquire(&server.file());
+    for claim in with_timeout(futures_util::future::join_all(waiting)).await {
         let claim = claim.expect("a task");
-        assert_refused(claim, Code::Unavailable, "STORE_UNAVAILABLE", true);
+        assert_api_error(claim, Code::Unavailable, "STORE_UNAVAILABLE", true);
     }
 }
 
@@ -104,7 +109,7 @@ async fn all_who_wait_are_told_at_once_that_the_store_is_away() {
 async fn a_lock_held_for_a_moment_is_waited_for() {
     let server = Server::start().await;
     let client = server.client().await;
-    let lock = Locked::hold(&server.file());
+    let lock = WriteLock::acquire(&server.file());
     let adding = tokio::spawn({
         let client = client.clone();
         async move { client.try_enqueue(vec![item("x")]).await }
@@ -112,7 +117,7 @@ async fn a_lock_held_for_a_moment_is_waited_for() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!adding.is_finished());
     drop(lock);
-    soon(adding).await.expect("a task").expect("added");
+    with_timeout(adding).await.expect("a task").expect("added");
 }
 
 async fn misconfigured_by(damage: &str, mend: &str) {
@@ -122,16 +127,16 @@ async fn misconfigured_by(damage: &str, mend: &str) {
     let id = client.claim_one().await.lease_id;
     let database = server.database();
     database.execute_batch(damage).expect("damage");
-    let claim = client.try_claim(client.claiming(1)).await;
-    assert_refused(
+    let claim = client.try_claim(client.claim_request(1)).await;
+    assert_api_error(
         claim,
         Code::FailedPrecondition,
         "STORE_MISCONFIGURED",
         false,
     );
-    let wait = client.waiting(1, Duration::from_secs(60));
-    let claim = soon(client.try_claim(wait)).await;
-    assert_refused(
+    let wait = client.waiting_claim_request(1, Duration::from_secs(60));
+    let claim = with_timeout(client.try_claim(wait)).await;
+    assert_api_error(
         claim,
         Code::FailedPrecondition,
         "STORE_MISCONFIGURED",
@@ -140,7 +145,7 @@ async fn misconfigured_by(damage: &str, mend: &str) {
     // Without a column only some calls can't be served; without the table none can.
     if damage.contains("RENAME TO") {
         for outcome in all_six(&client, &id).await {
-            assert_refused(
+            assert_api_error(
                 outcome,
                 Code::FailedPrecondition,
                 "STORE_MISCONFIGURED",
@@ -177,8 +182,8 @@ async fn an_index_that_has_gone_is_named_misconfigured_and_never_scanned_around(
     let server = Server::start().await;
     let database = server.database();
     let find = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
-    let sql: String = crate::support::database::value(&database, find);
+    let sql: String = crate::support::database::query_value(&database, find);
     let find = "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
-    let name: String = crate::support::database::value(&database, find);
+    let name: String = crate::support::database::query_value(&database, find);
     misconfigured_by(&format!("DROP INDEX \"{name}\""), &sql).await;
 }

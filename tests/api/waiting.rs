@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::support::client::{Client, duration, failure, ids, payload};
-use crate::support::patience::soon;
+use crate::support::client::{Client, duration, failure, lease_ids, payload};
 use crate::support::server::{QUEUE, Server};
+use crate::support::timeout::with_timeout;
 
 type Parked = JoinHandle<Result<Vec<Lease>, Status>>;
 
@@ -17,7 +17,7 @@ type Parked = JoinHandle<Result<Vec<Lease>, Status>>;
 const NO_POLLS: &str = "[polling]\nmin = '50s'\nmax = '60s'\n";
 
 async fn unpolled() -> (Server, Client) {
-    let server = Server::with(&format!("{NO_POLLS}{QUEUE}")).await;
+    let server = Server::with_config(&format!("{NO_POLLS}{QUEUE}")).await;
     let client = server.client().await;
     (server, client)
 }
@@ -25,7 +25,7 @@ async fn unpolled() -> (Server, Client) {
 /// Starts a claim that waits, and returns once it does: calls on one connection are taken in order, so it waits when
 /// those sent after it have been answered.
 async fn park(client: &Client, max_items: i32) -> Parked {
-    let request = client.waiting(max_items, Duration::from_secs(60));
+    let request = client.waiting_claim_request(max_items, Duration::from_secs(60));
     let claiming = client.clone();
     let parked = tokio::spawn(async move { claiming.try_claim(request).await });
     tokio::task::yield_now().await;
@@ -37,7 +37,10 @@ async fn park(client: &Client, max_items: i32) -> Parked {
 }
 
 async fn got(parked: Parked) -> Vec<String> {
-    let leases = soon(parked).await.expect("a task").expect("a claim");
+    let leases = with_timeout(parked)
+        .await
+        .expect("a task")
+        .expect("a claim");
     leases
         .iter()
         .map(|lease| payload(lease).to_owned())
@@ -55,11 +58,11 @@ async fn an_item_added_through_the_service_ends_a_wait_at_once() {
 #[tokio::test]
 async fn a_follow_up_ends_a_wait_on_its_queue() {
     let queues = "[queues.next]\nmanaged = { payload = 'text' }\n";
-    let server = Server::with(&format!("{NO_POLLS}{QUEUE}{queues}")).await;
-    let client = server.client().await.of("work");
+    let server = Server::with_config(&format!("{NO_POLLS}{QUEUE}{queues}")).await;
+    let client = server.client().await.for_queue("work");
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
-    let parked = park(&client.of("next"), 1).await;
+    let parked = park(&client.for_queue("next"), 1).await;
     let done = crate::support::client::completion(&lease.lease_id, &[("next", "b")]);
     client.try_complete(vec![done]).await.expect("done");
     assert_eq!(got(parked).await, ["b"]);
@@ -92,9 +95,12 @@ async fn an_item_that_failed_or_was_released_with_a_short_delay_ends_a_wait_when
             let released = client.try_release(&[&lease.lease_id], Some(short)).await;
             released.expect("released");
         }
-        let leases = soon(parked).await.expect("a task").expect("a claim");
+        let leases = with_timeout(parked)
+            .await
+            .expect("a task")
+            .expect("a claim");
         assert!(start.elapsed() >= short, "{:?}", start.elapsed());
-        client.release(&ids(&leases)).await;
+        client.release(&lease_ids(&leases)).await;
     }
 }
 
@@ -102,7 +108,7 @@ async fn an_item_that_failed_or_was_released_with_a_short_delay_ends_a_wait_when
 async fn a_lease_that_expires_ends_a_wait() {
     let (_server, client) = unpolled().await;
     client.enqueue(&["a"]).await;
-    let mut request = client.claiming(1);
+    let mut request = client.claim_request(1);
     request.lease_duration = Some(duration(Duration::from_secs(1)));
     client.try_claim(request).await.expect("a claim");
     let parked = park(&client, 1).await;
@@ -131,7 +137,7 @@ async fn a_wait_ends_empty_after_its_time_and_not_before() {
     for wait in [0, 1, 250] {
         let wait = Duration::from_millis(wait);
         let start = Instant::now();
-        let leases = soon(client.try_claim(client.waiting(1, wait))).await;
+        let leases = with_timeout(client.try_claim(client.waiting_claim_request(1, wait))).await;
         assert_eq!(leases.expect("a claim"), []);
         assert!(start.elapsed() >= wait);
         assert!(start.elapsed() < wait + Duration::from_secs(5));
@@ -183,13 +189,16 @@ async fn hundreds_wait_on_one_connection_and_do_not_hold_up_other_calls() {
     let (_server, client) = unpolled().await;
     let mut parked = Vec::new();
     for _ in 0..400 {
-        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        let (client, request) = (
+            client.clone(),
+            client.waiting_claim_request(1, Duration::from_secs(60)),
+        );
         parked.push(tokio::spawn(async move { client.try_claim(request).await }));
     }
     let payloads: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     let payloads: Vec<&str> = payloads.iter().map(|payload| &**payload).collect();
     for chunk in payloads.chunks(100) {
-        soon(client.enqueue(chunk)).await;
+        with_timeout(client.enqueue(chunk)).await;
     }
     let mut seen = std::collections::HashSet::new();
     for parked in parked {

@@ -5,16 +5,16 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::support::patience::until_blocking;
-use crate::support::process::{Printed, program};
+use crate::support::process::{CommandOutput, program};
+use crate::support::timeout::wait_until_blocking;
 use crate::workspace::{QUEUES, Workspace};
 
 /// Runs it with its temporary files in the workspace's folder.
-fn bench(workspace: &Workspace, arguments: &str) -> Printed {
+fn bench(workspace: &Workspace, arguments: &str) -> CommandOutput {
     let output = start(workspace, arguments)
         .wait_with_output()
         .expect("it ends");
-    Printed {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
@@ -279,7 +279,7 @@ fn an_interrupted_run_leaves_nothing_behind_either() {
         let workspace = Workspace::with("");
         let child = start(&workspace, "--duration 1h --workers 2 --backlog 10");
         let mut broker = None;
-        until_blocking("its broker works", || {
+        wait_until_blocking("its broker works", || {
             broker = child_of(child.id());
             let folders = leftovers(workspace.folder.path());
             let logs = folders
@@ -296,7 +296,7 @@ fn an_interrupted_run_leaves_nothing_behind_either() {
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains("interrupted"), "{told}");
         let broker = broker.expect("a process");
-        until_blocking("its broker has ended", || {
+        wait_until_blocking("its broker has ended", || {
             !Path::new(&format!("/proc/{broker}")).exists()
         });
         assert_eq!(leftovers(workspace.folder.path()), [] as [&str; 0]);

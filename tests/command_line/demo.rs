@@ -1,10 +1,10 @@
 //! `demo`: its checks pass at every size, and a worker is killed even if the rows run out.
 
-use crate::support::process::Printed;
+use crate::support::process::CommandOutput;
 use crate::workspace::Workspace;
 
 /// Asserts that the demo passed, and returns its last line.
-fn passed(printed: &Printed) -> &str {
+fn passed(printed: &CommandOutput) -> &str {
     assert_eq!(printed.code, 0, "{printed:?}");
     let line = printed
         .out

@@ -34,7 +34,7 @@ fn delayed_item_is_not_ready() {
     workspace
         .call("enqueue work --set payload=a --delay 1h")
         .json();
-    let state: i64 = database::value(&workspace.database(), "SELECT lease_state FROM work");
+    let state: i64 = database::query_value(&workspace.database(), "SELECT lease_state FROM work");
     assert_eq!(state, 2);
 }
 

@@ -2,12 +2,12 @@
 
 use std::net::TcpListener;
 
-use crate::support::database::{self, Locked};
-use crate::support::process::Printed;
+use crate::support::database::{self, WriteLock};
+use crate::support::process::CommandOutput;
 use crate::workspace::{QUEUES, Workspace};
 
 /// Asserts the exit code, and that the error message contains all parts.
-fn fails(printed: &Printed, code: i32, named: &[&str]) {
+fn fails(printed: &CommandOutput, code: i32, named: &[&str]) {
     assert_eq!(printed.code, code, "{printed:?}");
     for part in named {
         assert!(printed.err.contains(part), "{part:?} is not in {printed:?}");
@@ -207,7 +207,7 @@ fn missing_service_exits_69_with_a_hint() {
 #[test]
 fn service_timeout_exits_69() {
     let workspace = Workspace::serving();
-    let _lock = Locked::hold(&workspace.path("q.db"));
+    let _lock = WriteLock::acquire(&workspace.path("q.db"));
     fails(
         &workspace.call("claim work --timeout 300ms"),
         69,
@@ -233,7 +233,7 @@ fn refused_call_exits_1_with_the_reason() {
         1,
         &["nothing", "payload"],
     );
-    let rows: i64 = database::value(&workspace.database(), "SELECT count(*) FROM work");
+    let rows: i64 = database::query_value(&workspace.database(), "SELECT count(*) FROM work");
     assert_eq!(rows, 0);
 }
 

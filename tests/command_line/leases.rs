@@ -21,7 +21,8 @@ fn claim_prints_all_fields_as_json() {
         json!({"id": 1, "payload": "hello", "number": 5})
     );
     assert_eq!(lease["trace_parent"].as_str().map(str::len), Some(55));
-    let owner: String = database::value(&workspace.database(), "SELECT lease_owner FROM work");
+    let owner: String =
+        database::query_value(&workspace.database(), "SELECT lease_owner FROM work");
     assert_eq!(owner, "me");
     assert_eq!(
         workspace.call("claim work --wait 10ms").json(),
@@ -63,7 +64,7 @@ fn settlement_prints_outcome_and_state() {
         .call(&format!("fail work {id} --error broken --dead-letter"))
         .json();
     assert_eq!(failed, [applied("dead", &id)]);
-    let error: String = database::value(
+    let error: String = database::query_value(
         &workspace.database(),
         "SELECT lease_error FROM work WHERE lease_state = 4",
     );
@@ -91,7 +92,7 @@ fn lost_lease_exits_1_and_others_are_settled() {
     let printed = workspace.call(&format!("complete work nonsense {id} x"));
     assert_eq!(printed.code, 1, "{printed:?}");
     assert!(printed.err.contains("2 leases were lost"), "{printed:?}");
-    let state: i64 = database::value(&workspace.database(), "SELECT lease_state FROM work");
+    let state: i64 = database::query_value(&workspace.database(), "SELECT lease_state FROM work");
     assert_eq!(state, 3);
 }
 
@@ -126,7 +127,8 @@ fn completion_adds_follow_up() {
         "complete work {id} --follow-up outbox={{\"payload\":\"shipped\"}}"
     ));
     done.json();
-    let payload: String = database::value(&workspace.database(), "SELECT payload FROM outbox");
+    let payload: String =
+        database::query_value(&workspace.database(), "SELECT payload FROM outbox");
     assert_eq!(payload, "shipped");
     for wrong in ["outbox", "outbox={", "outbox=[1]"] {
         let refused = workspace.call(&format!("complete work {id} --follow-up {wrong}"));

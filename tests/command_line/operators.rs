@@ -110,7 +110,7 @@ fn redrive_works_while_the_service_runs() {
         leases.iter().all(|lease| lease["attempt"] == 1),
         "{leases:?}"
     );
-    let waiting: i64 = database::value(
+    let waiting: i64 = database::query_value(
         &workspace.database(),
         "SELECT count(*) FROM work WHERE lease_state = 4",
     );

@@ -31,7 +31,7 @@ fn not_adopted() -> Workspace {
 }
 
 fn states(workspace: &Workspace) -> String {
-    database::value(
+    database::query_value(
         &workspace.database(),
         "SELECT group_concat(lease_state, ' ') FROM (SELECT * FROM \"Rainfall Events\" ORDER BY Event_ID)",
     )
@@ -40,13 +40,13 @@ fn states(workspace: &Workspace) -> String {
 #[test]
 fn plan_prints_valid_sql_and_changes_nothing() {
     let workspace = not_adopted();
-    let before: String = database::value(
+    let before: String = database::query_value(
         &workspace.database(),
         "SELECT group_concat(sql) FROM sqlite_master",
     );
     let plan = workspace.store("schema plan");
     assert_eq!(plan.code, 0, "{plan:?}");
-    let after: String = database::value(
+    let after: String = database::query_value(
         &workspace.database(),
         "SELECT group_concat(sql) FROM sqlite_master",
     );
@@ -95,7 +95,7 @@ fn mirrored_columns_follow_the_state() {
     let leases = workspace.call("claim rainfall --max 10 --worker me").json();
     let keys: Vec<_> = leases.iter().map(|lease| lease["key"].as_str()).collect();
     assert_eq!(keys, [Some("3"), Some("2")]);
-    let owner: String = database::value(
+    let owner: String = database::query_value(
         &workspace.database(),
         "SELECT Process_ID FROM \"Rainfall Events\" WHERE Event_ID = 3",
     );
@@ -106,7 +106,7 @@ fn mirrored_columns_follow_the_state() {
     workspace
         .call(&format!("fail rainfall {id} --dead-letter"))
         .json();
-    let processed: String = database::value(
+    let processed: String = database::query_value(
         &workspace.database(),
         "SELECT group_concat(Processed || (Finished_At IS NOT NULL), ' ')
          FROM (SELECT * FROM \"Rainfall Events\" WHERE Event_ID IN (2, 3) ORDER BY Event_ID)",
@@ -150,7 +150,7 @@ fn plan_and_check_do_not_write_the_file() {
 fn drop_removes_only_applied_changes() {
     let columns = |workspace: &Workspace| -> String {
         let columns = "SELECT group_concat(name) FROM pragma_table_info('Rainfall Events')";
-        database::value(&workspace.database(), columns)
+        database::query_value(&workspace.database(), columns)
     };
     let workspace = not_adopted();
     let before = columns(&workspace);

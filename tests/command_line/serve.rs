@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::client::Client;
-use crate::support::patience::{soon, until_blocking};
-use crate::support::process::Process;
+use crate::support::process::BrokerProcess;
+use crate::support::timeout::{wait_until_blocking, with_timeout};
 use crate::workspace::{QUEUES, Workspace};
 
 #[test]
@@ -12,12 +12,16 @@ fn announced_commands_work() {
     let mut workspace = Workspace::serving();
     let process = workspace.process.as_mut().expect("a service");
     assert!(
-        process.announced.contains(env!("CARGO_PKG_VERSION")),
+        process.announcement.contains(env!("CARGO_PKG_VERSION")),
         "{}",
-        process.announced
+        process.announcement
     );
-    assert!(process.announced.contains("work"), "{}", process.announced);
-    let lines = [process.line(), process.line()];
+    assert!(
+        process.announcement.contains("work"),
+        "{}",
+        process.announcement
+    );
+    let lines = [process.next_line(), process.next_line()];
     let commands = lines.map(|line| {
         let (_, command) = line.split_once("lease-broker ").expect("a command");
         command.trim().to_owned()
@@ -74,14 +78,17 @@ async fn sigterm_answers_waiting_claims() {
     let process = workspace.process.as_mut().expect("a service");
     let client = Client::new(process.channel(), "work");
     let waiting = tokio::spawn({
-        let (client, request) = (client.clone(), client.waiting(1, Duration::from_secs(60)));
+        let (client, request) = (
+            client.clone(),
+            client.waiting_claim_request(1, Duration::from_secs(60)),
+        );
         async move { client.try_claim(request).await }
     });
     tokio::task::yield_now().await;
     assert_eq!(client.claim(1).await, []);
     let start = Instant::now();
     process.signal("TERM");
-    let leases = soon(waiting).await.expect("a task");
+    let leases = with_timeout(waiting).await.expect("a task");
     assert_eq!(leases.expect("an empty answer"), []);
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
     assert!(
@@ -94,9 +101,9 @@ async fn sigterm_answers_waiting_claims() {
 #[test]
 fn second_signal_ends_the_drain() {
     let workspace = Workspace::with(&format!("[server]\ndrain_delay = '60s'\n{QUEUES}"));
-    let mut process = Process::serve(&workspace.path("q.db"), &workspace.path("queues.toml"));
+    let mut process = BrokerProcess::serve(&workspace.path("q.db"), &workspace.path("queues.toml"));
     process.signal("TERM");
-    until_blocking("it drains", || process.log().contains("draining"));
+    wait_until_blocking("it drains", || process.log().contains("draining"));
     assert!(process.is_running());
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(1), "{}", process.log());
@@ -144,7 +151,7 @@ fn flags_override_environment_settings() {
 #[test]
 fn log_format_can_be_json() {
     let workspace = Workspace::with(&format!("[log]\nformat = 'json'\n{QUEUES}"));
-    let mut process = Process::start(
+    let mut process = BrokerProcess::start(
         &workspace.path("q.db"),
         &workspace.path("queues.toml"),
         &["--log-level", "info"],

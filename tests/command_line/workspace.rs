@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use crate::support::database;
-use crate::support::process::{Printed, Process, run, run_with_input};
+use crate::support::process::{BrokerProcess, CommandOutput, run, run_with_input};
 
 pub(crate) const QUEUES: &str = "
 [queues.work]
@@ -17,7 +17,7 @@ managed = { payload = 'text' }
 
 pub(crate) struct Workspace {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<BrokerProcess>,
 }
 
 impl Workspace {
@@ -39,7 +39,7 @@ impl Workspace {
     }
 
     pub(crate) fn serve(&mut self) {
-        self.process = Some(Process::serve(
+        self.process = Some(BrokerProcess::serve(
             &self.path("q.db"),
             &self.path("queues.toml"),
         ));
@@ -58,21 +58,21 @@ impl Workspace {
     }
 
     /// Runs a command in the folder.
-    pub(crate) fn run(&self, arguments: &str) -> Printed {
+    pub(crate) fn run(&self, arguments: &str) -> CommandOutput {
         run(self.folder.path(), &words(arguments))
     }
 
     /// Runs a command that opens the store, with the flags for the configuration and the database file.
-    pub(crate) fn store(&self, arguments: &str) -> Printed {
+    pub(crate) fn store(&self, arguments: &str) -> CommandOutput {
         self.run(&format!("{arguments} --config queues.toml --store q.db"))
     }
 
     /// Runs a command that calls the service, with the flags for its address and for JSON output.
-    pub(crate) fn call(&self, arguments: &str) -> Printed {
+    pub(crate) fn call(&self, arguments: &str) -> CommandOutput {
         self.call_with_input(arguments, "")
     }
 
-    pub(crate) fn call_with_input(&self, arguments: &str, input: &str) -> Printed {
+    pub(crate) fn call_with_input(&self, arguments: &str, input: &str) -> CommandOutput {
         let url = self.process.as_ref().expect("a service").url();
         let mut words = words(arguments);
         words.extend(["--output", "json", "--address", &url]);

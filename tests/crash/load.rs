@@ -103,7 +103,7 @@ impl Load {
             assert_eq!(leases.len(), 1, "{key}: two leases were told APPLIED");
         }
         assert!(!completed.is_empty());
-        let check: String = database::value(database, "PRAGMA integrity_check");
+        let check: String = database::query_value(database, "PRAGMA integrity_check");
         assert_eq!(check, "ok");
     }
 }
@@ -114,7 +114,7 @@ impl Journal {
         loop {
             let brokers = self.brokers.lock().expect("sound").clone();
             if let Some(broker) = brokers.get(turn % brokers.len().max(1)) {
-                return Client::new(broker.clone(), "work").named(&format!("w{turn}"));
+                return Client::new(broker.clone(), "work").as_worker(&format!("w{turn}"));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -154,7 +154,7 @@ impl Journal {
             let mut request = self
                 .client(turn)
                 .await
-                .waiting(5, Duration::from_millis(100));
+                .waiting_claim_request(5, Duration::from_millis(100));
             request.worker_id = format!("w{number}");
             request.request_id = uuid::Uuid::new_v4().to_string();
             request.lease_duration = Some(duration(Duration::from_secs(1)));

@@ -12,8 +12,8 @@ use crate::program::start;
 use crate::proxy::{Proxy, Way};
 use crate::service::patiently;
 use crate::support::client::{Client, completion, duration, item, key};
-use crate::support::patience::{soon, until};
 use crate::support::process::program;
+use crate::support::timeout::{wait_until, with_timeout};
 
 const CONFIG: &str = "
 [store]
@@ -66,7 +66,7 @@ impl Process {
     fn client(&self, worker: &str) -> Client {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
         let channel: Channel = endpoint.expect("an address").connect_lazy();
-        Client::new(channel, "work").named(worker)
+        Client::new(channel, "work").as_worker(worker)
     }
 
     /// Ends the process at once, as a power cut does.
@@ -115,8 +115,8 @@ async fn of_two_brokers_on_one_table_one_is_killed_and_the_other_goes_on_with_it
     let (one, other) = (first.client("one"), second.client("other"));
     let items: Vec<_> = (0..20).map(|at| item(&format!("{at}"))).collect();
     patiently(|| one.try_enqueue(items.clone())).await;
-    let held = claim(&one, one.claiming(5)).await;
-    let mut short = one.claiming(5);
+    let held = claim(&one, one.claim_request(5)).await;
+    let mut short = one.claim_request(5);
     short.lease_duration = Some(duration(Duration::from_secs(2)));
     let lost = claim(&one, short).await;
 
@@ -130,7 +130,7 @@ async fn of_two_brokers_on_one_table_one_is_killed_and_the_other_goes_on_with_it
                 .await
         }
     });
-    until("the completion is made", async || {
+    wait_until("the completion is made", async || {
         program
             .number("SELECT COUNT(*) FROM work WHERE lease_state = 3")
             .await
@@ -139,7 +139,7 @@ async fn of_two_brokers_on_one_table_one_is_killed_and_the_other_goes_on_with_it
     .await;
     first.kill();
     proxy.clear_up();
-    let told = soon(in_vain).await.expect("no panic");
+    let told = with_timeout(in_vain).await.expect("no panic");
     told.expect_err("it is dead");
 
     // The other answers what the first was asked, and takes over its leases.
@@ -149,7 +149,11 @@ async fn of_two_brokers_on_one_table_one_is_killed_and_the_other_goes_on_with_it
     complete(&other, &held[1..]).await;
     let mut left = Vec::new();
     while left.len() < 15 {
-        let leases = claim(&other, other.waiting(15, Duration::from_secs(10))).await;
+        let leases = claim(
+            &other,
+            other.waiting_claim_request(15, Duration::from_secs(10)),
+        )
+        .await;
         assert!(
             !leases.is_empty(),
             "the killed broker's leases never expire"

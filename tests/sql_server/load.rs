@@ -25,7 +25,7 @@ use crate::harness::bench::{Broker, HOUR, complete_with, fail, new_item, queue, 
 use crate::program::{Program, start};
 use crate::proxy::Proxy;
 use crate::storm::storm;
-use crate::support::patience::until;
+use crate::support::timeout::wait_until;
 
 const WORKERS: usize = 4;
 const ROWS: i64 = 100;
@@ -135,7 +135,7 @@ async fn a_network_that_keeps_breaking_loses_nothing_and_completes_nothing_twice
         let orphans = load.orphans(&program).await;
         // A claim's answer may be on its way: it is there once each worker has asked again.
         let answers = load.answers.load(Ordering::SeqCst) + 2 * WORKERS;
-        until("the workers go on", async || {
+        wait_until("the workers go on", async || {
             load.answers.load(Ordering::SeqCst) > answers
         })
         .await;
@@ -149,7 +149,7 @@ async fn a_network_that_keeps_breaking_loses_nothing_and_completes_nothing_twice
     let last =
         "UPDATE item SET lease_due_time = DATEADD(hour, -2, lease_due_time) WHERE lease_state = 1";
     program.run(last).await;
-    until("every item is completed", async || {
+    wait_until("every item is completed", async || {
         alive().await;
         let open = "SELECT COUNT(*) FROM item WHERE lease_state <> 3";
         program.number(open).await == 0

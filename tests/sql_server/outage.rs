@@ -11,9 +11,9 @@ use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
 use crate::proxy::{Proxy, Way};
 use crate::service::{CONNECTIONS, Service, patiently};
-use crate::support::client::{Client, completion, ids, item};
-use crate::support::patience::{soon, until};
-use crate::support::refusal::assert_refused;
+use crate::support::api_error::assert_api_error;
+use crate::support::client::{Client, completion, item, lease_ids};
+use crate::support::timeout::{wait_until, with_timeout};
 
 const CALLERS: usize = 50;
 const SERVING: i32 = 1;
@@ -49,9 +49,9 @@ impl Site {
             let (client, id) = (self.client.clone(), lease_id.to_owned());
             tokio::spawn(async move { one(&client, at, &id).await })
         });
-        for outcome in soon(join_all(calls)).await {
+        for outcome in with_timeout(join_all(calls)).await {
             let outcome = outcome.expect("no panic");
-            assert_refused(outcome, Code::Unavailable, "STORE_UNAVAILABLE", true);
+            assert_api_error(outcome, Code::Unavailable, "STORE_UNAVAILABLE", true);
         }
         start.elapsed()
     }
@@ -59,11 +59,15 @@ impl Site {
     async fn health(&self) -> i32 {
         let mut health = HealthClient::new(self.service.channel().await);
         let check = health.check(HealthCheckRequest::default());
-        soon(check).await.expect("an answer").into_inner().status
+        with_timeout(check)
+            .await
+            .expect("an answer")
+            .into_inner()
+            .status
     }
 
     async fn until_health_is(&self, status: i32) {
-        until("health follows the store", async || {
+        wait_until("health follows the store", async || {
             self.health().await == status
         })
         .await;
@@ -86,7 +90,7 @@ impl Site {
                 assert_eq!(completed[0].outcome, 1, "the lease is completed");
             }
         });
-        soon(join_all(calls)).await;
+        with_timeout(join_all(calls)).await;
         let opened = self.proxy.accepted() - connections;
         // A probe that takes longer than two seconds, as on a server under load, dials anew.
         let slow_probes = usize::try_from(start.elapsed().as_secs() / 2).expect("a short time");
@@ -104,7 +108,7 @@ impl Site {
 async fn one(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
     match at % 5 {
         0 => client
-            .try_claim(client.claiming(1))
+            .try_claim(client.claim_request(1))
             .await
             .map(|leases| leases.len()),
         1 => client
@@ -121,7 +125,7 @@ async fn one(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
             .map(|results| results.len()),
         // Long polls hear of it too.
         _ => {
-            let wait = client.waiting(1, Duration::from_secs(20));
+            let wait = client.waiting_claim_request(1, Duration::from_secs(20));
             client.try_claim(wait).await.map(|leases| leases.len())
         }
     }
@@ -132,8 +136,8 @@ async fn leases(client: &Client) -> (Vec<String>, String) {
     let items: Vec<_> = (0..11).map(|at| item(&format!("{at}"))).collect();
     let keys = patiently(|| client.try_enqueue(items.clone())).await;
     assert_eq!(keys.len(), 11);
-    let leases = patiently(|| client.try_claim(client.claiming(11))).await;
-    let mut leases: Vec<String> = ids(&leases).into_iter().map(str::to_owned).collect();
+    let leases = patiently(|| client.try_claim(client.claim_request(11))).await;
+    let mut leases: Vec<String> = lease_ids(&leases).into_iter().map(str::to_owned).collect();
     let spare = leases.pop().expect("eleven leases");
     (leases, spare)
 }

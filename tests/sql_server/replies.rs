@@ -14,7 +14,7 @@ use crate::harness::bench::{Broker, call, complete_with, keys, new_item, queue, 
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
 use crate::proxy::{Proxy, Way};
-use crate::support::patience::{soon, until};
+use crate::support::timeout::{wait_until, with_timeout};
 
 const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, payload nvarchar(50));
     CREATE TABLE next (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50));
@@ -58,7 +58,7 @@ impl Site {
     ) -> tokio::task::JoinHandle<T> {
         self.proxy.stall(Way::ToClient, true);
         let operation = tokio::spawn(operation);
-        until("the server has committed", async || {
+        wait_until("the server has committed", async || {
             self.program.number(committed).await == 1
         })
         .await;
@@ -86,7 +86,7 @@ async fn a_completion_whose_reply_is_lost_is_sent_again_and_adds_its_follow_up_o
     let completion = site.lose_reply(completion, committed).await;
     let connections = site.proxy.accepted();
     site.proxy.clear_up_after_cut();
-    let state = soon(completion).await.expect("no panic");
+    let state = with_timeout(completion).await.expect("no panic");
     assert_eq!(state, Some(State::Completed));
     assert_eq!(site.proxy.accepted(), connections + 1, "it connected again");
     let followed = site.program.texts("SELECT payload FROM next").await;
@@ -102,7 +102,7 @@ async fn a_claim_with_a_request_id_whose_reply_is_lost_finds_its_leases_by_itsel
     let claim = async move { broker.request(token, 2).await };
     let claim = site.lose_reply(claim, LEASED).await;
     site.proxy.clear_up_after_cut();
-    let items = soon(claim).await.expect("no panic");
+    let items = with_timeout(claim).await.expect("no panic");
     assert_eq!(keys(&items), ["1", "2"]);
     assert_eq!(site.broker.request(token, 2).await.len(), 2);
     let claims = "SELECT SUM(lease_fence) FROM item";
@@ -122,7 +122,7 @@ async fn a_claim_with_a_request_id_that_failed_gets_the_same_leases_when_it_is_a
     let claim = site.lose_reply(claim, LEASED).await;
     site.proxy.refuse(true);
     site.proxy.cut();
-    let claimed = soon(claim).await.expect("no panic");
+    let claimed = with_timeout(claim).await.expect("no panic");
     assert!(
         matches!(claimed, Err(StoreError::Unavailable(_))),
         "{claimed:?}"
@@ -147,7 +147,7 @@ async fn a_claim_without_a_request_id_whose_reply_is_lost_is_not_made_twice() {
     let claim = async move { broker.store.claim(broker.queue, calls.into()).await };
     let claim = site.lose_reply(claim, LEASED).await;
     site.proxy.clear_up_after_cut();
-    let claimed = soon(claim).await.expect("no panic");
+    let claimed = with_timeout(claim).await.expect("no panic");
     assert!(
         matches!(claimed, Err(StoreError::Unavailable(_))),
         "{claimed:?}"
@@ -168,7 +168,7 @@ async fn an_item_whose_enqueue_lost_its_reply_is_there_once_and_the_caller_is_to
     let adding = async move { broker.try_enqueue(items).await };
     let adding = site.lose_reply(adding, "SELECT COUNT(*) FROM next").await;
     site.proxy.clear_up_after_cut();
-    let added = soon(adding).await.expect("no panic");
+    let added = with_timeout(adding).await.expect("no panic");
     assert!(
         matches!(added, Err(StoreError::Unavailable(_))),
         "{added:?}"
@@ -190,7 +190,7 @@ async fn a_heartbeat_whose_reply_is_lost_is_sent_again() {
         "SELECT COUNT(*) FROM item WHERE lease_due_time > DATEADD(hour, 20, SYSUTCDATETIME())";
     let beat = site.lose_reply(beat, extended).await;
     site.proxy.clear_up_after_cut();
-    let held = soon(beat).await.expect("no panic");
+    let held = with_timeout(beat).await.expect("no panic");
     assert!(held.expect("held").time_left <= day);
 }
 
@@ -205,8 +205,8 @@ async fn a_request_that_is_lost_on_its_way_to_the_server_is_sent_again() {
     let broker = site.broker.clone();
     let lease = item.lease.clone();
     let completion = tokio::spawn(async move { broker.complete(&lease).await });
-    until("the request is on its way", async || site.proxy.held() > 0).await;
+    wait_until("the request is on its way", async || site.proxy.held() > 0).await;
     site.proxy.clear_up_after_cut();
-    let state = soon(completion).await.expect("no panic");
+    let state = with_timeout(completion).await.expect("no panic");
     assert_eq!(state, Some(State::Completed));
 }

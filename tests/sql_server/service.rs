@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 use crate::support::client::Client;
-use crate::support::patience::LONG;
+use crate::support::timeout::TEST_TIMEOUT;
 
 /// How many connections the broker may have, besides the one that asks whether the store answers.
 pub(crate) const CONNECTIONS: usize = 4;
@@ -78,7 +78,7 @@ where
     loop {
         match call().await {
             Ok(answer) => return answer,
-            Err(status) if status.code() == Code::Unavailable && start.elapsed() < LONG => {
+            Err(status) if status.code() == Code::Unavailable && start.elapsed() < TEST_TIMEOUT => {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
             Err(status) => panic!("{status:?}"),

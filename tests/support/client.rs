@@ -30,7 +30,7 @@ impl Client {
     }
 
     /// The same connection, for another queue.
-    pub(crate) fn of(&self, queue: &str) -> Self {
+    pub(crate) fn for_queue(&self, queue: &str) -> Self {
         Self {
             queue: queue.to_owned(),
             ..self.clone()
@@ -38,14 +38,14 @@ impl Client {
     }
 
     /// The same connection, under another name.
-    pub(crate) fn named(&self, worker: &str) -> Self {
+    pub(crate) fn as_worker(&self, worker: &str) -> Self {
         Self {
             worker: worker.to_owned(),
             ..self.clone()
         }
     }
 
-    pub(crate) fn claiming(&self, max_items: i32) -> ClaimBatchRequest {
+    pub(crate) fn claim_request(&self, max_items: i32) -> ClaimBatchRequest {
         ClaimBatchRequest {
             queue: self.queue.clone(),
             worker_id: self.worker.clone(),
@@ -54,18 +54,22 @@ impl Client {
         }
     }
 
-    pub(crate) fn waiting(&self, max_items: i32, wait: Duration) -> ClaimBatchRequest {
+    pub(crate) fn waiting_claim_request(
+        &self,
+        max_items: i32,
+        wait: Duration,
+    ) -> ClaimBatchRequest {
         ClaimBatchRequest {
             wait_timeout: Some(duration(wait)),
-            ..self.claiming(max_items)
+            ..self.claim_request(max_items)
         }
     }
 
     /// Waits until the server has taken what was sent on this connection: it has answered what was sent after it.
-    pub(crate) async fn taken(&self) {
+    pub(crate) async fn wait_until_received(&self) {
         tokio::task::yield_now().await;
-        let unknown = self.of("nowhere");
-        let refused = unknown.try_claim(unknown.claiming(1)).await;
+        let unknown = self.for_queue("nowhere");
+        let refused = unknown.try_claim(unknown.claim_request(1)).await;
         refused.expect_err("unknown");
     }
 
@@ -78,7 +82,7 @@ impl Client {
     }
 
     pub(crate) async fn claim(&self, max_items: i32) -> Vec<Lease> {
-        let claimed = self.try_claim(self.claiming(max_items)).await;
+        let claimed = self.try_claim(self.claim_request(max_items)).await;
         claimed.expect("a claim")
     }
 
@@ -221,7 +225,7 @@ pub(crate) fn failure(lease_id: &str, error: &str) -> Failure {
     }
 }
 
-pub(crate) fn ids(leases: &[Lease]) -> Vec<&str> {
+pub(crate) fn lease_ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| &*lease.lease_id).collect()
 }
 

@@ -15,13 +15,13 @@ pub(crate) fn open(file: &Path) -> Connection {
 }
 
 /// Returns the first value that a query finds.
-pub(crate) fn value<T: FromSql>(database: &Connection, sql: &str) -> T {
+pub(crate) fn query_value<T: FromSql>(database: &Connection, sql: &str) -> T {
     let value = database.query_row(sql, [], |row| row.get(0));
     value.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 /// Returns every row of a table with all that is in it, in the order of its rows.
-pub(crate) fn rows(database: &Connection, table: &str) -> Vec<Vec<Value>> {
+pub(crate) fn all_rows(database: &Connection, table: &str) -> Vec<Vec<Value>> {
     let sql = format!("SELECT * FROM \"{table}\" ORDER BY rowid");
     let mut statement = database.prepare(&sql).expect("a table");
     let columns = statement.column_count();
@@ -32,17 +32,17 @@ pub(crate) fn rows(database: &Connection, table: &str) -> Vec<Vec<Value>> {
 }
 
 /// Holds the file's write lock until it is dropped.
-pub(crate) struct Locked(Connection);
+pub(crate) struct WriteLock(Connection);
 
-impl Locked {
-    pub(crate) fn hold(file: &Path) -> Self {
+impl WriteLock {
+    pub(crate) fn acquire(file: &Path) -> Self {
         let database = open(file);
         database.execute_batch("BEGIN IMMEDIATE").expect("the lock");
         Self(database)
     }
 }
 
-impl Drop for Locked {
+impl Drop for WriteLock {
     fn drop(&mut self) {
         let _ = self.0.execute_batch("ROLLBACK");
     }

@@ -16,16 +16,16 @@ pub(crate) fn program() -> Command {
 }
 
 /// `lease-broker serve`, killed when it is dropped.
-pub(crate) struct Process {
+pub(crate) struct BrokerProcess {
     child: Child,
     /// Kept open: who closes it makes the process fail to print.
     output: BufReader<ChildStdout>,
     log: PathBuf,
     pub(crate) address: SocketAddr,
-    pub(crate) announced: String,
+    pub(crate) announcement: String,
 }
 
-impl Process {
+impl BrokerProcess {
     /// Starts on a file with a configuration, and waits for the announcement.
     pub(crate) fn serve(store: &Path, config: &Path) -> Self {
         Self::start(store, config, &[])
@@ -45,19 +45,19 @@ impl Process {
             .spawn()
             .expect("the program starts");
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
-        let mut announced = String::new();
-        output.read_line(&mut announced).expect("a line");
-        let address = announced
+        let mut announcement = String::new();
+        output.read_line(&mut announcement).expect("a line");
+        let address = announcement
             .split_once("listens on ")
             .and_then(|(_, rest)| rest.split_once(','))
             .and_then(|(address, _)| address.parse().ok());
         let logged = || std::fs::read_to_string(&log).unwrap_or_default();
         Self {
-            address: address.unwrap_or_else(|| panic!("no address: {announced}{}", logged())),
+            address: address.unwrap_or_else(|| panic!("no address: {announcement}{}", logged())),
             child,
             output,
             log,
-            announced,
+            announcement,
         }
     }
 
@@ -105,14 +105,14 @@ impl Process {
     }
 
     /// The rest of the announcement.
-    pub(crate) fn line(&mut self) -> String {
+    pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
         line
     }
 }
 
-impl Drop for Process {
+impl Drop for BrokerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -121,13 +121,13 @@ impl Drop for Process {
 
 /// What a command printed, and its exit code.
 #[derive(Debug)]
-pub(crate) struct Printed {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Printed {
+impl CommandOutput {
     /// Reads the JSON objects that were printed, one a line.
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         assert_eq!(self.code, 0, "{self:?}");
@@ -137,11 +137,11 @@ impl Printed {
 }
 
 /// Runs a command in `folder` to its end.
-pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Printed {
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> CommandOutput {
     run_with_input(folder, arguments, "")
 }
 
-pub(crate) fn run_with_input(folder: &Path, arguments: &[&str], input: &str) -> Printed {
+pub(crate) fn run_with_input(folder: &Path, arguments: &[&str], input: &str) -> CommandOutput {
     let mut child = program()
         .args(arguments)
         .current_dir(folder)
@@ -157,7 +157,7 @@ pub(crate) fn run_with_input(folder: &Path, arguments: &[&str], input: &str) -> 
         .expect("its input")
         .write_all(input.as_bytes());
     let output = child.wait_with_output().expect("it ends");
-    Printed {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),

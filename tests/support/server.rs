@@ -35,17 +35,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts with one queue, `work`.
     pub(crate) async fn start() -> Self {
-        Self::with(QUEUE).await
+        Self::with_config(QUEUE).await
     }
 
     /// Starts with the configuration given as TOML, over the defaults.
-    pub(crate) async fn with(toml: &str) -> Self {
-        Self::after(toml, |_| ()).await
+    pub(crate) async fn with_config(toml: &str) -> Self {
+        Self::start_prepared(toml, |_| ()).await
     }
 
     /// Starts on tables that another program has made with this SQL, once they are adopted.
-    pub(crate) async fn adopting(toml: &str, sql: &str) -> Self {
-        Self::after(toml, |config| {
+    pub(crate) async fn with_tables(toml: &str, sql: &str) -> Self {
+        Self::start_prepared(toml, |config| {
             let file = &config.store.path;
             database::open(file).execute_batch(sql).expect("tables");
             let mut schema = SqliteSchema::open(file).expect("a schema");
@@ -58,7 +58,7 @@ impl Server {
         .await
     }
 
-    async fn after(toml: &str, prepare: impl FnOnce(&Config)) -> Self {
+    async fn start_prepared(toml: &str, prepare: impl FnOnce(&Config)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = configure(&folder, toml, &folder.path().join("queues.db"));
         prepare(&config);

@@ -15,9 +15,9 @@ use lease_broker::value::{Key, Value};
 use crate::answers::TOKEN;
 use crate::database;
 use crate::harness::bench::{HOUR, call, complete, complete_with, new_item, queue, text};
-use crate::patience::{LONG, soon};
 use crate::responder::log::Event;
 use crate::responder::server::{Encryption, Login, Server};
+use crate::timeout::{TEST_TIMEOUT, with_timeout};
 
 pub(crate) const PASSWORD: &str = "Sw0rdfish;of{the}deep";
 const QUEUE: QueueIndex = QueueIndex(0);
@@ -33,9 +33,9 @@ pub(crate) struct Limits {
 
 /// More patient than any test.
 pub(crate) const PATIENT: Limits = Limits {
-    connect: LONG,
-    handshake: LONG,
-    command: LONG,
+    connect: TEST_TIMEOUT,
+    handshake: TEST_TIMEOUT,
+    command: TEST_TIMEOUT,
     connections: 4,
 };
 
@@ -77,7 +77,7 @@ pub(crate) async fn open_queues(
     );
     let settings = settings(&connection_string, limits);
     let open = Box::pin(MssqlStore::open(&settings, queues));
-    soon(open).await
+    with_timeout(open).await
 }
 
 /// A responder that plays the database and serves everybody in the clear.
@@ -119,7 +119,7 @@ impl Bench {
         let mut call = call(worker, 3);
         call.has_request_id = has_request_id;
         call.token = TOKEN;
-        let items = soon(self.store.claim(QUEUE, [call].into())).await?;
+        let items = with_timeout(self.store.claim(QUEUE, [call].into())).await?;
         Ok(items.into_iter().flatten().collect())
     }
 
@@ -128,7 +128,7 @@ impl Bench {
         &self,
         leases: i64,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
-        soon(self.store.heartbeat(QUEUE, renewals(leases))).await
+        with_timeout(self.store.heartbeat(QUEUE, renewals(leases))).await
     }
 
     /// Completes so many leases.
@@ -137,7 +137,7 @@ impl Bench {
             lease: lease(id),
             ending: complete(),
         });
-        soon(self.store.settle(QUEUE, settlements.collect())).await
+        with_timeout(self.store.settle(QUEUE, settlements.collect())).await
     }
 
     /// Completes so many leases, each with two items that follow.
@@ -153,19 +153,19 @@ impl Bench {
             lease: lease(id),
             ending: complete_with(vec![follow_up(Duration::ZERO), follow_up(HOUR)]),
         });
-        soon(self.store.settle(QUEUE, settlements.collect())).await
+        with_timeout(self.store.settle(QUEUE, settlements.collect())).await
     }
 
     pub(crate) async fn reap(&self) -> Result<lease_broker::store::Reaped, StoreError> {
-        soon(self.store.reap(QUEUE, 100)).await
+        with_timeout(self.store.reap(QUEUE, 100)).await
     }
 
     pub(crate) async fn enqueue(&self, items: i64) -> Result<Vec<Key>, StoreError> {
-        soon(self.store.enqueue(QUEUE, (1..=items).map(item).collect())).await
+        with_timeout(self.store.enqueue(QUEUE, (1..=items).map(item).collect())).await
     }
 
     pub(crate) async fn redrive(&self) -> Result<usize, StoreError> {
-        soon(self.store.redrive(QUEUE, 100)).await
+        with_timeout(self.store.redrive(QUEUE, 100)).await
     }
 
     /// Returns how many statements came so far, of whatever kind.

@@ -5,10 +5,10 @@ use lease_broker::store::StoreError;
 use crate::answers::{OPERATION, held};
 use crate::bench::{PASSWORD, PATIENT, PLAIN, open_with, responder, settings};
 use crate::database;
-use crate::patience::soon;
 use crate::responder::log::Event;
 use crate::responder::script::Reply;
 use crate::responder::server::{Encryption, Login, Server};
+use crate::timeout::with_timeout;
 
 /// What no connection string ends with.
 const WRONG: [&str; 4] = [
@@ -99,7 +99,7 @@ async fn a_login_that_is_sent_on_is_followed_to_the_other_port() {
     let queue = lease_broker::store::QueueIndex(0);
     let renewals = crate::bench::renewals(1);
     let extended = lease_broker::store::Store::heartbeat(&store, queue, renewals);
-    assert!(soon(extended).await.expect("extended")[0].is_some());
+    assert!(with_timeout(extended).await.expect("extended")[0].is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::request::Request;
-use crate::patience::soon;
+use crate::timeout::with_timeout;
 
 /// Something that happened on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +46,9 @@ impl Log {
     }
 
     /// Waits until the log is as it should be.
-    pub(crate) async fn until(&self, is: impl Fn(&[Entry]) -> bool) {
+    pub(crate) async fn wait_until(&self, is: impl Fn(&[Entry]) -> bool) {
         let mut length = self.length.subscribe();
-        soon(length.wait_for(|_| is(&self.entries())))
+        with_timeout(length.wait_for(|_| is(&self.entries())))
             .await
             .expect("the log is kept");
     }

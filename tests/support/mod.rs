@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod api_error;
 pub(crate) mod client;
 pub(crate) mod database;
-pub(crate) mod patience;
 pub(crate) mod process;
-pub(crate) mod refusal;
 pub(crate) mod server;
+pub(crate) mod timeout;
