@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "api/basic_calls.rs"]
+mod basic_calls;
 #[path = "api/cancellation.rs"]
 mod cancellation;
 #[path = "api/connections.rs"]
@@ -10,27 +12,25 @@ mod connections;
 mod deadlines;
 #[path = "api/draining.rs"]
 mod draining;
-#[path = "api/fields.rs"]
-mod fields;
 #[path = "api/health.rs"]
 mod health;
+#[path = "api/invalid_fields.rs"]
+mod invalid_fields;
 #[path = "api/limits.rs"]
 mod limits;
-#[path = "api/next.rs"]
-mod next;
+#[path = "api/next_claims.rs"]
+mod next_claims;
 #[path = "api/outcomes.rs"]
 mod outcomes;
-#[path = "api/refusals.rs"]
-mod refusals;
+#[path = "api/rejected_calls.rs"]
+mod rejected_calls;
 #[path = "api/request_ids.rs"]
 mod request_ids;
-#[path = "api/responses.rs"]
-mod responses;
+#[path = "api/response_size.rs"]
+mod response_size;
 #[path = "api/retries.rs"]
 mod retries;
-#[path = "api/six_calls.rs"]
-mod six_calls;
-#[path = "api/store_trouble.rs"]
-mod store_trouble;
-#[path = "api/waiting.rs"]
-mod waiting;
+#[path = "api/store_failures.rs"]
+mod store_failures;
+#[path = "api/waiting_claims.rs"]
+mod waiting_claims;

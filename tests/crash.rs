@@ -1,9 +1,9 @@
-//! The broker's process killed at random moments under load: nothing lost, nothing completed twice.
+//! The broker's process killed at random moments under workload: nothing lost, nothing completed twice.
 
 mod support;
 
-#[path = "crash/load.rs"]
-mod load;
+#[path = "crash/workload.rs"]
+mod workload;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::Instant;
 
-use crate::load::Load;
 use crate::support::client::{Client, duration, key, lease_ids};
 use crate::support::database;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::{wait_until, with_timeout};
+use crate::workload::Workload;
 
 /// Each completion adds a row with the item's key to the outbox: a second completion would be seen there.
 const QUEUES: &str = "
@@ -49,15 +49,15 @@ impl Site {
     }
 
     /// Waits until every row is completed, then compares the database with what the clients were told.
-    async fn settle_accounts(&self, load: &Load) {
+    async fn settle_accounts(&self, workload: &Workload) {
         let database = database::open(&self.file());
         let open = "SELECT count(*) FROM work WHERE lease_state <> 3";
         wait_until("all items are completed", async || {
             database::query_value::<i64>(&database, open) == 0
         })
         .await;
-        load.stop().await;
-        load.compare(&database);
+        workload.stop().await;
+        workload.compare(&database);
     }
 }
 
@@ -71,54 +71,60 @@ fn random() -> StdRng {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_killed_twenty_times_under_load_loses_nothing_and_completes_nothing_twice() {
+async fn killed_broker_loses_no_item() {
     let mut random = random();
     let site = Site::new();
-    let load = Load::new(4);
+    let workload = Workload::new(4);
     for _ in 0..20 {
         let mut broker = site.serve();
-        load.use_brokers(vec![broker.channel()]);
-        let before = load.answers();
+        workload.use_brokers(vec![broker.channel()]);
+        let before = workload.answers();
         // Not before something is going on, and then at any moment.
-        wait_until("the broker answers", async || load.answers() > before + 20).await;
+        wait_until("the broker answers", async || {
+            workload.answers() > before + 20
+        })
+        .await;
         let moment = Duration::from_micros(random.random_range(0..200_000));
         tokio::time::sleep(moment).await;
         broker.kill();
     }
     let broker = site.serve();
-    load.use_brokers(vec![broker.channel()]);
-    load.stop_adding();
-    site.settle_accounts(&load).await;
+    workload.use_brokers(vec![broker.channel()]);
+    workload.stop_adding();
+    site.settle_accounts(&workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_brokers_share_a_file_and_either_may_be_killed() {
+async fn either_of_two_brokers_can_be_killed() {
     let mut random = random();
     let site = Site::new();
-    let load = Load::new(6);
+    let workload = Workload::new(6);
     let mut brokers = [site.serve(), site.serve()];
     for round in 0..4 {
-        load.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
-        let before = load.answers();
-        wait_until("the brokers answer", async || load.answers() > before + 50).await;
+        workload.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
+        let before = workload.answers();
+        wait_until("the brokers answer", async || {
+            workload.answers() > before + 50
+        })
+        .await;
         let moment = Duration::from_micros(random.random_range(0..200_000));
         tokio::time::sleep(moment).await;
         let killed = round % 2;
         brokers[killed].kill();
-        let before = load.answers();
+        let before = workload.answers();
         wait_until("the other goes on alone", async || {
-            load.answers() > before + 50
+            workload.answers() > before + 50
         })
         .await;
         brokers[killed] = site.serve();
     }
-    load.stop_adding();
-    load.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
-    site.settle_accounts(&load).await;
+    workload.stop_adding();
+    workload.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
+    site.settle_accounts(&workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_broker_had_leased_is_handed_out_by_the_other_when_it_expires() {
+async fn other_broker_takes_expired_leases() {
     let site = Site::new();
     let mut brokers = [site.serve(), site.serve()];
     let [one, other] = [&brokers[0], &brokers[1]].map(|b| Client::new(b.channel(), "work"));
@@ -141,11 +147,11 @@ async fn what_a_killed_broker_had_leased_is_handed_out_by_the_other_when_it_expi
     assert_eq!(key(&leases[0]), key(&lost[0]));
     assert_eq!(leases[0].attempt, 2);
     let late = other.complete(&lease_ids(&lost)).await;
-    assert!(late.iter().all(|result| result.outcome() == load::LOST));
+    assert!(late.iter().all(|result| result.outcome() == workload::LOST));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn brokers_that_start_at_the_same_time_on_a_new_file_all_serve() {
+async fn brokers_can_start_together() {
     let site = Arc::new(Site::new());
     for _ in 0..3 {
         let starting: Vec<_> = (0..3)

@@ -207,11 +207,11 @@ fn prove<H: Harness>(cases: u32) {
 }
 
 #[test]
-fn on_sqlite_names_and_values_are_never_sql() {
+fn names_and_values_never_run_on_sqlite() {
     prove::<harness::sqlite::SqliteHarness>(24);
 }
 
 #[test]
-fn on_a_t_sql_server_names_and_values_are_never_sql() {
+fn names_and_values_never_run_on_t_sql() {
     prove::<harness::mssql::MssqlHarness>(8);
 }

@@ -42,7 +42,7 @@ managed = { event_id = "integer not null", result = "text" }
 "#;
 
 #[tokio::test]
-async fn workers_in_two_languages_finish_a_table_that_another_program_began() {
+async fn two_languages_finish_an_adopted_table() {
     let Some(python) = python_with_grpc() else {
         skipped("no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON");
         return;

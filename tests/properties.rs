@@ -184,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_as_a_lease_id_is_a_lease_that_is_lost(
+    fn any_text_as_a_lease_id_is_lost(
         queue in prop_oneof![Just("held".to_owned()), queue()],
         lease_ids in prop::collection::vec(text(), 1..4),
     ) {
@@ -192,7 +192,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_id_changed_by_a_character_is_lost(
+    fn altered_lease_id_is_lost(
         which in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         with in "[A-Za-z0-9_=-]|\\PC|",
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_of_one_queue_is_lost_in_every_other(
+    fn lease_id_is_lost_in_other_queues(
         which in any::<prop::sample::Index>(),
         queue in queue().prop_filter("another queue", |queue| queue != "held"),
     ) {
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn any_claim_is_answered_or_refused(
+    fn any_claim_succeeds_or_is_rejected(
         queue in prop_oneof![Just("held".to_owned()), queue()],
         worker in text(),
         max_items in prop_oneof![any::<i32>(), 0..5],
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn any_item_is_added_whole_or_refused(
+    fn any_items_are_added_whole_or_rejected(
         queue in queue(),
         items in prop::collection::vec(new_item(), 0..4),
         trace in text(),
@@ -255,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_was_added_can_be_leased_and_settled(
+    fn any_added_item_can_be_leased_and_failed(
         worker in text().prop_filter("a worker", |worker| {
             (1..=128).contains(&worker.chars().count()) && !worker.contains('\0')
         }),
@@ -278,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn any_follow_up_is_added_with_its_completion_or_refused(
+    fn any_follow_up_of_a_lost_lease_adds_nothing(
         lease_id in text(),
         queue in queue(),
         item in prop::option::of(new_item()),

@@ -24,7 +24,7 @@ fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn a_waiting_claim_that_was_given_up_takes_nothing_from_the_next() {
+async fn waiting_claim_takes_no_item() {
     let server =
         Server::with_config(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
     let client = server.client().await;
@@ -48,7 +48,7 @@ async fn a_waiting_claim_that_was_given_up_takes_nothing_from_the_next() {
 }
 
 #[tokio::test]
-async fn a_claim_given_up_while_the_store_works_on_it_is_released() {
+async fn claim_in_flight_is_released() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -69,7 +69,7 @@ async fn a_claim_given_up_while_the_store_works_on_it_is_released() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_releases_what_its_claims_would_have_got() {
+async fn broken_connection_releases_its_claims() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -102,7 +102,7 @@ async fn a_connection_that_breaks_releases_what_its_claims_would_have_got() {
 
 /// An answer that is on its way when its caller gives up can't be taken back: that is what request ids are for.
 #[tokio::test]
-async fn a_claim_given_up_at_any_moment_loses_nothing_if_it_is_asked_for_again() {
+async fn retried_claim_gets_the_same_items() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b", "c"]).await;
@@ -128,7 +128,7 @@ async fn a_claim_given_up_at_any_moment_loses_nothing_if_it_is_asked_for_again()
 }
 
 #[tokio::test]
-async fn a_thousand_claims_given_up_at_once_do_not_break_their_connection() {
+async fn connection_survives_1000_cancellations() {
     let server = Server::start().await;
     let client = server.client().await;
     for _ in 0..3 {

@@ -24,7 +24,7 @@ async fn sent<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
 }
 
 #[tokio::test]
-async fn connections_of_a_certain_age_are_replaced_without_the_server_failing_a_call() {
+async fn calls_survive_connection_replacement() {
     let server =
         Server::with_config(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;
@@ -43,7 +43,7 @@ async fn connections_of_a_certain_age_are_replaced_without_the_server_failing_a_
 }
 
 #[tokio::test]
-async fn a_wait_longer_than_a_connections_age_is_not_cut_off() {
+async fn waiting_claim_outlives_max_age() {
     let server =
         Server::with_config(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;

@@ -20,7 +20,7 @@ fn told<T>(message: T, timeout: &'static str) -> Request<T> {
 }
 
 #[tokio::test]
-async fn a_wait_longer_than_the_deadline_ends_empty_before_it() {
+async fn wait_ends_empty_before_the_deadline() {
     let server = Server::start().await;
     let client = server.client().await;
     for (header, deadline) in [("800m", 800), ("1S", 1_000), ("300000u", 300)] {
@@ -41,7 +41,7 @@ async fn a_wait_longer_than_the_deadline_ends_empty_before_it() {
 }
 
 #[tokio::test]
-async fn a_client_with_a_timer_of_its_own_gets_the_empty_answer_and_no_error() {
+async fn client_timeout_gets_an_empty_response() {
     let server = Server::start().await;
     let client = server.client().await;
     for _ in 0..3 {
@@ -52,7 +52,7 @@ async fn a_client_with_a_timer_of_its_own_gets_the_empty_answer_and_no_error() {
 }
 
 #[tokio::test]
-async fn a_deadline_longer_than_the_wait_changes_nothing() {
+async fn later_deadline_has_no_effect() {
     let server = Server::start().await;
     let client = server.client().await;
     let request = client.waiting_claim_request(1, Duration::from_millis(200));
@@ -65,7 +65,7 @@ async fn a_deadline_longer_than_the_wait_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before_it() {
+async fn calls_to_a_locked_store_end_in_time() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
@@ -102,7 +102,7 @@ async fn a_call_that_the_store_cannot_answer_in_time_exceeds_the_deadline_before
 }
 
 #[tokio::test]
-async fn a_claim_that_exceeded_its_deadline_keeps_nothing() {
+async fn late_claim_is_released() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -124,7 +124,7 @@ async fn a_claim_that_exceeded_its_deadline_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_no_deadline_is_none() {
+async fn malformed_header_is_ignored() {
     let server = Server::start().await;
     let client = server.client().await;
     for header in ["soon", "", "1", "999999999S", "-1S"] {
@@ -136,7 +136,7 @@ async fn a_header_that_is_no_deadline_is_none() {
 }
 
 #[tokio::test]
-async fn the_shortest_deadline_is_exceeded_or_met_and_nothing_else() {
+async fn shortest_deadline_is_met_or_exceeded() {
     let server = Server::start().await;
     let client = server.client().await;
     for header in ["0S", "1n", "1u", "0m"] {

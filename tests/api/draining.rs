@@ -19,7 +19,7 @@ fn noticed() -> String {
 }
 
 #[tokio::test]
-async fn waiting_claims_are_answered_new_ones_refused_and_the_rest_is_served() {
+async fn only_new_claims_are_rejected() {
     let mut server = Server::with_config(&noticed()).await;
     let client = server.client().await;
     let mut health = HealthClient::new(server.channel().await);
@@ -67,7 +67,7 @@ async fn waiting_claims_are_answered_new_ones_refused_and_the_rest_is_served() {
 }
 
 #[tokio::test]
-async fn a_settlement_in_flight_is_finished() {
+async fn settlement_in_flight_is_finished() {
     let mut server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -95,7 +95,7 @@ async fn a_settlement_in_flight_is_finished() {
 }
 
 #[tokio::test]
-async fn a_call_that_does_not_end_is_waited_for_no_longer_than_the_grace() {
+async fn stuck_call_is_abandoned_after_grace() {
     let mut server =
         Server::with_config(&format!("[server]\ndrain_grace = '300ms'\n{QUEUE}")).await;
     let client = server.client().await;
@@ -116,7 +116,7 @@ async fn a_call_that_does_not_end_is_waited_for_no_longer_than_the_grace() {
 }
 
 #[tokio::test]
-async fn idle_connections_and_health_watchers_do_not_delay_the_end() {
+async fn idle_clients_do_not_delay_the_end() {
     let mut server = Server::start().await;
     let _idle = server.client().await;
     let mut health = HealthClient::new(server.channel().await);
@@ -135,7 +135,7 @@ async fn idle_connections_and_health_watchers_do_not_delay_the_end() {
 }
 
 #[tokio::test]
-async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
+async fn calls_succeed_or_get_unavailable() {
     let mut server =
         Server::with_config(&format!("[server]\ndrain_delay = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;
@@ -177,7 +177,7 @@ async fn under_load_every_call_is_served_or_told_to_go_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_reaches_a_stopping_server_is_served_or_cut_off_and_never_called_too_much() {
+async fn calls_never_get_resource_exhausted() {
     for _ in 0..10 {
         let mut server = Server::start().await;
         let mut workers = Vec::new();

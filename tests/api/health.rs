@@ -13,7 +13,7 @@ use crate::support::server::Server;
 const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
 
 #[tokio::test]
-async fn health_is_known_for_the_server_and_for_the_service_and_for_nothing_else() {
+async fn health_covers_server_and_service() {
     let server = Server::start().await;
     let mut health = HealthClient::new(server.channel().await);
     let mut check = async |service: &str| {
@@ -98,13 +98,13 @@ async fn channel() -> (Server, Channel) {
 }
 
 #[tokio::test]
-async fn reflection_lists_the_service_and_gives_its_file() {
+async fn reflection_v1_describes_the_service() {
     let (_server, channel) = channel().await;
     describes_the_service(reflection!(v1, channel));
 }
 
 #[tokio::test]
-async fn older_tools_get_the_same_from_reflection_v1alpha() {
+async fn reflection_v1alpha_describes_the_service() {
     let (_server, channel) = channel().await;
     describes_the_service(reflection!(v1alpha, channel));
 }

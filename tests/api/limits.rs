@@ -25,7 +25,7 @@ fn over<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
 }
 
 #[tokio::test]
-async fn a_list_has_at_most_a_thousand_items() {
+async fn lists_over_1000_items_are_rejected() {
     let (server, client, id) = leased().await;
     let before = all_rows(&server.database(), "work");
     let id = &*id;
@@ -63,7 +63,7 @@ async fn a_list_has_at_most_a_thousand_items() {
 }
 
 #[tokio::test]
-async fn a_list_of_a_thousand_items_is_served() {
+async fn lists_of_1000_items_are_accepted() {
     let (_server, client, id) = leased().await;
     let added = client.try_enqueue(vec![item("x"); 1_000]).await;
     assert_eq!(added.expect("added").len(), 1_000);
@@ -79,7 +79,7 @@ async fn a_list_of_a_thousand_items_is_served() {
 }
 
 #[tokio::test]
-async fn a_worker_id_has_at_most_128_characters() {
+async fn worker_id_over_128_characters_is_rejected() {
     let (_server, client, _) = leased().await;
     let longest = client.as_worker(&"ü".repeat(128));
     assert_eq!(longest.claim(1).await.len(), 1);
@@ -88,7 +88,7 @@ async fn a_worker_id_has_at_most_128_characters() {
 }
 
 #[tokio::test]
-async fn a_lease_lasts_at_most_twelve_hours() {
+async fn lease_over_12_hours_is_rejected() {
     let (_server, client, id) = leased().await;
     for (length, fits) in [
         (12 * 3_600, true),
@@ -123,7 +123,7 @@ async fn a_lease_lasts_at_most_twelve_hours() {
 }
 
 #[tokio::test]
-async fn a_queue_sets_bounds_of_its_own() {
+async fn queue_bounds_limit_the_lease() {
     let bounds = "lease = '10s'\nmin_lease = '5s'\nmax_lease = '20s'";
     let server = Server::with_config(&format!("{QUEUE}{bounds}")).await;
     let client = server.client().await;
@@ -146,7 +146,7 @@ async fn a_queue_sets_bounds_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_claim_waits_at_most_a_minute_whatever_its_deadline() {
+async fn wait_over_a_minute_is_rejected() {
     let (_server, client, _) = leased().await;
     let too_long = client.waiting_claim_request(1, Duration::from_secs(61));
     over(client.try_claim(too_long.clone()).await, "wait_timeout");
@@ -158,7 +158,7 @@ async fn a_claim_waits_at_most_a_minute_whatever_its_deadline() {
 }
 
 #[tokio::test]
-async fn nothing_is_delayed_by_more_than_a_year() {
+async fn delay_over_a_year_is_rejected() {
     let (_server, client, id) = leased().await;
     let long = Duration::from_secs(366 * DAY + 1);
     over(client.try_release(&[&id], Some(long)).await, "delay");
@@ -186,7 +186,7 @@ async fn nothing_is_delayed_by_more_than_a_year() {
 }
 
 #[tokio::test]
-async fn limits_can_be_configured_downwards() {
+async fn configuration_can_lower_limits() {
     let limits = "[limits]\nmax_items = 2\nmax_wait = '1s'\nmax_worker_id = 3\n";
     let server = Server::with_config(&format!("{limits}{QUEUE}")).await;
     let client = server.client().await.as_worker("abc");
@@ -201,7 +201,7 @@ async fn limits_can_be_configured_downwards() {
 }
 
 #[tokio::test]
-async fn a_message_over_the_size_limit_is_refused_and_the_connection_goes_on() {
+async fn oversized_message_is_rejected() {
     let small = "[server]\nmax_message_bytes = 100000\n";
     let server = Server::with_config(&format!("{small}{QUEUE}")).await;
     let client = server.client().await;

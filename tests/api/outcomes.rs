@@ -30,7 +30,7 @@ fn changed(id: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_lease_of_a_batch_has_its_own_outcome_in_the_order_asked() {
+async fn outcomes_are_in_request_order() {
     use Outcome::{Applied, LeaseLost};
 
     let server = Server::start().await;
@@ -75,7 +75,7 @@ async fn each_lease_of_a_batch_has_its_own_outcome_in_the_order_asked() {
 }
 
 #[tokio::test]
-async fn a_lease_of_another_queue_is_not_held() {
+async fn lease_of_another_queue_is_lost() {
     let server = Server::with_config(TWO_QUEUES).await;
     let (client, other) = (
         server.client().await.for_queue("work"),
@@ -92,7 +92,7 @@ async fn a_lease_of_another_queue_is_not_held() {
 }
 
 #[tokio::test]
-async fn a_lease_that_has_expired_is_lost_and_its_item_goes_to_the_next_worker() {
+async fn expired_lease_is_lost_to_the_next_worker() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -122,7 +122,7 @@ async fn leased(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn a_settlement_sent_again_is_applied_and_changes_nothing() {
+async fn retried_settlement_changes_nothing() {
     let server = Server::start().await;
     let client = server.client().await;
     let database = server.database();
@@ -151,7 +151,7 @@ async fn a_settlement_sent_again_is_applied_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_different_settlement_of_a_settled_lease_is_lost_and_changes_nothing() {
+async fn second_different_settlement_is_lost() {
     let server = Server::start().await;
     let client = server.client().await;
     let id = leased(&client).await;
@@ -166,7 +166,7 @@ async fn a_different_settlement_of_a_settled_lease_is_lost_and_changes_nothing()
 }
 
 #[tokio::test]
-async fn a_settlement_sent_again_after_the_next_claim_is_lost() {
+async fn retry_after_the_next_claim_is_lost() {
     let server = Server::start().await;
     let client = server.client().await;
     let id = leased(&client).await;
@@ -183,7 +183,7 @@ async fn a_settlement_sent_again_after_the_next_claim_is_lost() {
 }
 
 #[tokio::test]
-async fn a_repeated_completion_finds_nothing_where_completion_deletes() {
+async fn retry_after_deletion_is_lost() {
     let server = Server::with_config(
         "[queues.work]
         managed = { payload = 'text' }
@@ -200,7 +200,7 @@ async fn a_repeated_completion_finds_nothing_where_completion_deletes() {
 }
 
 #[tokio::test]
-async fn follow_ups_are_added_with_the_completion_and_only_once() {
+async fn follow_ups_are_added_once() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
     let id = leased(&client).await;
@@ -216,7 +216,7 @@ async fn follow_ups_are_added_with_the_completion_and_only_once() {
 }
 
 #[tokio::test]
-async fn a_lost_lease_adds_no_follow_up() {
+async fn lost_lease_adds_no_follow_up() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
     let id = leased(&client).await;
@@ -231,7 +231,7 @@ async fn a_lost_lease_adds_no_follow_up() {
 }
 
 #[tokio::test]
-async fn a_follow_up_that_breaks_a_rule_of_its_table_undoes_the_whole_call() {
+async fn invalid_follow_up_undoes_the_whole_call() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
     let ids = [leased(&client).await, leased(&client).await];
@@ -255,7 +255,7 @@ async fn a_follow_up_that_breaks_a_rule_of_its_table_undoes_the_whole_call() {
 }
 
 #[tokio::test]
-async fn calls_of_many_workers_at_once_share_out_the_items_without_overlap() {
+async fn concurrent_workers_never_share_an_item() {
     let server = Server::start().await;
     let client = server.client().await;
     let payloads: Vec<String> = (0..200).map(|n| n.to_string()).collect();

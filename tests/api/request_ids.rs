@@ -32,7 +32,7 @@ async fn claim(client: &Client, request: &ClaimBatchRequest) -> Vec<Lease> {
 }
 
 #[tokio::test]
-async fn the_same_request_returns_the_same_leases() {
+async fn same_id_returns_the_same_leases() {
     let (_server, client) = five().await;
     let request = named(&client, 2, REQUEST);
     let first = claim(&client, &request).await;
@@ -47,7 +47,7 @@ async fn the_same_request_returns_the_same_leases() {
 }
 
 #[tokio::test]
-async fn another_worker_or_another_request_gets_other_leases() {
+async fn other_worker_or_id_gets_other_leases() {
     let (_server, client) = five().await;
     claim(&client, &named(&client, 1, REQUEST)).await;
     let other = client.as_worker("other");
@@ -58,7 +58,7 @@ async fn another_worker_or_another_request_gets_other_leases() {
 }
 
 #[tokio::test]
-async fn a_uuid_may_be_spelled_in_any_case() {
+async fn id_is_case_insensitive() {
     let (_server, client) = five().await;
     let first = claim(&client, &named(&client, 1, REQUEST)).await;
     let loud = named(&client, 1, &REQUEST.to_uppercase());
@@ -66,7 +66,7 @@ async fn a_uuid_may_be_spelled_in_any_case() {
 }
 
 #[tokio::test]
-async fn a_repeat_returns_only_what_is_still_held_and_then_claims_anew() {
+async fn retry_returns_only_held_leases() {
     let (_server, client) = five().await;
     let request = named(&client, 2, REQUEST);
     let first = claim(&client, &request).await;
@@ -82,7 +82,7 @@ async fn a_repeat_returns_only_what_is_still_held_and_then_claims_anew() {
 }
 
 #[tokio::test]
-async fn a_request_that_wins_the_same_item_again_gets_another_lease() {
+async fn released_item_gets_a_new_lease_id() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -104,7 +104,7 @@ async fn a_request_that_wins_the_same_item_again_gets_another_lease() {
 }
 
 #[tokio::test]
-async fn leases_that_expired_are_not_returned_again() {
+async fn expired_leases_are_not_returned_again() {
     let (_server, client) = five().await;
     let mut request = named(&client, 1, REQUEST);
     request.lease_duration = Some(duration(Duration::from_secs(1)));
@@ -117,7 +117,7 @@ async fn leases_that_expired_are_not_returned_again() {
 }
 
 #[tokio::test]
-async fn a_repeat_that_waits_finds_its_leases_at_once_though_others_wait_before_it() {
+async fn waiting_retry_is_served_first() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -140,7 +140,7 @@ async fn a_repeat_that_waits_finds_its_leases_at_once_though_others_wait_before_
 }
 
 #[tokio::test]
-async fn the_same_request_at_the_same_time_leases_once() {
+async fn concurrent_retries_lease_once() {
     let (_server, client) = five().await;
     let request = named(&client, 2, REQUEST);
     let calls: Vec<_> = (0..10)
@@ -161,7 +161,7 @@ async fn the_same_request_at_the_same_time_leases_once() {
 
 /// A client whose deadline has passed asks again: what comes back must not be what the first call then gives back.
 #[tokio::test]
-async fn what_a_repeat_returns_is_not_released_for_the_call_that_was_given_up() {
+async fn retry_keeps_leases_of_the_cancelled_call() {
     for round in 0..10_u64 {
         let server = Server::start().await;
         let client = server.client().await;

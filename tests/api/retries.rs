@@ -36,7 +36,7 @@ async fn hurry(server: &Server, client: &Client) -> Lease {
 }
 
 #[tokio::test]
-async fn failures_wait_longer_each_time_and_the_last_attempt_is_dead() {
+async fn delay_grows_until_the_item_is_dead() {
     let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -54,7 +54,7 @@ async fn failures_wait_longer_each_time_and_the_last_attempt_is_dead() {
 }
 
 #[tokio::test]
-async fn a_worker_may_choose_the_delay_but_not_more_attempts() {
+async fn worker_sets_the_delay_not_the_limit() {
     let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -72,7 +72,7 @@ async fn a_worker_may_choose_the_delay_but_not_more_attempts() {
 }
 
 #[tokio::test]
-async fn a_worker_may_give_an_item_up_at_once() {
+async fn worker_can_dead_letter_an_item() {
     let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -88,7 +88,7 @@ async fn a_worker_may_give_an_item_up_at_once() {
 }
 
 #[tokio::test]
-async fn expiry_of_the_last_attempt_is_dead_too() {
+async fn last_expiry_makes_the_item_dead() {
     let server = Server::with_config(
         "[queues.work]
         managed = { payload = 'text' }
@@ -109,7 +109,7 @@ async fn expiry_of_the_last_attempt_is_dead_too() {
 }
 
 #[tokio::test]
-async fn an_error_is_cut_at_1024_characters_and_not_at_bytes() {
+async fn error_is_cut_after_1024_characters() {
     let server = Server::start().await;
     let client = server.client().await;
     let database = server.database();
@@ -136,7 +136,7 @@ async fn an_error_is_cut_at_1024_characters_and_not_at_bytes() {
 }
 
 #[tokio::test]
-async fn released_any_number_of_times_an_item_stays_at_its_first_attempt() {
+async fn release_does_not_count_an_attempt() {
     let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -148,7 +148,7 @@ async fn released_any_number_of_times_an_item_stays_at_its_first_attempt() {
 }
 
 #[tokio::test]
-async fn a_release_with_a_delay_keeps_the_item_back() {
+async fn delayed_release_postpones_the_item() {
     let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;

@@ -6,7 +6,7 @@ use lease_broker::item_state::State;
 use lease_broker::queue::{MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn};
 use lease_broker::value::Value;
 
-use crate::sources::{file, place};
+use crate::test_sources::{file, place};
 
 fn queue(text: &'static str) -> QueueSpec {
     let config = file(text).unwrap_or_else(|error| panic!("{error}"));
@@ -35,7 +35,7 @@ fn column(column: &str, descending: bool) -> OrderColumn {
 }
 
 #[test]
-fn an_adopted_table_can_be_described_in_full() {
+fn adopted_table_can_be_described_in_full() {
     let queue = queue(
         "[queues.rainfall]
         table = 'Rainfall Events'
@@ -85,7 +85,7 @@ fn an_adopted_table_can_be_described_in_full() {
 }
 
 #[test]
-fn an_order_is_none_one_column_or_several() {
+fn order_has_no_column_one_or_several() {
     assert_eq!(queue("[queues.a]\norder = 'none'").order, Order::None);
     let one = Order::By(vec![column("Due Date", true)]);
     assert_eq!(queue("[queues.a]\norder = 'Due Date DESC'").order, one);
@@ -99,7 +99,7 @@ fn an_order_is_none_one_column_or_several() {
 }
 
 #[test]
-fn a_key_is_one_name_or_up_to_three() {
+fn key_has_one_to_three_columns() {
     assert_eq!(queue("[queues.a]\nkey = 'id'").key, ["id"]);
     assert_eq!(queue("[queues.a]\nkey = ['a', 'b', 'c']").key.len(), 3);
     refused(
@@ -149,7 +149,7 @@ fn completion_keeps_deletes_archives_or_repeats() {
 }
 
 #[test]
-fn leases_have_bounds_that_fit_one_another() {
+fn lease_out_of_bounds_is_rejected() {
     let span = "is not between";
     refused("[queues.a]\nlease = '0s'", "lease", 2, span);
     refused("[queues.a]\nlease = '13h'", "lease", 2, span);
@@ -165,7 +165,7 @@ fn leases_have_bounds_that_fit_one_another() {
 }
 
 #[test]
-fn a_default_that_does_not_fit_what_a_queue_says_is_refused_as_the_queues() {
+fn default_lease_must_fit_the_bounds() {
     let error = file("[queues.a]\nmin_lease = '2m'").expect_err("longer than the default");
     assert_eq!(error.key, "queues.a.lease");
     assert_eq!(error.reason, "1m is not between 2m and 12h");
@@ -174,7 +174,7 @@ fn a_default_that_does_not_fit_what_a_queue_says_is_refused_as_the_queues() {
 }
 
 #[test]
-fn a_bad_default_of_queues_is_refused_where_it_stands() {
+fn invalid_queue_default_is_located() {
     let error = file("[queue_defaults]\nlease = '13h'\n[queues.a]").expect_err("too long");
     assert_eq!(
         (&*error.key, &*place(&error)),
@@ -204,7 +204,7 @@ fn a_bad_default_of_queues_is_refused_where_it_stands() {
 }
 
 #[test]
-fn backoff_is_bounded() {
+fn backoff_out_of_bounds_is_rejected() {
     let span = "is not between";
     refused(
         "[queues.a]\nbackoff = { factor = 0.5 }",
@@ -250,7 +250,7 @@ fn backoff_is_bounded() {
 }
 
 #[test]
-fn soft_lock_names_are_known_and_distinct() {
+fn soft_lock_names_must_be_distinct() {
     let text = "[queues.a.soft_lock]\nlease_holder = 'x'";
     refused(
         text,
@@ -271,7 +271,7 @@ fn soft_lock_names_are_known_and_distinct() {
 }
 
 #[test]
-fn mirrors_name_states_and_hold_values() {
+fn mirror_needs_state_and_plain_value() {
     refused(
         "[queues.a.mirror]\ndone = { P = 1 }",
         "mirror.done",
@@ -301,7 +301,7 @@ fn mirrors_name_states_and_hold_values() {
 }
 
 #[test]
-fn managed_columns_have_types_that_are_no_sql_of_their_own() {
+fn managed_column_type_cannot_contain_sql() {
     for (text, key) in [
         (
             "[queues.a]\nmanaged = { p = 'text); DROP TABLE x; --' }",
@@ -322,7 +322,7 @@ fn managed_columns_have_types_that_are_no_sql_of_their_own() {
 }
 
 #[test]
-fn queues_have_names_and_tables_of_their_own() {
+fn queues_need_names_and_distinct_tables() {
     let error = file("[queues.'']").expect_err("no name");
     assert!(error.reason.contains("1 to 128 characters"), "{error}");
     refused("[queues.a]\ntable = ''", "table", 2, "1 to 128");
@@ -339,13 +339,13 @@ fn queues_have_names_and_tables_of_their_own() {
 }
 
 #[test]
-fn a_name_with_dots_is_found_where_it_stands() {
+fn error_in_a_dotted_name_is_located() {
     let error = file("[queues.x]\n[queues.'a.b']\nlease = '13h'").expect_err("too long");
     assert_eq!(place(&error), "given.toml:3", "{error}");
 }
 
 #[test]
-fn two_queues_share_a_table_only_with_soft_lock_columns_of_their_own() {
+fn shared_table_needs_distinct_columns() {
     let error = file("[queues.one]\ntable = 'T'\n[queues.two]\ntable = 't'").expect_err("shared");
     assert_eq!(error.key, "queues.two.table");
     let config = file(

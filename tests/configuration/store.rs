@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker::config::{ConfigError, StoreKind};
 use secrecy::ExposeSecret as _;
 
-use crate::sources::{Given, file, place, variables};
+use crate::test_sources::{Given, file, place, variables};
 
 const SERVER: &str = "[store]\nkind = 'mssql'\nconnection_string = 'server=h;password=Sw0rdfish'\n";
 
@@ -17,7 +17,7 @@ fn refused(error: &ConfigError, key: &str, problem: &str) {
 }
 
 #[test]
-fn a_server_needs_a_connection_string_and_says_where_to_put_it() {
+fn server_needs_one_connection_string() {
     let error = file("[store]\nkind = 'mssql'").expect_err("none");
     refused(
         &error,
@@ -33,7 +33,7 @@ fn a_server_needs_a_connection_string_and_says_where_to_put_it() {
 }
 
 #[test]
-fn a_connection_string_comes_from_the_file_or_the_environment_and_is_never_shown() {
+fn connection_string_is_never_printed() {
     let from_file = file(SERVER).expect("a server");
     let from_variable = variables(&[
         ("LEASE_BROKER_STORE__KIND", "mssql"),
@@ -51,7 +51,7 @@ fn a_connection_string_comes_from_the_file_or_the_environment_and_is_never_shown
 }
 
 #[test]
-fn the_pool_and_its_time_outs_have_bounds() {
+fn pool_settings_have_bounds() {
     for (setting, key) in [
         ("connect_timeout = '1ms'", "store.connect_timeout"),
         ("handshake_timeout = '2h'", "store.handshake_timeout"),
@@ -68,7 +68,7 @@ fn the_pool_and_its_time_outs_have_bounds() {
 }
 
 #[test]
-fn claims_pass_over_locked_rows_or_take_turns() {
+fn claim_strategy_is_one_of_two() {
     use lease_broker::queue::ClaimStrategy::{AppLock, SkipLocked};
 
     let given = Given {

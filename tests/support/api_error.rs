@@ -1,33 +1,35 @@
-//! What a refused call says for programs to read.
+//! The machine-readable details of an API error, and assertions about them.
 
 use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// The machine-readable parts of a status.
+/// The parts of a gRPC status that clients decide by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) code: Code,
     pub(crate) reason: String,
+    /// Path of the invalid field, from the one violation in `BadRequest`.
     pub(crate) field: Option<String>,
+    /// Delay from `RetryInfo`. `None`: a retry would not help.
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl ApiError {
-    /// Reads a status of the API; it must carry an `ErrorInfo` of its domain.
-    pub(crate) fn of(status: &Status) -> Self {
+    /// Reads a status. Panics if it lacks an `ErrorInfo` with the domain of the API.
+    pub(crate) fn from_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
         let info = info.unwrap_or_else(|| panic!("no ErrorInfo: {status:?}"));
         assert_eq!(info.domain, "leasebroker", "{status:?}");
-        let bad = status.get_details_bad_request();
+        let bad_request = status.get_details_bad_request();
         Self {
             code: status.code(),
             reason: info.reason,
-            field: bad.map(|bad| {
-                assert_eq!(bad.field_violations.len(), 1, "{bad:?}");
-                let violation = &bad.field_violations[0];
-                assert!(!violation.description.is_empty(), "{bad:?}");
+            field: bad_request.map(|bad_request| {
+                assert_eq!(bad_request.field_violations.len(), 1, "{bad_request:?}");
+                let violation = &bad_request.field_violations[0];
+                assert!(!violation.description.is_empty(), "{bad_request:?}");
                 violation.field.clone()
             }),
             retry_after: status
@@ -37,7 +39,7 @@ impl ApiError {
     }
 }
 
-/// Asserts that a call was refused for a field.
+/// Asserts that a call failed with this code and reason, and that the error names this field.
 pub(crate) fn assert_field_error<T: std::fmt::Debug>(
     outcome: Result<T, Status>,
     code: Code,
@@ -54,16 +56,16 @@ pub(crate) fn assert_field_error<T: std::fmt::Debug>(
     assert_eq!(ApiError::from_status(&status), expected, "{status:?}");
 }
 
-/// Asserts that a call was refused, and whether it says when to try again.
+/// Asserts that a call failed with this code and reason, and whether the error has a delay for a retry.
 pub(crate) fn assert_api_error<T: std::fmt::Debug>(
     outcome: Result<T, Status>,
     code: Code,
     reason: &str,
-    retry: bool,
+    has_retry_delay: bool,
 ) {
     let status = outcome.expect_err(reason);
-    let refusal = ApiError::from_status(&status);
-    let told = (refusal.code, &*refusal.reason, refusal.field);
-    assert_eq!(told, (code, reason, None), "{status:?}");
-    assert_eq!(refusal.retry_after.is_some(), retry, "{status:?}");
+    let error = ApiError::from_status(&status);
+    let actual = (error.code, &*error.reason, error.field);
+    assert_eq!(actual, (code, reason, None), "{status:?}");
+    assert_eq!(error.retry_after.is_some(), has_retry_delay, "{status:?}");
 }

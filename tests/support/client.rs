@@ -1,4 +1,6 @@
-//! A worker, and the requests that one sends.
+//! A gRPC client of one queue, and builders for its requests.
+//!
+//! For each rpc, `try_…` returns the status of a failed call. The method without `try_` panics if the call fails.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use lease_broker::grpc::proto::{
 use tonic::Status;
 use tonic::transport::Channel;
 
-/// A worker of one queue.
+/// A client that works on one queue under one worker id.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) rpc: LeaseBrokerServiceClient<Channel>,
@@ -29,7 +31,7 @@ impl Client {
         }
     }
 
-    /// The same connection, for another queue.
+    /// Returns a client of another queue on the same connection.
     pub(crate) fn for_queue(&self, queue: &str) -> Self {
         Self {
             queue: queue.to_owned(),
@@ -37,7 +39,7 @@ impl Client {
         }
     }
 
-    /// The same connection, under another name.
+    /// Returns a client with another worker id on the same connection.
     pub(crate) fn as_worker(&self, worker: &str) -> Self {
         Self {
             worker: worker.to_owned(),
@@ -45,6 +47,7 @@ impl Client {
         }
     }
 
+    /// Builds a claim that does not wait.
     pub(crate) fn claim_request(&self, max_items: i32) -> ClaimBatchRequest {
         ClaimBatchRequest {
             queue: self.queue.clone(),
@@ -54,6 +57,7 @@ impl Client {
         }
     }
 
+    /// Builds a claim that waits up to `wait` for an item.
     pub(crate) fn waiting_claim_request(
         &self,
         max_items: i32,
@@ -65,12 +69,15 @@ impl Client {
         }
     }
 
-    /// Waits until the server has taken what was sent on this connection: it has answered what was sent after it.
+    /// Waits until the server has received every request that was sent on this connection so far.
+    ///
+    /// The server reads the requests of one connection in order. The answer to a later request proves that it has read the
+    /// earlier ones.
     pub(crate) async fn wait_until_received(&self) {
         tokio::task::yield_now().await;
         let unknown = self.for_queue("nowhere");
-        let refused = unknown.try_claim(unknown.claim_request(1)).await;
-        refused.expect_err("unknown");
+        let rejected = unknown.try_claim(unknown.claim_request(1)).await;
+        rejected.expect_err("the queue is unknown");
     }
 
     pub(crate) async fn try_claim(
@@ -83,10 +90,10 @@ impl Client {
 
     pub(crate) async fn claim(&self, max_items: i32) -> Vec<Lease> {
         let claimed = self.try_claim(self.claim_request(max_items)).await;
-        claimed.expect("a claim")
+        claimed.expect("the claim succeeds")
     }
 
-    /// Claims the one item that there must be.
+    /// Claims one item. Panics if no item is ready.
     pub(crate) async fn claim_one(&self) -> Lease {
         let mut leases = self.claim(1).await;
         leases.pop().expect("an item is ready")
@@ -100,7 +107,7 @@ impl Client {
 
     pub(crate) async fn enqueue(&self, payloads: &[&str]) -> Vec<String> {
         let items = payloads.iter().map(|payload| item(payload)).collect();
-        self.try_enqueue(items).await.expect("items are added")
+        self.try_enqueue(items).await.expect("the items are added")
     }
 
     pub(crate) async fn try_heartbeat(
@@ -110,7 +117,7 @@ impl Client {
     ) -> Result<Vec<HeartbeatResult>, Status> {
         let request = HeartbeatRequest {
             queue: self.queue.clone(),
-            lease_ids: owned(lease_ids),
+            lease_ids: to_strings(lease_ids),
             lease_duration: lease.map(duration),
         };
         let response = self.rpc.clone().heartbeat(request).await?;
@@ -139,7 +146,7 @@ impl Client {
     pub(crate) async fn complete(&self, lease_ids: &[&str]) -> Vec<SettleResult> {
         let completions = lease_ids.iter().map(|id| completion(id, &[])).collect();
         let results = self.try_complete(completions).await;
-        results.expect("a completion")
+        results.expect("the completion succeeds")
     }
 
     pub(crate) async fn try_fail(
@@ -153,7 +160,7 @@ impl Client {
 
     pub(crate) async fn fail(&self, lease_id: &str, error: &str) -> SettleResult {
         let results = self.try_fail(vec![failure(lease_id, error)]).await;
-        results.expect("a failure").remove(0)
+        results.expect("the failure is recorded").remove(0)
     }
 
     pub(crate) async fn try_release(
@@ -163,7 +170,7 @@ impl Client {
     ) -> Result<Vec<SettleResult>, Status> {
         let request = ReleaseRequest {
             queue: self.queue.clone(),
-            lease_ids: owned(lease_ids),
+            lease_ids: to_strings(lease_ids),
             delay: delay.map(duration),
         };
         Ok(self
@@ -177,14 +184,14 @@ impl Client {
 
     pub(crate) async fn release(&self, lease_ids: &[&str]) -> Vec<SettleResult> {
         let results = self.try_release(lease_ids, None).await;
-        results.expect("a release")
+        results.expect("the release succeeds")
     }
 }
 
 pub(crate) fn duration(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
-        seconds: i64::try_from(duration.as_secs()).expect("a duration"),
-        nanos: i32::try_from(duration.subsec_nanos()).expect("nanoseconds"),
+        seconds: i64::try_from(duration.as_secs()).expect("the seconds fit"),
+        nanos: i32::try_from(duration.subsec_nanos()).expect("nanoseconds fit"),
     }
 }
 
@@ -194,7 +201,7 @@ pub(crate) fn text(text: &str) -> Value {
     }
 }
 
-/// An item with one column, `payload`.
+/// Builds an item with one column, `payload`.
 pub(crate) fn item(payload: &str) -> NewItem {
     item_with("payload", text(payload))
 }
@@ -229,7 +236,7 @@ pub(crate) fn lease_ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| &*lease.lease_id).collect()
 }
 
-/// The text in the column `payload`.
+/// Returns the text in the column `payload`.
 pub(crate) fn payload(lease: &Lease) -> &str {
     let column = lease
         .item
@@ -237,14 +244,14 @@ pub(crate) fn payload(lease: &Lease) -> &str {
         .and_then(|item| item.columns.get("payload"));
     match column.and_then(|value| value.kind.as_ref()) {
         Some(Kind::StringValue(text)) => text,
-        other => panic!("no text: {other:?}"),
+        other => panic!("payload is not a text: {other:?}"),
     }
 }
 
 pub(crate) fn key(lease: &Lease) -> &str {
-    &lease.item.as_ref().expect("an item").key
+    &lease.item.as_ref().expect("the lease has an item").key
 }
 
-fn owned(texts: &[&str]) -> Vec<String> {
+fn to_strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }

@@ -1,6 +1,8 @@
-//! What the test files share.
+//! Helpers that several test targets share: a broker, a client, the database file, errors and timeouts.
+//!
+//! Each target that needs them declares `mod support;`.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "each test target uses some of the helpers")]
 
 pub(crate) mod api_error;
 pub(crate) mod client;

@@ -1,4 +1,4 @@
-//! The real program: a broker in a process of its own, and the commands that people type.
+//! The compiled program: a broker as a separate process, and commands run to their end.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,29 +8,31 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use tonic::transport::{Channel, Endpoint};
 
-/// Returns the program, without settings from the environment.
+/// Builds a command that runs the program with an empty environment, so that no setting comes from outside the test.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lease-broker"));
     command.env_clear();
     command
 }
 
-/// `lease-broker serve`, killed when it is dropped.
+/// A running `lease-broker serve`. Dropping it kills the process.
 pub(crate) struct BrokerProcess {
     child: Child,
-    /// Kept open: who closes it makes the process fail to print.
+    /// Standard output. It stays open, because a closed pipe would make the process fail when it prints.
     output: BufReader<ChildStdout>,
     log: PathBuf,
     pub(crate) address: SocketAddr,
+    /// The first line of standard output, which names version, address and queues.
     pub(crate) announcement: String,
 }
 
 impl BrokerProcess {
-    /// Starts on a file with a configuration, and waits for the announcement.
+    /// Starts a broker on a database file with a configuration file, and waits until it listens.
     pub(crate) fn serve(store: &Path, config: &Path) -> Self {
         Self::start(store, config, &[])
     }
 
+    /// Does the same as [`BrokerProcess::serve`] with more command-line arguments.
     pub(crate) fn start(store: &Path, config: &Path, more: &[&str]) -> Self {
         let log = store.with_extension("log");
         let mut child = program()
@@ -41,19 +43,23 @@ impl BrokerProcess {
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(&log).expect("a log file"))
+            .stderr(File::create(&log).expect("the log file is created"))
             .spawn()
             .expect("the program starts");
-        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let mut announcement = String::new();
-        output.read_line(&mut announcement).expect("a line");
+        output
+            .read_line(&mut announcement)
+            .expect("a line is printed");
         let address = announcement
             .split_once("listens on ")
             .and_then(|(_, rest)| rest.split_once(','))
             .and_then(|(address, _)| address.parse().ok());
         let logged = || std::fs::read_to_string(&log).unwrap_or_default();
         Self {
-            address: address.unwrap_or_else(|| panic!("no address: {announcement}{}", logged())),
+            address: address.unwrap_or_else(|| {
+                panic!("the first line has no address: {announcement}{}", logged())
+            }),
             child,
             output,
             log,
@@ -69,19 +75,19 @@ impl BrokerProcess {
         format!("http://{}", self.address)
     }
 
-    /// Returns a connection that is made when it is used.
+    /// Returns a channel that connects when the first call is made.
     pub(crate) fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_shared(self.url());
-        endpoint.expect("an address").connect_lazy()
+        endpoint.expect("the URL is valid").connect_lazy()
     }
 
-    /// Ends the process at once, as a power cut does.
+    /// Kills the process without a chance to clean up, as a crash does.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("the process runs");
-        self.child.wait().expect("it ends");
+        self.child.kill().expect("the process is running");
+        self.child.wait().expect("the process ends");
     }
 
-    /// Sends a signal by its name.
+    /// Sends a signal, given by its name without SIG.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
         let sent = Command::new("kill")
@@ -92,22 +98,25 @@ impl BrokerProcess {
 
     /// Waits for the process to end by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("it ends")
+        self.child.wait().expect("the process ends")
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("known").is_none()
+        self.child
+            .try_wait()
+            .expect("the state of the process is known")
+            .is_none()
     }
 
-    /// What it has written to standard error.
+    /// Returns the text that the process has written to standard error so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The rest of the announcement.
+    /// Reads the next line of standard output.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
-        self.output.read_line(&mut line).expect("a line");
+        self.output.read_line(&mut line).expect("a line is printed");
         line
     }
 }
@@ -119,7 +128,7 @@ impl Drop for BrokerProcess {
     }
 }
 
-/// What a command printed, and its exit code.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) code: i32,
@@ -128,19 +137,20 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Reads the JSON objects that were printed, one a line.
+    /// Parses standard output as one JSON object per line. Panics if the command failed.
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         assert_eq!(self.code, 0, "{self:?}");
         let lines = self.out.lines().map(serde_json::from_str);
-        lines.collect::<Result<_, _>>().expect("JSON lines")
+        lines.collect::<Result<_, _>>().expect("each line is JSON")
     }
 }
 
-/// Runs a command in `folder` to its end.
+/// Runs the program in `folder` to its end, without input.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> CommandOutput {
     run_with_input(folder, arguments, "")
 }
 
+/// Runs the program in `folder` to its end, with `input` as standard input.
 pub(crate) fn run_with_input(folder: &Path, arguments: &[&str], input: &str) -> CommandOutput {
     let mut child = program()
         .args(arguments)
@@ -150,16 +160,16 @@ pub(crate) fn run_with_input(folder: &Path, arguments: &[&str], input: &str) -> 
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // A command that reads nothing may have ended before all of it is written.
+    // The result is ignored: a command that does not read its input can end before all of it is written.
     let _ = child
         .stdin
         .take()
-        .expect("its input")
+        .expect("standard input is piped")
         .write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the process ends");
     CommandOutput {
         code: output.status.code().unwrap_or(-1),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
+        out: String::from_utf8(output.stdout).expect("the output is UTF-8"),
+        err: String::from_utf8(output.stderr).expect("the output is UTF-8"),
     }
 }

@@ -1,4 +1,6 @@
-//! A server within the test's own process, on a `SQLite` file in a folder of its own that goes away with it.
+//! A broker and its gRPC server inside the test process.
+//!
+//! Each server has a `SQLite` file in its own temporary folder. Dropping the server deletes the folder.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use tonic::transport::{Channel, Endpoint};
 use super::client::Client;
 use super::database;
 
-/// A queue whose leases may be short and whose failures come back at once.
+/// Configuration of the queue `work`. A failed item is ready again immediately.
 pub(crate) const QUEUE: &str = "
 [queues.work]
 managed = { payload = \"text\" }
@@ -33,42 +35,48 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts with one queue, `work`.
+    /// Starts with the queue of [`QUEUE`].
     pub(crate) async fn start() -> Self {
         Self::with_config(QUEUE).await
     }
 
-    /// Starts with the configuration given as TOML, over the defaults.
+    /// Starts with settings given as TOML. All other settings have their defaults.
     pub(crate) async fn with_config(toml: &str) -> Self {
         Self::start_prepared(toml, |_| ()).await
     }
 
-    /// Starts on tables that another program has made with this SQL, once they are adopted.
+    /// Creates tables with this SQL, as another program would, adopts them as queues and starts.
     pub(crate) async fn with_tables(toml: &str, sql: &str) -> Self {
         Self::start_prepared(toml, |config| {
             let file = &config.store.path;
-            database::open(file).execute_batch(sql).expect("tables");
-            let mut schema = SqliteSchema::open(file).expect("a schema");
+            database::open(file)
+                .execute_batch(sql)
+                .expect("the tables are created");
+            let mut schema = SqliteSchema::open(file).expect("the schema opens");
             for queue in &config.queues {
-                for step in schema.plan(queue).expect("a plan") {
-                    schema.apply(&step, &mut |_| ()).expect("a step");
+                for step in schema.plan(queue).expect("the changes are planned") {
+                    schema
+                        .apply(&step, &mut |_| ())
+                        .expect("the change is applied");
                 }
             }
         })
         .await
     }
 
+    /// Calls `prepare` with the configuration before the store is opened, and starts.
     async fn start_prepared(toml: &str, prepare: impl FnOnce(&Config)) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let config = configure(&folder, toml, &folder.path().join("queues.db"));
         prepare(&config);
         let store = SqliteStore::open(&config.store.path, &config.queues, system_clock());
-        let store = Arc::new(store.expect("a store"));
-        let settings = broker::BrokerConfig::from(&config);
-        let broker = Arc::new(Broker::start(store, &config.queues, settings));
+        let store = Arc::new(store.expect("the store opens"));
+        let broker_config = broker::BrokerConfig::from(&config);
+        let broker = Arc::new(Broker::start(store, &config.queues, broker_config));
         let listener = TcpListener::bind(config.server.listen).await;
-        let listener = listener.expect("a free port");
-        let serving = grpc::serve(listener, broker.clone(), &config.server).expect("a server");
+        let listener = listener.expect("a port is free");
+        let serving =
+            grpc::serve(listener, broker.clone(), &config.server).expect("the server starts");
         Self {
             folder,
             address: serving.address(),
@@ -78,50 +86,57 @@ impl Server {
         }
     }
 
-    /// Connects a client that works on the first queue.
+    /// Connects a client of the first queue.
     pub(crate) async fn client(&self) -> Client {
         Client::new(self.channel().await, &self.config.queues[0].name)
     }
 
-    /// Opens a connection of its own.
+    /// Opens a new connection.
     pub(crate) async fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
-        let endpoint = endpoint.expect("an address");
-        endpoint.connect().await.expect("a connection")
+        let endpoint = endpoint.expect("the URL is valid");
+        endpoint
+            .connect()
+            .await
+            .expect("the server accepts the connection")
     }
 
     pub(crate) fn file(&self) -> PathBuf {
         self.config.store.path.clone()
     }
 
-    /// Opens the file as another program would.
+    /// Opens the database file as another program would.
     pub(crate) fn database(&self) -> Connection {
         database::open(&self.file())
     }
 
-    /// Stops the server, and leaves the broker to whatever calls are left.
+    /// Stops the server but not the broker. Calls that are still running keep the broker. Returns whether all calls ended.
     pub(crate) async fn stop_serving(&mut self) -> bool {
-        self.serving.take().expect("serving").drain().await
+        self.serving
+            .take()
+            .expect("the server is running")
+            .drain()
+            .await
     }
 
-    /// Starts to stop; the future ends when the server has.
+    /// Starts to drain. The future ends when server and broker have stopped, and returns whether all calls ended.
     pub(crate) fn drain(&mut self) -> impl Future<Output = bool> + use<> {
-        let serving = self.serving.take().expect("serving");
+        let serving = self.serving.take().expect("the server is running");
         let broker = self.broker.take();
         async move {
-            let all = serving.drain().await;
+            let all_calls_ended = serving.drain().await;
             if let Some(broker) = broker {
                 let stopped = tokio::time::timeout(Duration::from_secs(20), broker.stop()).await;
-                stopped.expect("the broker stops");
+                stopped.expect("the broker stops within 20 seconds");
             }
-            all
+            all_calls_ended
         }
     }
 }
 
 fn configure(folder: &tempfile::TempDir, toml: &str, store: &Path) -> Config {
     let file = folder.path().join("config.toml");
-    std::fs::write(&file, toml).expect("a configuration file");
+    std::fs::write(&file, toml).expect("the configuration file is written");
     let sources = Sources {
         file: Some(file),
         environment: Vec::new(),
@@ -129,7 +144,7 @@ fn configure(folder: &tempfile::TempDir, toml: &str, store: &Path) -> Config {
             Flag {
                 name: "--store",
                 key: &["store", "path"],
-                value: store.to_str().expect("a path").into(),
+                value: store.to_str().expect("the path is UTF-8").into(),
             },
             Flag {
                 name: "--listen",
@@ -140,5 +155,5 @@ fn configure(folder: &tempfile::TempDir, toml: &str, store: &Path) -> Config {
     };
     sources
         .load()
-        .unwrap_or_else(|error| panic!("the test's configuration: {error}"))
+        .unwrap_or_else(|error| panic!("the configuration of the test is invalid: {error}"))
 }

@@ -1,8 +1,10 @@
-//! Says, on a line of its own, why a test proves nothing here.
+//! The line that reports a skipped test and the reason.
 
 use std::io::Write as _;
 
-/// Says it past the test runner, which hides what passing tests print.
-pub(crate) fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+/// Writes `skipped:` and the reason to standard error directly.
+///
+/// The test runner captures `eprintln!` and hides it if the test passes. A direct write is always visible.
+pub(crate) fn skipped(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }

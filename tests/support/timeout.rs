@@ -1,37 +1,37 @@
-//! Waiting for conditions: as short as it takes, and never for ever.
+//! Waits for an event with a time limit, instead of sleeping for a fixed time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longer than anything may take on a busy machine.
+/// Time limit of every wait. It leaves room for a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits for a future that must end soon.
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    let ended = tokio::time::timeout(TEST_TIMEOUT, future).await;
-    ended.expect("this ends within 30 seconds")
+/// Waits for a future and fails the test if it does not end within [`TEST_TIMEOUT`].
+pub(crate) async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(TEST_TIMEOUT, future).await;
+    result.expect("the future ends within 30 seconds")
 }
 
-/// Asks until the answer is yes.
-pub(crate) async fn wait_until(what: &str, mut is: impl AsyncFnMut() -> bool) {
+/// Checks a condition every 10 ms until it holds. After [`TEST_TIMEOUT`] the test fails and prints `description`.
+pub(crate) async fn wait_until(description: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
-    while !is().await {
+    while !condition().await {
         assert!(
             start.elapsed() < TEST_TIMEOUT,
-            "not within 30 seconds: {what}"
+            "not within 30 seconds: {description}"
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The same on a plain thread.
-pub(crate) fn wait_until_blocking(what: &str, mut is: impl FnMut() -> bool) {
+/// Does the same as [`wait_until`] on a thread without a runtime.
+pub(crate) fn wait_until_blocking(description: &str, mut condition: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
-    while !is() {
+    while !condition() {
         assert!(
             start.elapsed() < TEST_TIMEOUT,
-            "not within 30 seconds: {what}"
+            "not within 30 seconds: {description}"
         );
         std::thread::sleep(Duration::from_millis(10));
     }

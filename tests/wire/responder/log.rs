@@ -46,7 +46,7 @@ impl Log {
     }
 
     /// Waits until the log is as it should be.
-    pub(crate) async fn wait_until(&self, is: impl Fn(&[Entry]) -> bool) {
+    pub(crate) async fn until(&self, is: impl Fn(&[Entry]) -> bool) {
         let mut length = self.length.subscribe();
         with_timeout(length.wait_for(|_| is(&self.entries())))
             .await

@@ -87,7 +87,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn of_a_claim() {
+async fn claim_field_is_named() {
     let scene = Scene::set().await;
     scene
         .refuses_claim(|r| r.worker_id = String::new(), "worker_id")
@@ -127,7 +127,7 @@ async fn of_a_claim() {
 }
 
 #[tokio::test]
-async fn of_a_heartbeat() {
+async fn heartbeat_duration_is_named() {
     let scene = Scene::set().await;
     for wrong in [
         duration(-1, 0),
@@ -148,7 +148,7 @@ async fn of_a_heartbeat() {
 }
 
 #[tokio::test]
-async fn of_a_failure() {
+async fn retry_delay_is_named() {
     let scene = Scene::set().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
         let mut second = failure(&scene.lease_id, "no");
@@ -165,7 +165,7 @@ async fn of_a_failure() {
 }
 
 #[tokio::test]
-async fn of_a_release() {
+async fn release_delay_is_named() {
     let scene = Scene::set().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
         let request = ReleaseRequest {
@@ -179,7 +179,7 @@ async fn of_a_release() {
 }
 
 #[tokio::test]
-async fn of_a_new_item_and_of_a_follow_up() {
+async fn item_column_is_named() {
     let scene = Scene::set().await;
     let kind = |kind| Value { kind: Some(kind) };
     let timestamp = |seconds, nanos| kind(Kind::TimestampValue(Timestamp { seconds, nanos }));
@@ -216,7 +216,7 @@ async fn of_a_new_item_and_of_a_follow_up() {
 }
 
 #[tokio::test]
-async fn of_a_row_that_breaks_a_rule_of_the_table() {
+async fn constraint_violation_names_its_column() {
     let scene = Scene::set().await;
     let named = |name: &str| item_with("unique_name", text(name));
     let twice = vec![named("x"), named("x")];
@@ -232,7 +232,7 @@ async fn of_a_row_that_breaks_a_rule_of_the_table() {
 }
 
 #[tokio::test]
-async fn of_a_follow_up_to_an_unknown_queue() {
+async fn unknown_follow_up_queue_is_named() {
     let scene = Scene::set().await;
     for queue in ["nowhere", "", "WORK"] {
         let all = vec![
@@ -245,7 +245,7 @@ async fn of_a_follow_up_to_an_unknown_queue() {
 }
 
 #[tokio::test]
-async fn a_refused_call_among_good_ones_fails_alone() {
+async fn concurrent_valid_calls_succeed() {
     let server = Server::with_config(QUEUES).await;
     let client = server.client().await.for_queue("work");
     let calls = (0..50).map(|n| {

@@ -51,7 +51,7 @@ async fn with(payloads: &[&str]) -> (Server, Client) {
 }
 
 #[tokio::test]
-async fn a_worker_goes_from_item_to_item_in_one_call_each() {
+async fn call_completes_and_claims_next() {
     let (server, client) = with(&["a", "b", "c", "d"]).await;
     let mut leases = vec![client.claim_one().await];
     let mut seen = Vec::new();
@@ -71,7 +71,7 @@ async fn a_worker_goes_from_item_to_item_in_one_call_each() {
 }
 
 #[tokio::test]
-async fn what_was_claimed_is_a_lease_like_any_other() {
+async fn next_lease_can_be_renewed() {
     let (_server, client) = with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let asked = NextClaim {
@@ -91,7 +91,7 @@ async fn what_was_claimed_is_a_lease_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_lost_lease_does_not_keep_the_next_from_being_claimed() {
+async fn lost_lease_does_not_prevent_it() {
     let (_server, client) = with(&["a", "b"]).await;
     let lost = client.claim_one().await;
     client
@@ -105,7 +105,7 @@ async fn a_lost_lease_does_not_keep_the_next_from_being_claimed() {
 }
 
 #[tokio::test]
-async fn the_same_call_sent_again_gets_the_same_leases() {
+async fn retried_call_returns_the_same_leases() {
     let (_server, client) = with(&["a", "b", "c"]).await;
     let first = client.claim_one().await;
     let named = NextClaim {
@@ -121,7 +121,7 @@ async fn the_same_call_sent_again_gets_the_same_leases() {
 }
 
 #[tokio::test]
-async fn a_completion_that_is_refused_keeps_nothing_of_what_was_claimed() {
+async fn rejected_completion_releases_the_lease() {
     let (_server, client) = with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let nowhere = vec![completion(&first.lease_id, &[("nowhere", "x")])];
@@ -142,7 +142,7 @@ async fn a_completion_that_is_refused_keeps_nothing_of_what_was_claimed() {
 }
 
 #[tokio::test]
-async fn each_field_of_the_claim_is_refused_by_its_path_before_anything_is_completed() {
+async fn invalid_field_changes_nothing() {
     let (_server, client) = with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let (invalid, limit) = (
@@ -182,7 +182,7 @@ async fn each_field_of_the_claim_is_refused_by_its_path_before_anything_is_compl
 }
 
 #[tokio::test]
-async fn while_the_service_drains_it_completes_and_claims_nothing() {
+async fn draining_service_only_completes() {
     let noticed = format!("[server]\ndrain_delay = '2s'\ndrain_grace = '10s'\n{QUEUE}");
     let mut server = Server::with_config(&noticed).await;
     let client = server.client().await;
@@ -208,7 +208,7 @@ async fn while_the_service_drains_it_completes_and_claims_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_keeps_nothing() {
+async fn cancelled_call_releases_the_lease() {
     let (server, client) = with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let lock = WriteLock::acquire(&server.file());

@@ -43,7 +43,7 @@ async fn is_serving(health: &mut HealthClient<tonic::transport::Channel>) -> boo
 }
 
 #[tokio::test]
-async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
+async fn locked_store_is_unavailable() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
@@ -88,7 +88,7 @@ async fn while_another_program_holds_the_write_lock_the_store_is_unavailable() {
 }
 
 #[tokio::test]
-async fn all_who_wait_are_told_at_once_that_the_store_is_away() {
+async fn store_outage_ends_all_waiting_claims() {
     let server = Server::start().await;
     let client = server.client().await;
     // Each asks for as many items as a statement serves: asked for one after another, each would wait as long again.
@@ -106,7 +106,7 @@ async fn all_who_wait_are_told_at_once_that_the_store_is_away() {
 }
 
 #[tokio::test]
-async fn a_lock_held_for_a_moment_is_waited_for() {
+async fn short_lock_only_delays_a_call() {
     let server = Server::start().await;
     let client = server.client().await;
     let lock = WriteLock::acquire(&server.file());
@@ -160,7 +160,7 @@ async fn misconfigured_by(damage: &str, mend: &str) {
 }
 
 #[tokio::test]
-async fn a_table_that_has_gone_is_named_misconfigured_until_it_is_back() {
+async fn missing_table_is_misconfigured() {
     misconfigured_by(
         "ALTER TABLE work RENAME TO elsewhere",
         "ALTER TABLE elsewhere RENAME TO work",
@@ -169,7 +169,7 @@ async fn a_table_that_has_gone_is_named_misconfigured_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_column_that_has_gone_is_named_misconfigured_until_it_is_back() {
+async fn missing_column_is_misconfigured() {
     misconfigured_by(
         "ALTER TABLE work RENAME COLUMN lease_fence TO fence",
         "ALTER TABLE work RENAME COLUMN fence TO lease_fence",
@@ -178,7 +178,7 @@ async fn a_column_that_has_gone_is_named_misconfigured_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn an_index_that_has_gone_is_named_misconfigured_and_never_scanned_around() {
+async fn missing_index_is_misconfigured() {
     let server = Server::start().await;
     let database = server.database();
     let find = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";

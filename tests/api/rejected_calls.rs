@@ -80,7 +80,7 @@ async fn all_six(client: &Client) -> [Result<usize, Status>; 6] {
 }
 
 #[tokio::test]
-async fn an_unknown_queue_is_not_found_by_any_call() {
+async fn unknown_queue_is_not_found() {
     let server = Server::start().await;
     let client = server.client().await;
     for queue in ["nowhere", "", "Work", "work ", "lease_broker_meta"] {
@@ -91,7 +91,7 @@ async fn an_unknown_queue_is_not_found_by_any_call() {
 }
 
 #[tokio::test]
-async fn a_refusal_about_a_huge_text_still_reaches_the_client() {
+async fn error_about_a_huge_name_is_short() {
     let server = Server::start().await;
     let client = server.client().await;
     let huge = "ü".repeat(500_000);
@@ -108,7 +108,7 @@ async fn a_refusal_about_a_huge_text_still_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn one_call_too_many_is_refused_while_health_checks_are_answered() {
+async fn overload_does_not_stop_health_checks() {
     let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
     let client = server.client().await;
     let parked = client.waiting_claim_request(1, Duration::from_secs(60));
@@ -150,7 +150,7 @@ async fn one_call_too_many_is_refused_while_health_checks_are_answered() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_as_the_callers_mistake() {
+async fn malformed_message_is_rejected() {
     let server = Server::start().await;
     let mut grpc = tonic::client::Grpc::new(server.channel().await);
     // A queue's name that is not UTF-8, a field that ends early, and a field number that can't be.
@@ -178,7 +178,7 @@ async fn what_is_no_message_is_refused_as_the_callers_mistake() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_given_up_makes_room_for_another() {
+async fn cancelled_call_frees_its_slot() {
     let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
     let client = server.client().await;
     for _ in 0..5 {

@@ -12,7 +12,7 @@ use crate::support::server::{QUEUE, Server};
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
-async fn what_does_not_fit_into_an_answer_is_given_back_at_once() {
+async fn leases_over_the_limit_are_released() {
     let server =
         Server::with_config(&format!("[server]\nmax_message_bytes = 1000000\n{QUEUE}")).await;
     let client = server.client().await;
@@ -55,7 +55,7 @@ async fn fits(server: &Server, queue: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn the_usual_client_can_read_every_answer() {
+async fn default_client_reads_every_response() {
     let fill = |payload: &str| {
         format!(
             "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000) {payload} FROM n;"
@@ -80,7 +80,7 @@ async fn the_usual_client_can_read_every_answer() {
 }
 
 #[tokio::test]
-async fn an_item_larger_than_an_answer_is_leased_alone() {
+async fn item_over_the_limit_is_leased_alone() {
     let server = Server::with_config(&format!("[server]\nmax_message_bytes = 1000\n{QUEUE}")).await;
     let client = server.client().await;
     let insert = "INSERT INTO work (payload) VALUES (?1), ('small')";
@@ -92,7 +92,7 @@ async fn an_item_larger_than_an_answer_is_leased_alone() {
 }
 
 #[tokio::test]
-async fn a_lease_continues_the_trace_of_the_call_that_added_its_item() {
+async fn lease_continues_its_producers_trace() {
     let server = Server::start().await;
     let client = server.client().await;
     let traced = |trace: &'static str| {
@@ -135,7 +135,7 @@ async fn a_lease_continues_the_trace_of_the_call_that_added_its_item() {
 }
 
 #[tokio::test]
-async fn a_trace_context_that_is_not_valid_is_ignored() {
+async fn invalid_traceparent_is_ignored() {
     let server = Server::start().await;
     let client = server.client().await;
     let upper = "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01";

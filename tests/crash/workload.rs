@@ -31,12 +31,12 @@ struct Journal {
     ends: AtomicBool,
 }
 
-pub(crate) struct Load {
+pub(crate) struct Workload {
     journal: Arc<Journal>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Load {
+impl Workload {
     /// Starts this many workers and a producer; they wait for a broker.
     pub(crate) fn new(workers: usize) -> Self {
         let journal = Arc::new(Journal::default());

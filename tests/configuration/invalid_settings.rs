@@ -2,7 +2,7 @@
 
 use lease_broker::config::Sources;
 
-use crate::sources::{Given, file, listen, place, variables};
+use crate::test_sources::{Given, file, listen, place, variables};
 
 /// Asserts what is said of a file: the key, the line, and a part of the problem.
 #[track_caller]
@@ -14,7 +14,7 @@ fn refused(text: &'static str, key: &str, line: usize, problem: &str) {
 }
 
 #[test]
-fn an_unknown_key_is_refused_where_it_stands() {
+fn unknown_key_is_located() {
     refused(
         "[server]\nlisten = '127.0.0.1:1'\nlitsen = 1",
         "server.litsen",
@@ -44,7 +44,7 @@ fn an_unknown_key_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_refused_where_it_stands() {
+fn wrong_type_is_located() {
     refused("[server]\nlisten = 5", "server.listen", 2, "");
     refused("[limits]\n\nmax_items = 'many'", "limits.max_items", 3, "");
     refused("[limits]\nmax_items = -1", "limits.max_items", 2, "");
@@ -63,7 +63,7 @@ fn a_value_of_the_wrong_type_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_value_that_does_not_do_is_refused_with_what_would() {
+fn value_out_of_range_is_explained() {
     let (address, span) = ("address", "not between");
     refused(
         "[server]\nlisten = 'localhost'",
@@ -130,7 +130,7 @@ fn a_value_that_does_not_do_is_refused_with_what_would() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_refused_with_the_line() {
+fn invalid_toml_is_located() {
     let error = file("[server]\nlisten = \n").expect_err("no value");
     assert_eq!(place(&error), "given.toml:2");
     let error = file("[server]\n[server]\n").expect_err("twice");
@@ -138,7 +138,7 @@ fn a_file_that_is_no_toml_is_refused_with_the_line() {
 }
 
 #[test]
-fn a_file_that_can_not_be_read_is_named() {
+fn unreadable_file_is_named() {
     let sources = Sources {
         file: Some("/no/such/file.toml".into()),
         ..Sources::default()
@@ -151,7 +151,7 @@ fn a_file_that_can_not_be_read_is_named() {
 }
 
 #[test]
-fn a_variable_that_does_not_do_is_named() {
+fn invalid_variable_is_named() {
     for (given, key) in [
         (
             &[("LEASE_BROKER_SERVER__LISTEN", "nowhere")],
@@ -178,7 +178,7 @@ fn a_variable_that_does_not_do_is_named() {
 }
 
 #[test]
-fn a_variable_set_as_a_value_and_as_a_section_is_refused() {
+fn variable_as_value_and_section_fails() {
     let error = variables(&[
         ("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:1"),
         ("LEASE_BROKER_SERVER__LISTEN__PORT", "1"),
@@ -192,7 +192,7 @@ fn a_variable_set_as_a_value_and_as_a_section_is_refused() {
 }
 
 #[test]
-fn a_flag_that_does_not_do_is_named_though_the_file_is_right() {
+fn invalid_flag_is_named() {
     let given = Given {
         file: "[server]\nlisten = '127.0.0.1:1'",
         variables: &[("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:2")],
@@ -206,7 +206,7 @@ fn a_flag_that_does_not_do_is_named_though_the_file_is_right() {
 }
 
 #[test]
-fn a_value_that_a_later_layer_replaces_does_not_matter() {
+fn overridden_invalid_value_is_ignored() {
     let given = Given {
         file: "[server]\nlisten = 'nowhere'",
         flags: vec![listen("127.0.0.1:3")],

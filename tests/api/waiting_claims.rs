@@ -48,7 +48,7 @@ async fn got(parked: Parked) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_item_added_through_the_service_ends_a_wait_at_once() {
+async fn enqueued_item_ends_a_wait() {
     let (_server, client) = unpolled().await;
     let parked = park(&client, 5).await;
     client.enqueue(&["a"]).await;
@@ -56,7 +56,7 @@ async fn an_item_added_through_the_service_ends_a_wait_at_once() {
 }
 
 #[tokio::test]
-async fn a_follow_up_ends_a_wait_on_its_queue() {
+async fn follow_up_ends_a_wait_on_its_queue() {
     let queues = "[queues.next]\nmanaged = { payload = 'text' }\n";
     let server = Server::with_config(&format!("{NO_POLLS}{QUEUE}{queues}")).await;
     let client = server.client().await.for_queue("work");
@@ -69,7 +69,7 @@ async fn a_follow_up_ends_a_wait_on_its_queue() {
 }
 
 #[tokio::test]
-async fn a_released_item_ends_a_wait() {
+async fn released_item_ends_a_wait() {
     let (_server, client) = unpolled().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
@@ -79,7 +79,7 @@ async fn a_released_item_ends_a_wait() {
 }
 
 #[tokio::test]
-async fn an_item_that_failed_or_was_released_with_a_short_delay_ends_a_wait_when_it_is_due() {
+async fn delayed_item_ends_a_wait_when_it_is_due() {
     let (_server, client) = unpolled().await;
     client.enqueue(&["a"]).await;
     let short = Duration::from_millis(100);
@@ -105,7 +105,7 @@ async fn an_item_that_failed_or_was_released_with_a_short_delay_ends_a_wait_when
 }
 
 #[tokio::test]
-async fn a_lease_that_expires_ends_a_wait() {
+async fn expired_lease_ends_a_wait() {
     let (_server, client) = unpolled().await;
     client.enqueue(&["a"]).await;
     let mut request = client.claim_request(1);
@@ -116,7 +116,7 @@ async fn a_lease_that_expires_ends_a_wait() {
 }
 
 #[tokio::test]
-async fn a_row_that_another_program_inserts_ends_a_wait() {
+async fn row_of_another_program_ends_a_wait() {
     let server = Server::start().await;
     let client = server.client().await;
     let parked = park(&client, 5).await;
@@ -132,7 +132,7 @@ async fn a_row_that_another_program_inserts_ends_a_wait() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_empty_after_its_time_and_not_before() {
+async fn wait_without_items_ends_empty_on_time() {
     let (_server, client) = unpolled().await;
     for wait in [0, 1, 250] {
         let wait = Duration::from_millis(wait);
@@ -145,7 +145,7 @@ async fn a_wait_ends_empty_after_its_time_and_not_before() {
 }
 
 #[tokio::test]
-async fn those_who_wait_are_served_first_come_first_served() {
+async fn claims_are_served_in_arrival_order() {
     let (_server, client) = unpolled().await;
     let mut parked = Vec::new();
     for _ in 0..5 {
@@ -158,7 +158,7 @@ async fn those_who_wait_are_served_first_come_first_served() {
 }
 
 #[tokio::test]
-async fn a_batch_is_dealt_to_those_who_wait_in_turn() {
+async fn batch_is_split_in_arrival_order() {
     let (_server, client) = unpolled().await;
     let parked = [
         park(&client, 2).await,
@@ -173,7 +173,7 @@ async fn a_batch_is_dealt_to_those_who_wait_in_turn() {
 }
 
 #[tokio::test]
-async fn those_who_wait_longer_come_before_a_claim_that_does_not_wait() {
+async fn waiting_claims_precede_new_claims() {
     let server = Server::start().await;
     let client = server.client().await;
     let parked = park(&client, 1).await;
@@ -185,7 +185,7 @@ async fn those_who_wait_longer_come_before_a_claim_that_does_not_wait() {
 }
 
 #[tokio::test]
-async fn hundreds_wait_on_one_connection_and_do_not_hold_up_other_calls() {
+async fn waits_do_not_block_other_calls() {
     let (_server, client) = unpolled().await;
     let mut parked = Vec::new();
     for _ in 0..400 {

@@ -11,7 +11,7 @@ use crate::support::database;
 use crate::support::server::Server;
 
 #[tokio::test]
-async fn items_are_leased_in_the_order_in_which_they_were_added() {
+async fn items_are_leased_in_insertion_order() {
     let server = Server::start().await;
     let client = server.client().await;
     assert_eq!(client.enqueue(&["a", "b", "c"]).await, ["1", "2", "3"]);
@@ -26,7 +26,7 @@ async fn items_are_leased_in_the_order_in_which_they_were_added() {
 }
 
 #[tokio::test]
-async fn a_lease_says_all_that_a_worker_needs() {
+async fn lease_has_expiry_trace_and_columns() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -49,7 +49,7 @@ async fn a_lease_says_all_that_a_worker_needs() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_makes_a_lease_last_from_now() {
+async fn heartbeat_extends_the_lease() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -65,7 +65,7 @@ async fn a_heartbeat_makes_a_lease_last_from_now() {
 }
 
 #[tokio::test]
-async fn a_completed_item_is_kept_and_never_leased_again() {
+async fn completed_item_is_not_leased_again() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -79,7 +79,7 @@ async fn a_completed_item_is_kept_and_never_leased_again() {
 }
 
 #[tokio::test]
-async fn a_failed_item_comes_back_with_its_attempt_counted() {
+async fn failed_item_returns_with_the_next_attempt() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -94,7 +94,7 @@ async fn a_failed_item_comes_back_with_its_attempt_counted() {
 }
 
 #[tokio::test]
-async fn a_released_item_comes_back_with_its_attempt_given_back() {
+async fn released_item_returns_with_the_same_attempt() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -107,7 +107,7 @@ async fn a_released_item_comes_back_with_its_attempt_given_back() {
 }
 
 #[tokio::test]
-async fn an_item_added_with_a_delay_is_ready_only_after_it() {
+async fn delayed_item_is_ready_after_its_delay() {
     let server = Server::start().await;
     let client = server.client().await;
     let delayed = NewItem {
@@ -124,7 +124,7 @@ async fn an_item_added_with_a_delay_is_ready_only_after_it() {
 }
 
 #[tokio::test]
-async fn empty_lists_are_calls_that_do_nothing() {
+async fn empty_lists_do_nothing() {
     let server = Server::start().await;
     let client = server.client().await;
     assert_eq!(client.try_enqueue(Vec::new()).await.expect("ok").len(), 0);
@@ -135,7 +135,7 @@ async fn empty_lists_are_calls_that_do_nothing() {
 }
 
 #[tokio::test]
-async fn every_kind_of_value_comes_back_as_it_was_given() {
+async fn values_of_every_kind_are_returned() {
     let server = Server::with_config(
         "[queues.typed]
         managed = { b = 'boolean', i = 'bigint', d = 'double', t = 'text', raw = 'blob', at = 'datetime', \
@@ -184,7 +184,7 @@ async fn every_kind_of_value_comes_back_as_it_was_given() {
 }
 
 #[tokio::test]
-async fn a_composite_key_is_a_json_array_and_its_leases_are_settled_like_any() {
+async fn composite_key_is_a_json_array() {
     let server = Server::with_tables(
         "[queues.pairs]",
         "CREATE TABLE pairs (region text NOT NULL, number integer NOT NULL, PRIMARY KEY (region, number))",
@@ -215,7 +215,7 @@ async fn a_composite_key_is_a_json_array_and_its_leases_are_settled_like_any() {
 }
 
 #[tokio::test]
-async fn the_order_is_the_one_configured() {
+async fn items_follow_the_configured_order() {
     let server = Server::with_config(
         "[queues.ranked]
         order = ['rank desc']
@@ -232,7 +232,7 @@ async fn the_order_is_the_one_configured() {
 }
 
 #[tokio::test]
-async fn completion_can_delete_archive_or_repeat_the_row() {
+async fn completion_deletes_archives_or_repeats() {
     let server = Server::with_config(
         "[queues.gone]
         managed = { payload = 'text' }

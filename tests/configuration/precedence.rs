@@ -5,10 +5,10 @@ use std::time::Duration;
 use lease_broker::config::{DEFAULT, LogFormat, Sources};
 use lease_broker::queue::{OnComplete, Order};
 
-use crate::sources::{Given, file, listen, variables};
+use crate::test_sources::{Given, file, listen, variables};
 
 #[test]
-fn the_defaults_load_and_have_one_queue() {
+fn defaults_have_one_queue() {
     let config = Sources::default().load().expect("the defaults");
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:50051");
     assert_eq!(config.limits.max_items, 1_000);
@@ -26,7 +26,7 @@ fn the_defaults_load_and_have_one_queue() {
 }
 
 #[test]
-fn the_documented_defaults_are_all_that_can_be_set() {
+fn default_file_changes_nothing() {
     // Every setting, given once more with its own value, changes nothing.
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("same.toml");
@@ -41,7 +41,7 @@ fn the_documented_defaults_are_all_that_can_be_set() {
 }
 
 #[test]
-fn a_file_needs_only_what_differs() {
+fn file_needs_only_changed_settings() {
     let config = file("[server]\nlisten = '127.0.0.1:1'\n[log]\nformat = 'json'").expect("loads");
     assert_eq!(config.server.listen.port(), 1);
     assert_eq!(config.log.format, LogFormat::Json);
@@ -50,7 +50,7 @@ fn a_file_needs_only_what_differs() {
 }
 
 #[test]
-fn the_environment_wins_over_the_file_and_a_flag_over_both() {
+fn flag_overrides_variable_overrides_file() {
     let given = |flags| Given {
         file: "[server]\nlisten = '127.0.0.1:1'\ndrain_grace = '1s'\nmax_concurrent_calls = 5",
         variables: &[
@@ -68,7 +68,7 @@ fn the_environment_wins_over_the_file_and_a_flag_over_both() {
 }
 
 #[test]
-fn settings_of_the_default_queue_alone_adjust_it_and_any_other_queue_replaces_it() {
+fn default_queue_is_adjusted_or_replaced() {
     let config = variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE", "5m")]).expect("loads");
     assert_eq!(config.queues[0].lease.default, Duration::from_secs(300));
     assert!(config.queues[0].managed.is_some());
@@ -79,7 +79,7 @@ fn settings_of_the_default_queue_alone_adjust_it_and_any_other_queue_replaces_it
 }
 
 #[test]
-fn a_variable_is_a_number_a_truth_value_a_list_or_a_table_where_it_looks_like_one() {
+fn variable_is_parsed_as_a_toml_value() {
     let config = variables(&[
         ("LEASE_BROKER_LIMITS__MAX_ITEMS", "7"),
         ("LEASE_BROKER_QUEUE_DEFAULTS__FILTERED_INDEXES", "false"),
@@ -107,7 +107,7 @@ fn a_variable_is_a_number_a_truth_value_a_list_or_a_table_where_it_looks_like_on
 }
 
 #[test]
-fn a_text_that_looks_like_a_number_is_quoted() {
+fn number_in_quotes_is_text() {
     let config = variables(&[("LEASE_BROKER_STORE__PATH", "\"2026\"")]).expect("loads");
     assert_eq!(config.store.path.to_str(), Some("2026"));
     let error = variables(&[("LEASE_BROKER_STORE__PATH", "2026")]).expect_err("a number");
@@ -115,7 +115,7 @@ fn a_text_that_looks_like_a_number_is_quoted() {
 }
 
 #[test]
-fn variables_of_others_and_those_without_a_nested_key_are_left_alone() {
+fn unrelated_variables_are_ignored() {
     variables(&[
         ("PATH", "/bin"),
         ("LEASE_BROKER_CONFIG", "elsewhere.toml"),
@@ -126,7 +126,7 @@ fn variables_of_others_and_those_without_a_nested_key_are_left_alone() {
 }
 
 #[test]
-fn the_default_queue_is_gone_where_a_file_or_a_variable_configures_queues() {
+fn configured_queue_replaces_the_default() {
     let names = |config: lease_broker::config::Config| -> Vec<String> {
         config.queues.into_iter().map(|queue| queue.name).collect()
     };
@@ -137,7 +137,7 @@ fn the_default_queue_is_gone_where_a_file_or_a_variable_configures_queues() {
 }
 
 #[test]
-fn a_queue_takes_what_it_does_not_say_from_the_queue_defaults() {
+fn queue_inherits_from_queue_defaults() {
     let config = file(
         "[queue_defaults]
         lease = '5m'
