@@ -1,4 +1,6 @@
-//! The service as clients see it: real gRPC over a real socket, on a real file.
+//! The gRPC API, tested through a real socket with an embedded `SQLite` file as the store.
+//!
+//! Covers each rpc, each error, waiting claims, deadlines, cancellation, draining, health checks and reflection.
 
 mod support;
 
@@ -32,5 +34,7 @@ mod response_size;
 mod retries;
 #[path = "api/store_failures.rs"]
 mod store_failures;
+#[path = "api/trace_context.rs"]
+mod trace_context;
 #[path = "api/waiting_claims.rs"]
 mod waiting_claims;

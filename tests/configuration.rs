@@ -1,4 +1,4 @@
-//! The configuration: layers, and what is said of a setting that does not do.
+//! The configuration: precedence of its sources, the meaning of each setting, and the error for each invalid setting.
 
 #[path = "configuration/invalid_settings.rs"]
 mod invalid_settings;

@@ -1,4 +1,4 @@
-//! The broker's process killed at random moments under workload: nothing lost, nothing completed twice.
+//! Broker processes killed at random moments under load. No item may be lost, and none may be completed twice.
 
 mod support;
 
@@ -19,7 +19,7 @@ use crate::support::process::BrokerProcess;
 use crate::support::timeout::{wait_until, with_timeout};
 use crate::workload::Workload;
 
-/// Each completion adds a row with the item's key to the outbox: a second completion would be seen there.
+/// Each completion adds the key of its item to `outbox`. A second completion of an item would add the key twice.
 const QUEUES: &str = "
 [queues.work]
 managed = { payload = 'text' }
@@ -29,14 +29,15 @@ max_attempts = 0
 managed = { payload = 'text' }
 ";
 
+/// A folder with a database file and a configuration file that several broker processes use.
 struct Site {
     folder: tempfile::TempDir,
 }
 
 impl Site {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("queues.toml"), QUEUES).expect("a file");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        std::fs::write(folder.path().join("queues.toml"), QUEUES).expect("the file is written");
         Self { folder }
     }
 
@@ -48,8 +49,8 @@ impl Site {
         BrokerProcess::serve(&self.file(), &self.folder.path().join("queues.toml"))
     }
 
-    /// Waits until every row is completed, then compares the database with what the clients were told.
-    async fn settle_accounts(&self, workload: &Workload) {
+    /// Waits until every item is completed, stops the clients, and compares the database with their journal.
+    async fn finish_and_check(&self, workload: &Workload) {
         let database = database::open(&self.file());
         let open = "SELECT count(*) FROM work WHERE lease_state <> 3";
         wait_until("all items are completed", async || {
@@ -61,42 +62,45 @@ impl Site {
     }
 }
 
-fn random() -> StdRng {
+/// Creates the random generator of a test and prints its seed.
+fn seeded_random() -> StdRng {
     let given = std::env::var("LEASE_BROKER_TEST_SEED").ok();
     let seed = given
         .and_then(|seed| seed.parse().ok())
         .unwrap_or_else(rand::random);
-    eprintln!("seed {seed}; LEASE_BROKER_TEST_SEED={seed} repeats the moments");
+    eprintln!(
+        "seed {seed}; set LEASE_BROKER_TEST_SEED={seed} to kill the brokers after the same delays"
+    );
     StdRng::seed_from_u64(seed)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_broker_loses_no_item() {
-    let mut random = random();
+    let mut random = seeded_random();
     let site = Site::new();
     let workload = Workload::new(4);
     for _ in 0..20 {
         let mut broker = site.serve();
         workload.use_brokers(vec![broker.channel()]);
         let before = workload.answers();
-        // Not before something is going on, and then at any moment.
+        // The broker is killed at a random moment once it has answered calls.
         wait_until("the broker answers", async || {
             workload.answers() > before + 20
         })
         .await;
-        let moment = Duration::from_micros(random.random_range(0..200_000));
-        tokio::time::sleep(moment).await;
+        let delay = Duration::from_micros(random.random_range(0..200_000));
+        tokio::time::sleep(delay).await;
         broker.kill();
     }
     let broker = site.serve();
     workload.use_brokers(vec![broker.channel()]);
     workload.stop_adding();
-    site.settle_accounts(&workload).await;
+    site.finish_and_check(&workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn either_of_two_brokers_can_be_killed() {
-    let mut random = random();
+    let mut random = seeded_random();
     let site = Site::new();
     let workload = Workload::new(6);
     let mut brokers = [site.serve(), site.serve()];
@@ -107,12 +111,12 @@ async fn either_of_two_brokers_can_be_killed() {
             workload.answers() > before + 50
         })
         .await;
-        let moment = Duration::from_micros(random.random_range(0..200_000));
-        tokio::time::sleep(moment).await;
+        let delay = Duration::from_micros(random.random_range(0..200_000));
+        tokio::time::sleep(delay).await;
         let killed = round % 2;
         brokers[killed].kill();
         let before = workload.answers();
-        wait_until("the other goes on alone", async || {
+        wait_until("the other broker continues alone", async || {
             workload.answers() > before + 50
         })
         .await;
@@ -120,7 +124,7 @@ async fn either_of_two_brokers_can_be_killed() {
     }
     workload.stop_adding();
     workload.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
-    site.settle_accounts(&workload).await;
+    site.finish_and_check(&workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -133,16 +137,16 @@ async fn other_broker_takes_expired_leases() {
     let mut request = one.claim_request(3);
     request.lease_duration = Some(duration(lease));
     let start = Instant::now();
-    let lost = one.try_claim(request).await.expect("a claim");
+    let lost = one.try_claim(request).await.expect("the claim succeeds");
     brokers[0].kill();
     let waiting = other.waiting_claim_request(3, Duration::from_secs(60));
     let leases = with_timeout(other.try_claim(waiting))
         .await
-        .expect("a claim");
-    let idle = start.elapsed().saturating_sub(lease);
-    eprintln!("handed out {idle:?} after the lease ended");
+        .expect("the claim succeeds");
+    let delay = start.elapsed().saturating_sub(lease);
+    eprintln!("leased again {delay:?} after the lease expired");
     assert!(start.elapsed() >= lease);
-    assert!(idle < Duration::from_secs(4), "{idle:?}");
+    assert!(delay < Duration::from_secs(4), "{delay:?}");
     assert_eq!(leases.len(), lost.len());
     assert_eq!(key(&leases[0]), key(&lost[0]));
     assert_eq!(leases[0].attempt, 2);
@@ -161,7 +165,7 @@ async fn brokers_can_start_together() {
             })
             .collect();
         for broker in starting {
-            let broker = broker.join().expect("it starts");
+            let broker = broker.join().expect("the broker starts");
             Client::new(broker.channel(), "work").enqueue(&["x"]).await;
         }
         let file = site.file();

@@ -1,5 +1,6 @@
-//! Names and values that would be SQL if anybody took them for it: tables, columns, queues, workers and payloads made of
-//! its pieces. Each is a name or a value and nothing else, and a table beside the queue's stays as it is.
+//! SQL injection: names of tables, columns, queues and workers, and values, that are built from fragments of SQL.
+//!
+//! Each name must work as a name and each value as a value. A second table, `witness`, must stay unchanged.
 
 #[path = "harness/harness.rs"]
 mod harness;
@@ -17,9 +18,9 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
 
-/// Pieces of SQL and of templates, with quotation marks of every kind: among them those that a conversion to a narrow
-/// character set would make plain ones.
-const PIECES: [&str; 32] = [
+/// Fragments of SQL and of statement templates, with all kinds of quotation marks. A conversion to a narrow character set turns
+/// some of them into plain quotation marks.
+const FRAGMENTS: [&str; 32] = [
     "'",
     "''",
     "\"",
@@ -54,8 +55,9 @@ const PIECES: [&str; 32] = [
     "' OR 1=1",
 ];
 
+/// Names and values of one test case.
 #[derive(Clone, Debug)]
-struct Hostile {
+struct HostileNames {
     table: String,
     columns: [String; 4],
     soft_lock: String,
@@ -64,22 +66,22 @@ struct Hostile {
     values: [String; 2],
 }
 
-fn pieces(most: usize) -> impl Strategy<Value = String> {
-    vec(select(&PIECES[..]), 1..most).prop_map(|pieces| pieces.concat())
+fn fragments(max: usize) -> impl Strategy<Value = String> {
+    vec(select(&FRAGMENTS[..]), 1..max).prop_map(|fragments| fragments.concat())
 }
 
-/// A name of at most 40 characters: what is added to it has room in an identifier.
+/// Generates a name of at most 40 characters, so that an identifier has room for a prefix or suffix.
 fn name() -> impl Strategy<Value = String> {
     let cut = |name: String| name.chars().take(40).collect();
-    pieces(6).prop_map(cut)
+    fragments(6).prop_map(cut)
 }
 
-fn hostile() -> impl Strategy<Value = Hostile> {
+fn hostile() -> impl Strategy<Value = HostileNames> {
     let columns = [name(), name(), name(), name()];
-    let values = [pieces(12).boxed(), "\\PC{0,40}".boxed()];
+    let values = [fragments(12).boxed(), "\\PC{0,40}".boxed()];
     let parts = (name(), columns, name(), name(), name(), values);
     parts.prop_map(
-        |(table, columns, soft_lock, queue, worker, values)| Hostile {
+        |(table, columns, soft_lock, queue, worker, values)| HostileNames {
             table,
             columns,
             soft_lock,
@@ -90,12 +92,13 @@ fn hostile() -> impl Strategy<Value = Hostile> {
     )
 }
 
-fn lay_out<H: Harness>(case: &Hostile) -> (Table, QueueSpec, [String; 4]) {
-    // Told apart whatever else they have in common.
-    let mut at = 0;
+/// Builds the table and the queue of a case. Returns them with the names of the four columns.
+fn table_and_queue<H: Harness>(case: &HostileNames) -> (Table, QueueSpec, [String; 4]) {
+    // A number in front makes the column names distinct.
+    let mut number = 0;
     let columns = case.columns.clone().map(|name| {
-        at += 1;
-        format!("{at}{name}")
+        number += 1;
+        format!("{number}{name}")
     });
     let [key, payload, rank, mirror] = columns.each_ref().map(String::as_str);
     let name = format!("t{}", case.table);
@@ -119,15 +122,17 @@ fn lay_out<H: Harness>(case: &Hostile) -> (Table, QueueSpec, [String; 4]) {
         })
         .into();
     for part in SoftLockColumn::ALL {
-        let own = format!("{}{}", part.default_name(), case.soft_lock);
-        spec.soft_lock.rename(part, own);
+        let name = format!("{}{}", part.default_name(), case.soft_lock);
+        spec.soft_lock.rename(part, name);
     }
     (table, spec, columns)
 }
 
-async fn check<H: Harness>(case: Hostile) {
+/// Runs one case through enqueue, claim, fail, heartbeat, complete and list, and compares the stored values with the given
+/// ones.
+async fn check<H: Harness>(case: HostileNames) {
     let witness = Table::new("witness").column("id", Kind::Int);
-    let (table, spec, [key, payload, rank, mirror]) = lay_out::<H>(&case);
+    let (table, spec, [key, payload, rank, mirror]) = table_and_queue::<H>(&case);
     let bench = Bench::<H>::over(&[witness, table.clone()], vec![spec]).await;
     bench
         .harness
@@ -136,16 +141,16 @@ async fn check<H: Harness>(case: Hostile) {
 
     let items: Vec<NewItem> = (0..)
         .zip(&case.values)
-        .map(|(at, value)| NewItem {
+        .map(|(number, value)| NewItem {
             columns: vec![
-                (key.clone(), text(&format!("{at}{}", case.worker))),
+                (key.clone(), text(&format!("{number}{}", case.worker))),
                 (payload.clone(), text(value)),
-                (rank.clone(), Value::Int(at)),
+                (rank.clone(), Value::Int(number)),
             ],
             ..new_item(&[])
         })
         .collect();
-    bench.try_enqueue(items).await.expect("added");
+    bench.try_enqueue(items).await.expect("the items are added");
     let mut claim = call(&case.worker, 9);
     claim.has_request_id = true;
     let claimed = bench.claim_by(claim).await;
@@ -164,54 +169,55 @@ async fn check<H: Harness>(case: Hostile) {
         Some(State::Completed)
     );
 
-    let errors = bench.queues[0]
+    let error_column = bench.queues[0]
         .soft_lock
         .name(SoftLockColumn::Error)
         .to_owned();
-    let owners = bench.queues[0]
+    let owner_column = bench.queues[0]
         .soft_lock
         .name(SoftLockColumn::Owner)
         .to_owned();
     let rows = bench
         .harness
-        .rows(&table.name, &[&errors, &owners, &mirror])
+        .rows(&table.name, &[&error_column, &owner_column, &mirror])
         .await;
-    let kept = [text(&case.values[0]), text(&case.worker), text(&case.table)];
-    assert_eq!(rows, [kept]);
+    let expected = [text(&case.values[0]), text(&case.worker), text(&case.table)];
+    assert_eq!(rows, [expected]);
     let listed = bench.store.list(bench.queue, State::Delayed, 9).await;
     assert_eq!(
-        listed.expect("listed")[0].error.as_ref(),
+        listed.expect("the list succeeds")[0].error.as_ref(),
         Some(&case.values[0])
     );
     let witness = bench.harness.rows("witness", &["id"]).await;
     assert_eq!(witness, [[Value::Int(1)]]);
 }
 
-fn prove<H: Harness>(cases: u32) {
+/// Checks this number of random cases on one store.
+fn check_cases<H: Harness>(cases: u32) {
     if !harness::can_run::<H>() {
         return;
     }
-    let runtime = Runtime::new().expect("a runtime");
+    let runtime = Runtime::new().expect("the runtime starts");
     let mut runner = TestRunner::new(Config {
         cases,
-        // A case takes long enough; the first that fails is small.
+        // Each case is slow, and a failing case is small already, so few steps of shrinking are enough.
         max_shrink_iters: 20,
         failure_persistence: None,
         ..Config::default()
     });
-    let proved = runner.run(&hostile(), |case| {
+    let result = runner.run(&hostile(), |case| {
         runtime.block_on(Box::pin(check::<H>(case)));
         Ok(())
     });
-    proved.unwrap_or_else(|failure| panic!("{failure}"));
+    result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn names_and_values_never_run_on_sqlite() {
-    prove::<harness::sqlite::SqliteHarness>(24);
+    check_cases::<harness::sqlite::SqliteHarness>(24);
 }
 
 #[test]
 fn names_and_values_never_run_on_t_sql() {
-    prove::<harness::mssql::MssqlHarness>(8);
+    check_cases::<harness::mssql::MssqlHarness>(8);
 }

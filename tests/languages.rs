@@ -1,5 +1,7 @@
-//! The main job on real input: a table that a Python program made and has half worked off is adopted, served, and
-//! finished by workers in two languages, the Python one being that of the recipes.
+//! Adoption of an existing table, finished by workers in Rust and Python.
+//!
+//! A Python program creates the table and processes part of it. The broker adopts the table, and the workers complete the
+//! rest. The Python worker is the one that `docs/recipes.md` shows.
 
 #[path = "support/skipped.rs"]
 mod skipped;
@@ -19,7 +21,7 @@ use skipped::skipped;
 const EVENTS: usize = 2_000;
 const PROCESSED: usize = 500;
 
-const MAKE: &str = "
+const CREATE_TABLE: &str = "
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
 connection.execute('''CREATE TABLE Rainfall_Events (
@@ -47,10 +49,12 @@ async fn two_languages_finish_an_adopted_table() {
         skipped("no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON");
         return;
     };
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary folder is created");
     let database = folder.path().join("rainfall.db");
-    run(Command::new(&python).args(["-c", MAKE]).arg(&database));
-    std::fs::write(folder.path().join("queues.toml"), CONFIGURATION).expect("saved");
+    run(Command::new(&python)
+        .args(["-c", CREATE_TABLE])
+        .arg(&database));
+    std::fs::write(folder.path().join("queues.toml"), CONFIGURATION).expect("the file is written");
     let broker = |command: &[&str]| {
         let mut broker = Command::new(env!("CARGO_BIN_EXE_lease-broker"));
         broker.args(command).args(["--config", "queues.toml"]);
@@ -63,45 +67,54 @@ async fn two_languages_finish_an_adopted_table() {
         PROCESSED
     );
 
-    let mut service = Ended(
+    let mut service = KilledOnDrop(
         broker(&["serve"])
             .stdout(Stdio::piped())
             .spawn()
-            .expect("a service"),
+            .expect("the broker starts"),
     );
-    let address = announced(&mut service.0);
+    let address = listen_address(&mut service.0);
     generate_client(&python, folder.path());
-    let pythons: Vec<Ended> = ["python-1", "python-2"]
+    let python_workers: Vec<KilledOnDrop> = ["python-1", "python-2"]
         .map(|name| {
             let mut worker = Command::new(&python);
             worker
                 .arg("worker.py")
                 .args([&address, name])
                 .current_dir(folder.path());
-            Ended(worker.stdout(Stdio::piped()).spawn().expect("a worker"))
+            KilledOnDrop(
+                worker
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .expect("the worker starts"),
+            )
         })
         .into();
-    // Python takes its time to start: the other worker leaves it some work.
+    // Python starts slowly. The Rust worker waits until the Python workers have completed an item, so that each gets a share.
     let deadline = Instant::now() + Duration::from_secs(60);
     while count(&database, "Rainfall_Events WHERE lease_state = 3") == PROCESSED {
         assert!(
             Instant::now() < deadline,
-            "the Python workers complete nothing"
+            "the Python workers completed no item within 60 seconds"
         );
         tokio::task::yield_now().await;
     }
     let rust = work(&address).await;
     let mut by_python = 0;
-    for mut worker in pythons {
-        let output = BufReader::new(worker.0.stdout.take().expect("its output"));
-        let last = output.lines().last().expect("a line").expect("text");
-        assert!(worker.0.wait().expect("it ends").success());
+    for mut worker in python_workers {
+        let output = BufReader::new(worker.0.stdout.take().expect("standard output is piped"));
+        let last = output
+            .lines()
+            .last()
+            .expect("the worker prints a line")
+            .expect("the line is UTF-8");
+        assert!(worker.0.wait().expect("the worker ends").success());
         by_python += last
             .rsplit_once(' ')
-            .expect("a number")
+            .expect("the line ends with a count")
             .1
             .parse::<usize>()
-            .expect("a number");
+            .expect("the count is a number");
     }
     eprintln!("completed by Python {by_python}, by Rust {rust}");
     assert!(by_python > 0 && rust > 0);
@@ -120,10 +133,10 @@ async fn two_languages_finish_an_adopted_table() {
     );
 }
 
-/// Works until nothing is left, and returns how many items it completed.
+/// Claims and completes items until none is ready. Returns the number of completed items.
 async fn work(address: &str) -> usize {
     let client = LeaseBrokerServiceClient::connect(format!("http://{address}")).await;
-    let mut client = client.expect("a connection");
+    let mut client = client.expect("the broker accepts the connection");
     let mut completed = 0;
     loop {
         let claim = ClaimBatchRequest {
@@ -135,7 +148,7 @@ async fn work(address: &str) -> usize {
         let leases = client
             .claim_batch(claim)
             .await
-            .expect("leases")
+            .expect("the claim succeeds")
             .into_inner()
             .leases;
         if leases.is_empty() {
@@ -149,15 +162,16 @@ async fn work(address: &str) -> usize {
         completed += client
             .complete(request)
             .await
-            .expect("results")
+            .expect("the completion succeeds")
             .into_inner()
             .results
             .len();
     }
 }
 
+/// Builds a completion that adds the result of the item to the queue `results`.
 fn completion(lease: Lease) -> Completion {
-    let item = lease.item.expect("an item");
+    let item = lease.item.expect("the lease has an item");
     let columns = [
         ("event_id", item.columns["Event_ID"].clone()),
         (
@@ -183,7 +197,7 @@ fn completion(lease: Lease) -> Completion {
     }
 }
 
-/// Generates the Python client and saves the worker of the recipes, as the recipes say.
+/// Generates the Python client and saves the Python worker, both as `docs/recipes.md` describes.
 fn generate_client(python: &Path, folder: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut generate = Command::new(python);
@@ -197,12 +211,16 @@ fn generate_client(python: &Path, folder: &Path) {
         ])
         .current_dir(folder);
     run(&mut generate);
-    let recipes = std::fs::read_to_string(root.join("docs/recipes.md")).expect("the recipes");
-    let (_, after) = recipes.split_once("```python\n").expect("a worker");
-    let (worker, _) = after.split_once("```").expect("its end");
-    std::fs::write(folder.join("worker.py"), worker).expect("saved");
+    let recipes =
+        std::fs::read_to_string(root.join("docs/recipes.md")).expect("docs/recipes.md is readable");
+    let (_, after) = recipes
+        .split_once("```python\n")
+        .expect("the recipes have a Python worker");
+    let (worker, _) = after.split_once("```").expect("the code block ends");
+    std::fs::write(folder.join("worker.py"), worker).expect("the file is written");
 }
 
+/// Returns a Python that has grpcio and grpcio-tools, if there is one.
 fn python_with_grpc() -> Option<PathBuf> {
     let python = std::env::var_os("LEASE_BROKER_TEST_PYTHON").unwrap_or_else(|| "python3".into());
     let mut check = Command::new(&python);
@@ -215,16 +233,26 @@ fn python_with_grpc() -> Option<PathBuf> {
         .then(|| python.into())
 }
 
-fn announced(service: &mut Child) -> String {
+/// Reads the address from the first line that the broker prints.
+fn listen_address(service: &mut Child) -> String {
     let mut line = String::new();
-    let output = service.stdout.take().expect("its output");
-    BufReader::new(output).read_line(&mut line).expect("a line");
-    let (_, after) = line.split_once("listens on ").expect("an announcement");
-    after.split(',').next().expect("an address").to_owned()
+    let output = service.stdout.take().expect("standard output is piped");
+    BufReader::new(output)
+        .read_line(&mut line)
+        .expect("the broker prints a line");
+    let (_, after) = line
+        .split_once("listens on ")
+        .expect("the line has an address");
+    after
+        .split(',')
+        .next()
+        .expect("the address ends")
+        .to_owned()
 }
 
+/// Runs a command to its end. Panics if it fails.
 fn run(command: &mut Command) {
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the command starts");
     assert!(
         output.status.success(),
         "{command:?}: {}",
@@ -232,23 +260,24 @@ fn run(command: &mut Command) {
     );
 }
 
-fn count(database: &Path, what: &str) -> usize {
-    let connection = rusqlite::Connection::open(database).expect("the database");
+/// Counts the rows of `source`: a table, a subquery, or a table with a condition.
+fn count(database: &Path, source: &str) -> usize {
+    let connection = rusqlite::Connection::open(database).expect("the database opens");
     connection
         .busy_timeout(Duration::from_secs(10))
-        .expect("a wait");
+        .expect("the timeout is set");
     let count: i64 = connection
-        .query_row(&format!("SELECT count(*) FROM {what}"), [], |row| {
+        .query_row(&format!("SELECT count(*) FROM {source}"), [], |row| {
             row.get(0)
         })
-        .expect("a count");
-    usize::try_from(count).expect("a count")
+        .expect("the query runs");
+    usize::try_from(count).expect("the count is positive")
 }
 
-/// A process that does not outlive the test.
-struct Ended(Child);
+/// A child process that is killed when it is dropped, so that it does not outlive the test.
+struct KilledOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

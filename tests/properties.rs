@@ -1,4 +1,4 @@
-//! Whatever a client sends: no panic, no INTERNAL, and no change to what another worker holds.
+//! Properties of the API under random input: no call panics or answers INTERNAL, and no call changes another worker's lease.
 
 mod support;
 
@@ -36,17 +36,19 @@ CREATE TABLE free (id INTEGER PRIMARY KEY AUTOINCREMENT, t text, i integer, d do
 CREATE TABLE pairs (a text NOT NULL, i blob NOT NULL, payload text, PRIMARY KEY (a, i));
 ";
 
-/// One service for all cases, and the leases of a worker who does nothing.
-struct Scene {
+/// One server for all cases. A worker holds four leases in the queue `held` and makes no calls.
+struct Fixture {
     runtime: Runtime,
     server: Server,
     client: Client,
+    /// Ids of the held leases.
     held: Vec<String>,
+    /// The rows of `held` as they must stay.
     before: Vec<Vec<Sql>>,
 }
 
-static SCENE: LazyLock<Scene> = LazyLock::new(|| {
-    let runtime = Runtime::new().expect("a runtime");
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
+    let runtime = Runtime::new().expect("the runtime starts");
     let (server, client, held) = runtime.block_on(async {
         let server = Server::with_tables(QUEUES, TABLES).await;
         let client = server.client().await.for_queue("held");
@@ -55,7 +57,7 @@ static SCENE: LazyLock<Scene> = LazyLock::new(|| {
         let held = lease_ids(&held).into_iter().map(str::to_owned).collect();
         (server, client, held)
     });
-    Scene {
+    Fixture {
         before: all_rows(&server.database(), "held"),
         runtime,
         server,
@@ -64,35 +66,42 @@ static SCENE: LazyLock<Scene> = LazyLock::new(|| {
     }
 });
 
-impl Scene {
-    /// Makes a call of any outcome but INTERNAL and its like, and sees that nothing of the quiet worker's has changed.
+impl Fixture {
+    /// Makes a call. It must succeed or fail with a status that blames the request, and must not change a held row. Returns
+    /// `None` if the call failed.
     fn call<T>(
         &self,
         call: impl Future<Output = Result<T, Status>>,
     ) -> Result<Option<T>, TestCaseError> {
-        let within = async { tokio::time::timeout(Duration::from_secs(20), call).await };
-        let outcome = self.runtime.block_on(within).expect("an answer");
-        // Other cases may add rows behind those of the quiet worker.
-        let mut now = all_rows(&self.server.database(), "held");
-        now.truncate(self.before.len());
-        prop_assert_eq!(&now, &self.before);
+        let limited = async { tokio::time::timeout(Duration::from_secs(20), call).await };
+        let outcome = self
+            .runtime
+            .block_on(limited)
+            .expect("the call ends within 20 seconds");
+        // Other cases may have added rows after the held ones.
+        let mut after = all_rows(&self.server.database(), "held");
+        after.truncate(self.before.len());
+        prop_assert_eq!(&after, &self.before);
         match outcome {
             Ok(answer) => Ok(Some(answer)),
             Err(status) => {
-                let told = ApiError::from_status(&status).code;
+                let code = ApiError::from_status(&status).code;
                 let expected = [
                     Code::InvalidArgument,
                     Code::NotFound,
                     Code::ResourceExhausted,
                 ];
-                prop_assert!(expected.contains(&told), "{status:?}");
+                prop_assert!(expected.contains(&code), "{status:?}");
                 Ok(None)
             }
         }
     }
 
-    /// The same for a call about leases, none of which is held.
-    fn loses(&self, call: impl Future<Output = Result<Vec<Outcome>, Status>>) -> TestCaseResult {
+    /// Makes a call about leases that are not held. It must fail as in `call`, or answer LEASE_LOST for each lease.
+    fn call_loses_all(
+        &self,
+        call: impl Future<Output = Result<Vec<Outcome>, Status>>,
+    ) -> TestCaseResult {
         let outcomes = self.call(call)?.unwrap_or_default();
         let lost = outcomes
             .iter()
@@ -101,24 +110,24 @@ impl Scene {
         Ok(())
     }
 
-    /// Says with every call about leases that these are held, which none of them is.
-    fn claims_to_hold(&self, queue: &str, lease_ids: &[String]) -> TestCaseResult {
+    /// Sends lease ids that are not held with each of the four calls that take lease ids, and asserts that all are lost.
+    fn assert_all_lost(&self, queue: &str, lease_ids: &[String]) -> TestCaseResult {
         let client = self.client.for_queue(queue);
         let ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();
-        self.loses(async {
+        self.call_loses_all(async {
             let results = client.try_heartbeat(&ids, None).await?;
             Ok(results.iter().map(HeartbeatResult::outcome).collect())
         })?;
-        self.loses(async {
+        self.call_loses_all(async {
             let results = client.try_release(&ids, None).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
-        self.loses(async {
+        self.call_loses_all(async {
             let failures = ids.iter().map(|id| support::client::failure(id, "mine"));
             let results = client.try_fail(failures.collect()).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
-        self.loses(async {
+        self.call_loses_all(async {
             let done = ids.iter().map(|id| support::client::completion(id, &[]));
             let results = client.try_complete(done.collect()).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())
@@ -188,26 +197,26 @@ proptest! {
         queue in prop_oneof![Just("held".to_owned()), queue()],
         lease_ids in prop::collection::vec(text(), 1..4),
     ) {
-        SCENE.claims_to_hold(&queue, &lease_ids)?;
+        FIXTURE.assert_all_lost(&queue, &lease_ids)?;
     }
 
     #[test]
     fn altered_lease_id_is_lost(
         which in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        with in "[A-Za-z0-9_=-]|\\PC|",
-        change in 0..3,
+        position in any::<prop::sample::Index>(),
+        inserted in "[A-Za-z0-9_=-]|\\PC|",
+        edit in 0..3,
     ) {
-        let id = which.get(&SCENE.held);
-        let at = at.index(id.len());
+        let id = which.get(&FIXTURE.held);
+        let position = position.index(id.len());
         let mut changed = id.clone();
-        match change {
-            0 => changed.replace_range(at..=at, &with),
-            1 => changed.insert_str(at, &with),
-            _ => changed.push_str(&with),
+        match edit {
+            0 => changed.replace_range(position..=position, &inserted),
+            1 => changed.insert_str(position, &inserted),
+            _ => changed.push_str(&inserted),
         }
         prop_assume!(changed != *id);
-        SCENE.claims_to_hold("held", &[changed])?;
+        FIXTURE.assert_all_lost("held", &[changed])?;
     }
 
     #[test]
@@ -215,7 +224,7 @@ proptest! {
         which in any::<prop::sample::Index>(),
         queue in queue().prop_filter("another queue", |queue| queue != "held"),
     ) {
-        SCENE.claims_to_hold(&queue, &[which.get(&SCENE.held).clone()])?;
+        FIXTURE.assert_all_lost(&queue, &[which.get(&FIXTURE.held).clone()])?;
     }
 
     #[test]
@@ -226,10 +235,10 @@ proptest! {
         lease in any_duration(),
         request_id in prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"],
     ) {
-        let mut request = SCENE.client.for_queue(&queue).as_worker(&worker).claim_request(max_items);
+        let mut request = FIXTURE.client.for_queue(&queue).as_worker(&worker).claim_request(max_items);
         request.lease_duration = lease;
         request.request_id = request_id;
-        SCENE.call(SCENE.client.try_claim(request))?;
+        FIXTURE.call(FIXTURE.client.try_claim(request))?;
     }
 
     #[test]
@@ -238,20 +247,20 @@ proptest! {
         items in prop::collection::vec(new_item(), 0..4),
         trace in text(),
     ) {
-        let database = SCENE.server.database();
-        let all = || ["free", "pairs", "held"].map(|table| all_rows(&database, table).len()).iter().sum::<usize>();
-        let before = all();
-        let client = SCENE.client.for_queue(&queue);
+        let database = FIXTURE.server.database();
+        let row_count = || ["free", "pairs", "held"].map(|table| all_rows(&database, table).len()).iter().sum::<usize>();
+        let before = row_count();
+        let client = FIXTURE.client.for_queue(&queue);
         let wanted = items.len();
         let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items });
         if let Ok(trace) = trace.parse() {
             request.metadata_mut().insert("traceparent", trace);
         }
         let mut rpc = client.rpc.clone();
-        let added = SCENE.call(rpc.enqueue(request))?;
+        let added = FIXTURE.call(rpc.enqueue(request))?;
         let added = added.map_or(0, |response| response.into_inner().keys.len());
         prop_assert!(added == wanted || added == 0);
-        prop_assert_eq!(all(), before + added);
+        prop_assert_eq!(row_count(), before + added);
     }
 
     #[test]
@@ -263,15 +272,15 @@ proptest! {
         error in text(),
         dead_letter in any::<bool>(),
     ) {
-        let client = SCENE.client.for_queue(queue).as_worker(&worker);
-        let leases = SCENE.call(client.try_claim(client.claim_request(3)))?.expect("a claim");
+        let client = FIXTURE.client.for_queue(queue).as_worker(&worker);
+        let leases = FIXTURE.call(client.try_claim(client.claim_request(3)))?.expect("the claim succeeds");
         let failures = leases.iter().map(|lease| Failure {
             lease_id: lease.lease_id.clone(),
             error_message: error.clone(),
             retry_delay: Some(duration(Duration::ZERO)),
             dead_letter,
         });
-        let results = SCENE.call(client.try_fail(failures.collect()))?.expect("failures");
+        let results = FIXTURE.call(client.try_fail(failures.collect()))?.expect("the failures are recorded");
         for result in results {
             prop_assert_eq!(result.outcome(), Outcome::Applied);
         }
@@ -285,8 +294,8 @@ proptest! {
     ) {
         let follow_ups = vec![FollowUp { queue, item }];
         let done = vec![Completion { lease_id, follow_ups }];
-        SCENE.loses(async {
-            let results = SCENE.client.try_complete(done).await?;
+        FIXTURE.call_loses_all(async {
+            let results = FIXTURE.client.try_complete(done).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
     }

@@ -1,4 +1,4 @@
-//! Each of the six calls when all is well.
+//! Each of the six calls without failures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,8 +88,8 @@ async fn failed_item_returns_with_the_next_attempt() {
     assert_eq!(result.outcome(), Outcome::Applied);
     let error: String = database::query_value(&server.database(), "SELECT lease_error FROM work");
     assert_eq!(error, "the printer is on fire");
-    let again = client.waiting_claim_request(1, Duration::from_secs(30));
-    let again = client.try_claim(again).await.expect("a claim").remove(0);
+    let request = client.waiting_claim_request(1, Duration::from_secs(30));
+    let again = client.try_claim(request).await.expect("a claim").remove(0);
     assert_eq!((again.attempt, again.fencing_token), (2, 2));
 }
 
@@ -114,23 +114,37 @@ async fn delayed_item_is_ready_after_its_delay() {
         delay: Some(crate::support::client::duration(Duration::from_millis(300))),
         ..item("later")
     };
-    let asked = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     client.try_enqueue(vec![delayed]).await.expect("added");
     assert_eq!(client.claim(1).await, []);
     let request = client.waiting_claim_request(1, Duration::from_secs(30));
     let leases = client.try_claim(request).await.expect("a claim");
     assert_eq!(payload(&leases[0]), "later");
-    assert!(asked.elapsed() >= Duration::from_millis(290));
+    assert!(start.elapsed() >= Duration::from_millis(290));
 }
 
 #[tokio::test]
 async fn empty_lists_do_nothing() {
     let server = Server::start().await;
     let client = server.client().await;
-    assert_eq!(client.try_enqueue(Vec::new()).await.expect("ok").len(), 0);
-    assert_eq!(client.try_heartbeat(&[], None).await.expect("ok").len(), 0);
+    assert_eq!(
+        client
+            .try_enqueue(Vec::new())
+            .await
+            .expect("no error")
+            .len(),
+        0
+    );
+    assert_eq!(
+        client
+            .try_heartbeat(&[], None)
+            .await
+            .expect("no error")
+            .len(),
+        0
+    );
     assert_eq!(client.complete(&[]).await, []);
-    assert_eq!(client.try_fail(Vec::new()).await.expect("ok"), []);
+    assert_eq!(client.try_fail(Vec::new()).await.expect("no error"), []);
     assert_eq!(client.release(&[]).await, []);
 }
 
@@ -169,11 +183,11 @@ async fn values_of_every_kind_are_returned() {
     ];
     client.try_enqueue(items).await.expect("added");
     let leases = client.claim(2).await;
-    let column = |at: usize, name: &str| {
-        let item = leases[at].item.as_ref().expect("an item");
+    let column = |index: usize, name: &str| {
+        let item = leases[index].item.as_ref().expect("an item");
         item.columns[name].kind.clone()
     };
-    // SQLite has no types of its own for moments and decimals: they come back as the text that it stores.
+    // SQLite has no types for timestamps and decimals. The broker stores them as text, and workers get the text.
     for (name, kind) in &kinds[..5] {
         assert_eq!(column(0, name), *kind, "{name}");
         assert_eq!(column(1, name), None, "{name}");
@@ -225,7 +239,7 @@ async fn items_follow_the_configured_order() {
     let client = server.client().await;
     let database = server.database();
     let insert = "INSERT INTO ranked (rank, payload) VALUES (1, 'low'), (9, 'high'), (9, 'high too'), (5, 'middle')";
-    database.execute(insert, []).expect("rows");
+    database.execute(insert, []).expect("inserted");
     let leases = client.claim(10).await;
     let seen: Vec<_> = leases.iter().map(payload).collect();
     assert_eq!(seen, ["high", "high too", "middle", "low"]);

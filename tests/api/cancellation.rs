@@ -1,4 +1,4 @@
-//! Callers that go away: what they would have got is released at once.
+//! Cancelled calls and broken connections: the broker releases leases that it can no longer deliver.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::wait_until;
 
-/// The state and the fence of the only item.
+/// Returns the state and the fencing token of the only item, separated by a space.
 fn state(server: &Server) -> String {
     let sql = "SELECT lease_state || ' ' || lease_fence FROM work";
     database::query_value(&server.database(), sql)
 }
 
-/// Starts a claim that waits and long holds what it gets.
+/// Starts a claim that waits up to a minute and asks for a lease of an hour.
 fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
     let mut request = client.waiting_claim_request(1, Duration::from_secs(60));
     request.lease_duration = Some(duration(Duration::from_secs(3_600)));
@@ -28,10 +28,10 @@ async fn waiting_claim_takes_no_item() {
     let server =
         Server::with_config(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
     let client = server.client().await;
-    let given_up: Vec<_> = (0..20).map(|_| long_claim(&client)).collect();
+    let cancelled: Vec<_> = (0..20).map(|_| long_claim(&client)).collect();
     tokio::task::yield_now().await;
     assert_eq!(client.claim(1).await, []);
-    for claim in given_up {
+    for claim in cancelled {
         claim.abort();
         let _ = claim.await;
     }
@@ -53,17 +53,17 @@ async fn claim_in_flight_is_released() {
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lock = WriteLock::acquire(&server.file());
-    let given_up = long_claim(&client);
+    let cancelled = long_claim(&client);
     client.wait_until_received().await;
-    given_up.abort();
-    let _ = given_up.await;
+    cancelled.abort();
+    let _ = cancelled.await;
     drop(lock);
     let second = client.as_worker("second");
     wait_until("the item is free", async || {
         second.claim(1).await.len() == 1
     })
     .await;
-    // Claimed in vain first, or never: either way once by the second worker.
+    // The second worker holds the only lease. If the cancelled claim got the item first, the fencing token is 2.
     let state = state(&server);
     assert!(matches!(&*state, "1 1" | "1 2"), "{state}");
 }
@@ -74,7 +74,7 @@ async fn broken_connection_releases_its_claims() {
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lock = WriteLock::acquire(&server.file());
-    // A runtime of its own: when it is shut down its connection breaks, as that of a killed process does.
+    // The worker has its own runtime. When the runtime shuts down, its connection breaks, as with a killed process.
     let address = server.address;
     let (sent, is_sent) = tokio::sync::oneshot::channel();
     let worker = std::thread::spawn(move || {
@@ -86,11 +86,11 @@ async fn broken_connection_releases_its_claims() {
             let client = Client::new(channel.expect("a connection"), "work");
             let claim = long_claim(&client);
             client.wait_until_received().await;
-            sent.send(()).expect("somebody waits");
+            sent.send(()).expect("the test waits");
             drop(claim);
         });
     });
-    is_sent.await.expect("sent");
+    is_sent.await.expect("the claim is sent");
     worker.join().expect("the thread ends");
     drop(lock);
     let second = client.as_worker("second");
@@ -100,7 +100,8 @@ async fn broken_connection_releases_its_claims() {
     .await;
 }
 
-/// An answer that is on its way when its caller gives up can't be taken back: that is what request ids are for.
+/// The broker cannot take back a response that was sent when the caller cancelled. A retry with the same request id returns
+/// the same leases, so that they are not lost.
 #[tokio::test]
 async fn retried_claim_gets_the_same_items() {
     let server = Server::start().await;
@@ -113,15 +114,15 @@ async fn retried_claim_gets_the_same_items() {
         let claim = client.try_claim(request.clone());
         let moment = Duration::from_micros(round * 50);
         let _ = tokio::time::timeout(moment, claim).await;
-        wait_until("all are leased by this request", async || {
+        wait_until("the request holds all items", async || {
             let leases = client.try_claim(request.clone()).await.expect("a claim");
             let released = client
                 .release(&crate::support::client::lease_ids(&leases))
                 .await;
-            let done = released
+            let applied = released
                 .iter()
                 .filter(|result| result.outcome() == Outcome::Applied);
-            done.count() == 3
+            applied.count() == 3
         })
         .await;
     }
@@ -132,14 +133,14 @@ async fn connection_survives_1000_cancellations() {
     let server = Server::start().await;
     let client = server.client().await;
     for _ in 0..3 {
-        let mut given_up = Vec::new();
+        let mut cancelled = Vec::new();
         for _ in 0..50 {
-            given_up.extend((0..20).map(|_| long_claim(&client)));
+            cancelled.extend((0..20).map(|_| long_claim(&client)));
             tokio::task::yield_now().await;
-            // The server has taken them when it has answered what was sent after them.
+            // The server answers this later claim only after it has received the earlier ones.
             assert_eq!(client.claim(1).await, []);
         }
-        given_up.iter().for_each(tokio::task::JoinHandle::abort);
+        cancelled.iter().for_each(tokio::task::JoinHandle::abort);
         assert_eq!(client.claim(1).await, []);
     }
     client.enqueue(&["a"]).await;

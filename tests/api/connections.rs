@@ -1,4 +1,4 @@
-//! Connections come and go without a call noticing.
+//! Connections that the server replaces after `max_connection_age`.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use tonic::{Code, Status};
 use crate::support::client::{completion, item};
 use crate::support::server::{QUEUE, Server};
 
-/// Sends a call again that this client's channel had not sent when its connection was replaced.
-async fn sent<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
+/// Repeats a call until the client's channel has sent it. A call that was queued on a replaced connection was never sent and
+/// is safe to repeat. Any other error fails the test.
+async fn retry_unsent<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
     loop {
         match call().await {
             Ok(answer) => return answer,
@@ -31,11 +32,11 @@ async fn calls_survive_connection_replacement() {
     let start = Instant::now();
     let mut rounds = 0;
     while start.elapsed() < Duration::from_secs(2) {
-        sent(async || client.try_enqueue(vec![item("a")]).await).await;
-        let leases = sent(async || client.try_claim(client.claim_request(2)).await).await;
-        assert_eq!(leases.len(), 1, "an item is added once");
+        retry_unsent(async || client.try_enqueue(vec![item("a")]).await).await;
+        let leases = retry_unsent(async || client.try_claim(client.claim_request(2)).await).await;
+        assert_eq!(leases.len(), 1, "the item was added exactly once");
         let done = vec![completion(&leases[0].lease_id, &[])];
-        let done = sent(async || client.try_complete(done.clone()).await).await;
+        let done = retry_unsent(async || client.try_complete(done.clone()).await).await;
         assert_eq!(done[0].outcome(), Outcome::Applied);
         rounds += 1;
     }

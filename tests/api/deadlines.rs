@@ -1,4 +1,4 @@
-//! The caller's deadline: every call is answered before it.
+//! Deadlines of the caller (`grpc-timeout`): the server answers each call before its deadline.
 
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use crate::support::database::{self, WriteLock};
 use crate::support::server::Server;
 use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
 
-/// Tells the server of a deadline; this client's own timer starts earlier, so that a late answer would be CANCELLED.
-fn told<T>(message: T, timeout: &'static str) -> Request<T> {
+/// Adds the `grpc-timeout` header to a request. The client reads the header too and starts its timer earlier than the server,
+/// so it would turn a late answer into CANCELLED.
+fn with_deadline<T>(message: T, timeout: &'static str) -> Request<T> {
     let mut request = Request::new(message);
     let timeout = timeout.parse().expect("a header");
     request.metadata_mut().insert("grpc-timeout", timeout);
@@ -26,7 +27,7 @@ async fn wait_ends_empty_before_the_deadline() {
     for (header, deadline) in [("800m", 800), ("1S", 1_000), ("300000u", 300)] {
         let request = client.waiting_claim_request(1, Duration::from_secs(60));
         let start = Instant::now();
-        let leases = with_timeout(client.try_claim(told(request, header))).await;
+        let leases = with_timeout(client.try_claim(with_deadline(request, header))).await;
         assert_eq!(leases.expect("no error"), [], "{header}");
         let took = start.elapsed();
         assert!(
@@ -57,10 +58,12 @@ async fn later_deadline_has_no_effect() {
     let client = server.client().await;
     let request = client.waiting_claim_request(1, Duration::from_millis(200));
     let start = Instant::now();
-    let leases = client.try_claim(told(request.clone(), "60S")).await;
+    let leases = client
+        .try_claim(with_deadline(request.clone(), "60S"))
+        .await;
     assert_eq!(leases.expect("a claim"), []);
     assert!(start.elapsed() >= Duration::from_millis(200));
-    let leases = client.try_claim(told(request, "99999999H")).await;
+    let leases = client.try_claim(with_deadline(request, "99999999H")).await;
     assert_eq!(leases.expect("a claim"), []);
 }
 
@@ -85,10 +88,13 @@ async fn calls_to_a_locked_store_end_in_time() {
     let start = Instant::now();
     let (claimed, waited, enqueued, completed) = with_timeout(Box::pin(async {
         tokio::join!(
-            client.try_claim(told(client.claim_request(1), "500m")),
-            client.try_claim(told(client.waiting_claim_request(1, TEST_TIMEOUT), "500m")),
-            one.enqueue(told(enqueue, "500m")),
-            two.complete(told(complete, "500m")),
+            client.try_claim(with_deadline(client.claim_request(1), "500m")),
+            client.try_claim(with_deadline(
+                client.waiting_claim_request(1, TEST_TIMEOUT),
+                "500m"
+            )),
+            one.enqueue(with_deadline(enqueue, "500m")),
+            two.complete(with_deadline(complete, "500m")),
         )
     }))
     .await;
@@ -108,12 +114,12 @@ async fn late_claim_is_released() {
     client.enqueue(&["a"]).await;
     let lock = WriteLock::acquire(&server.file());
     let claimed = client
-        .try_claim(told(client.claim_request(1), "200m"))
+        .try_claim(with_deadline(client.claim_request(1), "200m"))
         .await;
     assert_api_error(claimed, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
     drop(lock);
     let database = server.database();
-    wait_until("it was claimed and given back", async || {
+    wait_until("the item was claimed and released", async || {
         database::query_value::<String>(
             &database,
             "SELECT lease_state || ' ' || lease_fence FROM work",
@@ -129,7 +135,7 @@ async fn malformed_header_is_ignored() {
     let client = server.client().await;
     for header in ["soon", "", "1", "999999999S", "-1S"] {
         let leases = client
-            .try_claim(told(client.claim_request(1), header))
+            .try_claim(with_deadline(client.claim_request(1), header))
             .await;
         assert_eq!(leases.expect("a claim"), [], "{header}");
     }
@@ -141,14 +147,14 @@ async fn shortest_deadline_is_met_or_exceeded() {
     let client = server.client().await;
     for header in ["0S", "1n", "1u", "0m"] {
         match client
-            .try_claim(told(client.claim_request(1), header))
+            .try_claim(with_deadline(client.claim_request(1), header))
             .await
         {
             Ok(leases) => assert_eq!(leases, []),
-            // This client's channel reads the header too, and may be the first to give up.
+            // The client's channel also reads the header and can cancel the call first.
             Err(status) if status.code() == Code::Cancelled => {}
-            refused => {
-                assert_api_error(refused, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
+            failed => {
+                assert_api_error(failed, Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How the service stops: nobody who may still be served is turned away, and nobody is waited for too long.
+//! Shutdown: the service rejects new claims, finishes running calls, and stops after `drain_grace` at the latest.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{wait_until, with_timeout};
 
-/// Long enough that calls reach a server that drains.
-fn noticed() -> String {
+/// Returns a configuration with a `drain_delay` that is long enough to call a draining server.
+fn slow_drain() -> String {
     format!("[server]\ndrain_delay = '2s'\ndrain_grace = '10s'\n{QUEUE}")
 }
 
 #[tokio::test]
 async fn only_new_claims_are_rejected() {
-    let mut server = Server::with_config(&noticed()).await;
+    let mut server = Server::with_config(&slow_drain()).await;
     let client = server.client().await;
     let mut health = HealthClient::new(server.channel().await);
     client.enqueue(&["a", "b"]).await;
     let leases = client.claim(2).await;
-    let parked = tokio::spawn({
+    let waiting = tokio::spawn({
         let (client, request) = (
             client.clone(),
             client.waiting_claim_request(1, Duration::from_secs(60)),
@@ -36,20 +36,27 @@ async fn only_new_claims_are_rejected() {
     assert_eq!(client.claim(1).await, []);
 
     let drained = tokio::spawn(server.drain());
-    let parked = with_timeout(parked).await.expect("a task");
-    assert_eq!(parked.expect("an empty answer"), []);
+    let waiting = with_timeout(waiting).await.expect("a task");
+    assert_eq!(waiting.expect("an empty response"), []);
     let claim = client.try_claim(client.claim_request(1)).await;
     assert_api_error(claim, Code::Unavailable, "DRAINING", true);
     let wait = client.waiting_claim_request(1, Duration::from_secs(60));
     let claim = client.try_claim(wait).await;
     assert_api_error(claim, Code::Unavailable, "DRAINING", true);
     let check = health.check(HealthCheckRequest::default()).await;
-    assert_eq!(check.expect("an answer").into_inner().status, 2);
+    assert_eq!(check.expect("a status").into_inner().status, 2);
 
-    let held = lease_ids(&leases);
-    let beats = client.try_heartbeat(&held, None).await.expect("served");
-    assert!(beats.iter().all(|beat| beat.time_left.is_some()));
-    let done = client.complete(&held).await;
+    let held_ids = lease_ids(&leases);
+    let heartbeats = client
+        .try_heartbeat(&held_ids, None)
+        .await
+        .expect("a heartbeat");
+    assert!(
+        heartbeats
+            .iter()
+            .all(|heartbeat| heartbeat.time_left.is_some())
+    );
+    let done = client.complete(&held_ids).await;
     assert!(
         done.iter()
             .all(|result| result.outcome() == 1.try_into().expect("applied"))
@@ -57,7 +64,7 @@ async fn only_new_claims_are_rejected() {
     client.enqueue(&["c"]).await;
     assert!(
         with_timeout(drained).await.expect("a task"),
-        "all calls have ended"
+        "a call was cut off"
     );
     let completed: i64 = database::query_value(
         &server.database(),
@@ -81,10 +88,13 @@ async fn settlement_in_flight_is_finished() {
     unknown
         .try_claim(unknown.claim_request(1))
         .await
-        .expect_err("unknown");
+        .expect_err("unknown queue");
     let drained = tokio::spawn(server.drain());
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!drained.is_finished(), "the call is waited for");
+    assert!(
+        !drained.is_finished(),
+        "the server stopped before the call ended"
+    );
     drop(lock);
     let settled = with_timeout(settling)
         .await
@@ -106,7 +116,7 @@ async fn stuck_call_is_abandoned_after_grace() {
     });
     client.wait_until_received().await;
     let start = Instant::now();
-    assert!(!server.stop_serving().await, "a call was under way");
+    assert!(!server.stop_serving().await, "no call was cut off");
     assert!(
         start.elapsed() < Duration::from_secs(4),
         "{:?}",
@@ -122,7 +132,15 @@ async fn idle_clients_do_not_delay_the_end() {
     let mut health = HealthClient::new(server.channel().await);
     let watching = health.watch(HealthCheckRequest::default()).await;
     let mut changes = watching.expect("a stream").into_inner();
-    assert_eq!(changes.message().await.expect("ok").expect("one").status, 1);
+    assert_eq!(
+        changes
+            .message()
+            .await
+            .expect("no error")
+            .expect("a status")
+            .status,
+        1
+    );
     let start = Instant::now();
     assert!(with_timeout(server.drain()).await);
     assert!(
@@ -131,7 +149,7 @@ async fn idle_clients_do_not_delay_the_end() {
         start.elapsed()
     );
     let change = with_timeout(changes.message()).await;
-    assert_eq!(change.expect("ok").expect("a change").status, 2);
+    assert_eq!(change.expect("no error").expect("a status").status, 2);
 }
 
 #[tokio::test]
@@ -160,7 +178,7 @@ async fn calls_succeed_or_get_unavailable() {
         })
         .collect();
     let database = server.database();
-    wait_until("work is being done", async || {
+    wait_until("the workers make progress", async || {
         let done = "SELECT count(*) FROM work WHERE lease_state = 3";
         database::query_value::<i64>(&database, done) > 50
     })
@@ -196,7 +214,7 @@ async fn calls_never_get_resource_exhausted() {
             }));
         }
         let database = server.database();
-        wait_until("work is being done", async || {
+        wait_until("the workers make progress", async || {
             database::query_value::<i64>(&database, "SELECT count(*) FROM work") > 100
         })
         .await;

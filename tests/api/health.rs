@@ -1,4 +1,4 @@
-//! The standard health service, and reflection.
+//! The standard gRPC health and reflection services.
 
 use prost::Message as _;
 use prost_types::FileDescriptorProto;
@@ -24,10 +24,13 @@ async fn health_covers_server_and_service() {
         let response = check(name).await.expect("known");
         assert_eq!(response.into_inner().status, 1, "{name:?}");
     }
-    let status = check("leasebroker.v1.Nothing").await.expect_err("unknown");
+    let status = check("leasebroker.v1.Nothing")
+        .await
+        .expect_err("unknown service");
     assert_eq!(status.code(), Code::NotFound);
 }
 
+/// Asks a version of the reflection service for its services and for the file that declares the API.
 macro_rules! reflection {
     ($version:ident, $channel:expr) => {{
         use $version::server_reflection_client::ServerReflectionClient;
@@ -35,17 +38,21 @@ macro_rules! reflection {
         use $version::server_reflection_response::MessageResponse;
 
         let mut client = ServerReflectionClient::new($channel);
-        let mut ask = async |question| {
-            let request = $version::ServerReflectionRequest {
+        let mut request = async |message_request| {
+            let message = $version::ServerReflectionRequest {
                 host: String::new(),
-                message_request: Some(question),
+                message_request: Some(message_request),
             };
-            let stream = client.server_reflection_info(tokio_stream::once(request));
-            let mut answers = stream.await.expect("a stream").into_inner();
-            let answer = answers.message().await.expect("ok").expect("an answer");
-            answer.message_response.expect("a response")
+            let stream = client.server_reflection_info(tokio_stream::once(message));
+            let mut responses = stream.await.expect("a stream").into_inner();
+            let response = responses
+                .message()
+                .await
+                .expect("the stream is intact")
+                .expect("a response");
+            response.message_response.expect("a message")
         };
-        let names: Vec<String> = match ask(MessageRequest::ListServices(String::new())).await {
+        let names: Vec<String> = match request(MessageRequest::ListServices(String::new())).await {
             MessageResponse::ListServicesResponse(list) => list
                 .service
                 .into_iter()
@@ -54,7 +61,7 @@ macro_rules! reflection {
             other => panic!("{other:?}"),
         };
         let file = MessageRequest::FileContainingSymbol(SERVICE.to_owned());
-        let files = match ask(file).await {
+        let files = match request(file).await {
             MessageResponse::FileDescriptorResponse(files) => files.file_descriptor_proto,
             other => panic!("{other:?}"),
         };
@@ -62,7 +69,8 @@ macro_rules! reflection {
     }};
 }
 
-fn describes_the_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
+/// Asserts that reflection lists the API and the health service, and that the file of the API declares the six rpcs.
+fn assert_describes_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
     assert!(names.iter().any(|name| name == SERVICE), "{names:?}");
     assert!(
         names.iter().any(|name| name == "grpc.health.v1.Health"),
@@ -70,9 +78,9 @@ fn describes_the_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
     );
     let file = files
         .iter()
-        .map(|file| FileDescriptorProto::decode(&**file).expect("a descriptor"))
+        .map(|file| FileDescriptorProto::decode(&**file).expect("a file descriptor"))
         .find(|file| file.package() == "leasebroker.v1")
-        .expect("the API's file");
+        .expect("the file of the API is listed");
     let rpcs: Vec<_> = file.service[0]
         .method
         .iter()
@@ -100,11 +108,11 @@ async fn channel() -> (Server, Channel) {
 #[tokio::test]
 async fn reflection_v1_describes_the_service() {
     let (_server, channel) = channel().await;
-    describes_the_service(reflection!(v1, channel));
+    assert_describes_service(reflection!(v1, channel));
 }
 
 #[tokio::test]
 async fn reflection_v1alpha_describes_the_service() {
     let (_server, channel) = channel().await;
-    describes_the_service(reflection!(v1alpha, channel));
+    assert_describes_service(reflection!(v1alpha, channel));
 }

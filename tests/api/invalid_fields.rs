@@ -1,4 +1,4 @@
-//! Every field that can be wrong is refused by its path, and nothing is changed.
+//! Invalid fields: the call fails with INVALID_FIELD, the error names the path of the field, and no row changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,20 +23,20 @@ managed = { payload = 'text', number = 'integer', unique_name = 'text unique' }
 managed = { payload = 'text not null' }
 ";
 
-#[expect(clippy::unnecessary_wraps, reason = "as the fields have it")]
+#[expect(clippy::unnecessary_wraps, reason = "the message fields are optional")]
 fn duration(seconds: i64, nanos: i32) -> Option<prost_types::Duration> {
     Some(prost_types::Duration { seconds, nanos })
 }
 
-/// A server with one leased and one ready item, and all that must stay as it is.
-struct Scene {
+/// A server with one leased and one ready item.
+struct Fixture {
     server: Server,
     client: Client,
     lease_id: String,
 }
 
-impl Scene {
-    async fn set() -> Self {
+impl Fixture {
+    async fn start() -> Self {
         let server = Server::with_config(QUEUES).await;
         let client = server.client().await.for_queue("work");
         client.enqueue(&["leased", "ready"]).await;
@@ -48,56 +48,58 @@ impl Scene {
         }
     }
 
-    /// Asserts that a call is refused for a field and changes nothing.
-    async fn refuses<T: std::fmt::Debug>(
+    /// Asserts that a call fails, that the error names `field`, and that no row changes.
+    async fn rejects<T: std::fmt::Debug>(
         &self,
         call: impl Future<Output = Result<T, Status>>,
         field: &str,
     ) {
-        let all = || {
+        let all_tables = || {
             let database = self.server.database();
             [all_rows(&database, "work"), all_rows(&database, "other")]
         };
-        let before = all();
+        let before = all_tables();
         assert_field_error(call.await, Code::InvalidArgument, "INVALID_FIELD", field);
-        assert_eq!(all(), before, "{field}");
+        assert_eq!(all_tables(), before, "{field}");
     }
 
-    async fn refuses_claim(&self, wrong: impl FnOnce(&mut ClaimBatchRequest), field: &str) {
+    /// Asserts that a claim is rejected after `make_invalid` has changed it.
+    async fn rejects_claim(&self, make_invalid: impl FnOnce(&mut ClaimBatchRequest), field: &str) {
         let mut request = self.client.claim_request(1);
-        wrong(&mut request);
-        self.refuses(self.client.try_claim(request), field).await;
+        make_invalid(&mut request);
+        self.rejects(self.client.try_claim(request), field).await;
     }
 
-    async fn refuses_item(&self, wrong: NewItem, field: &str) {
+    /// Asserts that an item is rejected by Enqueue and as a follow-up. `field` is the path within the item.
+    async fn rejects_item(&self, wrong: NewItem, field: &str) {
         let client = &self.client;
-        let field_of = |list: &str| format!("{list}{field}");
+        let item_path = |list: &str| format!("{list}{field}");
         let items = vec![item("fine"), wrong.clone()];
-        self.refuses(client.try_enqueue(items), &field_of("items[1]"))
+        self.rejects(client.try_enqueue(items), &item_path("items[1]"))
             .await;
-        // The same as a follow-up, of a lease that is held and of one that is not.
+        // The item is also checked as a follow-up, for a held lease and for an invalid one.
         for lease_id in [&*self.lease_id, "nonsense"] {
             let mut wrong_one = completion(lease_id, &[("work", "fine"), ("work", "x")]);
             wrong_one.follow_ups[1].item = Some(wrong.clone());
             let all = vec![completion(&self.lease_id, &[]), wrong_one];
-            let place = field_of("completions[1].follow_ups[1].item");
-            self.refuses(client.try_complete(all), &place).await;
+            let path = item_path("completions[1].follow_ups[1].item");
+            self.rejects(client.try_complete(all), &path).await;
         }
     }
 }
 
 #[tokio::test]
 async fn claim_field_is_named() {
-    let scene = Scene::set().await;
-    scene
-        .refuses_claim(|r| r.worker_id = String::new(), "worker_id")
+    let fixture = Fixture::start().await;
+    fixture
+        .rejects_claim(|r| r.worker_id = String::new(), "worker_id")
         .await;
-    scene
-        .refuses_claim(|r| r.worker_id = "a\0b".to_owned(), "worker_id")
+    fixture
+        .rejects_claim(|r| r.worker_id = "a\0b".to_owned(), "worker_id")
         .await;
     for count in [0, -1, i32::MIN] {
-        scene
-            .refuses_claim(|r| r.max_items = count, "max_items")
+        fixture
+            .rejects_claim(|r| r.max_items = count, "max_items")
             .await;
     }
     let wrong = [
@@ -107,28 +109,28 @@ async fn claim_field_is_named() {
         duration(i64::MIN, 0),
     ];
     for wrong in wrong {
-        scene
-            .refuses_claim(|r| r.lease_duration = wrong, "lease_duration")
+        fixture
+            .rejects_claim(|r| r.lease_duration = wrong, "lease_duration")
             .await;
-        scene
-            .refuses_claim(|r| r.wait_timeout = wrong, "wait_timeout")
+        fixture
+            .rejects_claim(|r| r.wait_timeout = wrong, "wait_timeout")
             .await;
     }
     for short in [duration(0, 0), duration(0, 999_999_999)] {
-        scene
-            .refuses_claim(|r| r.lease_duration = short, "lease_duration")
+        fixture
+            .rejects_claim(|r| r.lease_duration = short, "lease_duration")
             .await;
     }
     for id in ["x", "12345678-1234-1234-1234-12345678901", " "] {
-        scene
-            .refuses_claim(|r| r.request_id = id.to_owned(), "request_id")
+        fixture
+            .rejects_claim(|r| r.request_id = id.to_owned(), "request_id")
             .await;
     }
 }
 
 #[tokio::test]
 async fn heartbeat_duration_is_named() {
-    let scene = Scene::set().await;
+    let fixture = Fixture::start().await;
     for wrong in [
         duration(-1, 0),
         duration(0, -1),
@@ -137,50 +139,50 @@ async fn heartbeat_duration_is_named() {
     ] {
         let request = HeartbeatRequest {
             queue: "work".to_owned(),
-            lease_ids: vec![scene.lease_id.clone()],
+            lease_ids: vec![fixture.lease_id.clone()],
             lease_duration: wrong,
         };
-        let mut rpc = scene.client.rpc.clone();
-        scene
-            .refuses(rpc.heartbeat(request), "lease_duration")
+        let mut rpc = fixture.client.rpc.clone();
+        fixture
+            .rejects(rpc.heartbeat(request), "lease_duration")
             .await;
     }
 }
 
 #[tokio::test]
 async fn retry_delay_is_named() {
-    let scene = Scene::set().await;
+    let fixture = Fixture::start().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
-        let mut second = failure(&scene.lease_id, "no");
+        let mut second = failure(&fixture.lease_id, "no");
         second.retry_delay = wrong;
         let request = FailRequest {
             queue: "work".to_owned(),
-            failures: vec![failure(&scene.lease_id, "no"), second],
+            failures: vec![failure(&fixture.lease_id, "no"), second],
         };
-        let mut rpc = scene.client.rpc.clone();
-        scene
-            .refuses(rpc.fail(request), "failures[1].retry_delay")
+        let mut rpc = fixture.client.rpc.clone();
+        fixture
+            .rejects(rpc.fail(request), "failures[1].retry_delay")
             .await;
     }
 }
 
 #[tokio::test]
 async fn release_delay_is_named() {
-    let scene = Scene::set().await;
+    let fixture = Fixture::start().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
         let request = ReleaseRequest {
             queue: "work".to_owned(),
-            lease_ids: vec![scene.lease_id.clone()],
+            lease_ids: vec![fixture.lease_id.clone()],
             delay: wrong,
         };
-        let mut rpc = scene.client.rpc.clone();
-        scene.refuses(rpc.release(request), "delay").await;
+        let mut rpc = fixture.client.rpc.clone();
+        fixture.rejects(rpc.release(request), "delay").await;
     }
 }
 
 #[tokio::test]
 async fn item_column_is_named() {
-    let scene = Scene::set().await;
+    let fixture = Fixture::start().await;
     let kind = |kind| Value { kind: Some(kind) };
     let timestamp = |seconds, nanos| kind(Kind::TimestampValue(Timestamp { seconds, nanos }));
     let wrong = [
@@ -204,43 +206,47 @@ async fn item_column_is_named() {
     ];
     for (column, value) in wrong {
         let field = format!(".columns[{column:?}]");
-        scene.refuses_item(item_with(column, value), &field).await;
+        fixture.rejects_item(item_with(column, value), &field).await;
     }
     for wrong in [duration(-1, 0), duration(0, -1), duration(0, 1_000_000_000)] {
         let late = NewItem {
             delay: wrong,
             ..item("late")
         };
-        scene.refuses_item(late, ".delay").await;
+        fixture.rejects_item(late, ".delay").await;
     }
 }
 
 #[tokio::test]
 async fn constraint_violation_names_its_column() {
-    let scene = Scene::set().await;
+    let fixture = Fixture::start().await;
     let named = |name: &str| item_with("unique_name", text(name));
     let twice = vec![named("x"), named("x")];
     let field = "items[1].columns[\"unique_name\"]";
-    scene.refuses(scene.client.try_enqueue(twice), field).await;
+    fixture
+        .rejects(fixture.client.try_enqueue(twice), field)
+        .await;
     let missing = vec![NewItem {
         columns: BTreeMap::new(),
         delay: None,
     }];
-    let other = scene.client.for_queue("other");
+    let other = fixture.client.for_queue("other");
     let field = "items[0].columns[\"payload\"]";
-    scene.refuses(other.try_enqueue(missing), field).await;
+    fixture.rejects(other.try_enqueue(missing), field).await;
 }
 
 #[tokio::test]
 async fn unknown_follow_up_queue_is_named() {
-    let scene = Scene::set().await;
+    let fixture = Fixture::start().await;
     for queue in ["nowhere", "", "WORK"] {
         let all = vec![
-            completion(&scene.lease_id, &[]),
-            completion(&scene.lease_id, &[("other", "fine"), (queue, "x")]),
+            completion(&fixture.lease_id, &[]),
+            completion(&fixture.lease_id, &[("other", "fine"), (queue, "x")]),
         ];
         let field = "completions[1].follow_ups[1].queue";
-        scene.refuses(scene.client.try_complete(all), field).await;
+        fixture
+            .rejects(fixture.client.try_complete(all), field)
+            .await;
     }
 }
 
@@ -260,11 +266,11 @@ async fn concurrent_valid_calls_succeed() {
         })
     });
     for call in calls.collect::<Vec<_>>() {
-        let (n, outcome) = call.await.expect("a call");
+        let (n, outcome) = call.await.expect("a task");
         assert_eq!(outcome.is_err(), n % 5 == 0, "{n}: {outcome:?}");
     }
     assert_eq!(all_rows(&server.database(), "work").len(), 80);
-    // The longest wait that a queue's retry may have is not a wrong field either.
+    // The longest delay that is allowed is not an invalid field.
     let year = Duration::from_secs(366 * 86_400);
     let late = NewItem {
         delay: Some(crate::support::client::duration(year)),

@@ -1,4 +1,4 @@
-//! Every limit, one step beyond it and at it.
+//! Limits of the API: the largest value is accepted, and one more fails with LIMIT_EXCEEDED and names the field.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::support::server::{QUEUE, Server};
 
 const DAY: u64 = 86_400;
 
-async fn leased() -> (Server, Client, String) {
+/// Starts a server with one leased and one ready item. Returns the id of the lease.
+async fn start_with_lease() -> (Server, Client, String) {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
@@ -20,42 +21,46 @@ async fn leased() -> (Server, Client, String) {
     (server, client, id)
 }
 
-fn over<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
+/// Asserts that a call fails with LIMIT_EXCEEDED for this field.
+fn assert_over_limit<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
     assert_field_error(outcome, Code::ResourceExhausted, "LIMIT_EXCEEDED", field);
 }
 
 #[tokio::test]
 async fn lists_over_1000_items_are_rejected() {
-    let (server, client, id) = leased().await;
+    let (server, client, id) = start_with_lease().await;
     let before = all_rows(&server.database(), "work");
     let id = &*id;
-    let much = 1_001;
-    over(
+    let too_many = 1_001;
+    assert_over_limit(
         client.try_claim(client.claim_request(1_001)).await,
         "max_items",
     );
-    over(
+    assert_over_limit(
         client.try_claim(client.claim_request(i32::MAX)).await,
         "max_items",
     );
-    over(client.try_enqueue(vec![item("x"); much]).await, "items");
-    over(
-        client.try_heartbeat(&vec![id; much], None).await,
+    assert_over_limit(client.try_enqueue(vec![item("x"); too_many]).await, "items");
+    assert_over_limit(
+        client.try_heartbeat(&vec![id; too_many], None).await,
         "lease_ids",
     );
-    over(client.try_release(&vec![id; much], None).await, "lease_ids");
-    over(
-        client.try_fail(vec![failure(id, ""); much]).await,
+    assert_over_limit(
+        client.try_release(&vec![id; too_many], None).await,
+        "lease_ids",
+    );
+    assert_over_limit(
+        client.try_fail(vec![failure(id, ""); too_many]).await,
         "failures",
     );
-    let completions = vec![completion(id, &[]); much];
-    over(client.try_complete(completions).await, "completions");
+    let completions = vec![completion(id, &[]); too_many];
+    assert_over_limit(client.try_complete(completions).await, "completions");
     let follow_ups = vec![("work", "x"); 501];
     let completions = vec![
         completion(id, &follow_ups),
         completion("", &follow_ups[1..]),
     ];
-    over(
+    assert_over_limit(
         client.try_complete(completions).await,
         "completions.follow_ups",
     );
@@ -64,12 +69,12 @@ async fn lists_over_1000_items_are_rejected() {
 
 #[tokio::test]
 async fn lists_of_1000_items_are_accepted() {
-    let (_server, client, id) = leased().await;
+    let (_server, client, id) = start_with_lease().await;
     let added = client.try_enqueue(vec![item("x"); 1_000]).await;
     assert_eq!(added.expect("added").len(), 1_000);
     assert_eq!(client.claim(1_000).await.len(), 1_000);
-    let beats = client.try_heartbeat(&[&*id; 1_000], None).await;
-    assert_eq!(beats.expect("heartbeats").len(), 1_000);
+    let heartbeats = client.try_heartbeat(&[&*id; 1_000], None).await;
+    assert_eq!(heartbeats.expect("heartbeats").len(), 1_000);
     let follow_ups = vec![("work", "x"); 1_000];
     let completed = client
         .try_complete(vec![completion(&id, &follow_ups)])
@@ -80,16 +85,16 @@ async fn lists_of_1000_items_are_accepted() {
 
 #[tokio::test]
 async fn worker_id_over_128_characters_is_rejected() {
-    let (_server, client, _) = leased().await;
+    let (_server, client, _) = start_with_lease().await;
     let longest = client.as_worker(&"ü".repeat(128));
     assert_eq!(longest.claim(1).await.len(), 1);
     let longer = client.as_worker(&"a".repeat(129));
-    over(longer.try_claim(longer.claim_request(1)).await, "worker_id");
+    assert_over_limit(longer.try_claim(longer.claim_request(1)).await, "worker_id");
 }
 
 #[tokio::test]
 async fn lease_over_12_hours_is_rejected() {
-    let (_server, client, id) = leased().await;
+    let (_server, client, id) = start_with_lease().await;
     for (length, fits) in [
         (12 * 3_600, true),
         (12 * 3_600 + 1, false),
@@ -99,13 +104,13 @@ async fn lease_over_12_hours_is_rejected() {
         let mut request = client.claim_request(1);
         request.lease_duration = Some(duration(length));
         let claimed = client.try_claim(request).await;
-        let beaten = client.try_heartbeat(&[&id], Some(length)).await;
+        let extended = client.try_heartbeat(&[&id], Some(length)).await;
         if fits {
             assert_eq!(claimed.expect("a claim").len(), 1);
-            beaten.expect("a heartbeat");
+            extended.expect("the heartbeat succeeds");
         } else {
-            over(claimed, "lease_duration");
-            over(beaten, "lease_duration");
+            assert_over_limit(claimed, "lease_duration");
+            assert_over_limit(extended, "lease_duration");
         }
     }
     let endless = HeartbeatRequest {
@@ -116,7 +121,7 @@ async fn lease_over_12_hours_is_rejected() {
             nanos: 999_999_999,
         }),
     };
-    over(
+    assert_over_limit(
         client.rpc.clone().heartbeat(endless).await,
         "lease_duration",
     );
@@ -128,13 +133,13 @@ async fn queue_bounds_limit_the_lease() {
     let server = Server::with_config(&format!("{QUEUE}{bounds}")).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let of = |seconds| {
+    let claim_for = |seconds| {
         let mut request = client.claim_request(1);
         request.lease_duration = Some(duration(Duration::from_secs(seconds)));
         request
     };
-    over(client.try_claim(of(21)).await, "lease_duration");
-    let short = client.try_claim(of(4)).await;
+    assert_over_limit(client.try_claim(claim_for(21)).await, "lease_duration");
+    let short = client.try_claim(claim_for(4)).await;
     assert_field_error(
         short,
         Code::InvalidArgument,
@@ -147,24 +152,24 @@ async fn queue_bounds_limit_the_lease() {
 
 #[tokio::test]
 async fn wait_over_a_minute_is_rejected() {
-    let (_server, client, _) = leased().await;
+    let (_server, client, _) = start_with_lease().await;
     let too_long = client.waiting_claim_request(1, Duration::from_secs(61));
-    over(client.try_claim(too_long.clone()).await, "wait_timeout");
+    assert_over_limit(client.try_claim(too_long.clone()).await, "wait_timeout");
     let mut with_deadline = tonic::Request::new(too_long);
     with_deadline.set_timeout(Duration::from_secs(20));
-    over(client.try_claim(with_deadline).await, "wait_timeout");
+    assert_over_limit(client.try_claim(with_deadline).await, "wait_timeout");
     let longest = client.waiting_claim_request(1, Duration::from_secs(60));
     assert_eq!(client.try_claim(longest).await.expect("a claim").len(), 1);
 }
 
 #[tokio::test]
 async fn delay_over_a_year_is_rejected() {
-    let (_server, client, id) = leased().await;
+    let (_server, client, id) = start_with_lease().await;
     let long = Duration::from_secs(366 * DAY + 1);
-    over(client.try_release(&[&id], Some(long)).await, "delay");
+    assert_over_limit(client.try_release(&[&id], Some(long)).await, "delay");
     let mut failed = failure(&id, "");
     failed.retry_delay = Some(duration(long));
-    over(
+    assert_over_limit(
         client.try_fail(vec![failed]).await,
         "failures[0].retry_delay",
     );
@@ -172,14 +177,14 @@ async fn delay_over_a_year_is_rejected() {
         delay: Some(duration(long)),
         ..item("late")
     };
-    over(
+    assert_over_limit(
         client.try_enqueue(vec![late.clone()]).await,
         "items[0].delay",
     );
-    let mut done = completion(&id, &[("work", "x")]);
-    done.follow_ups[0].item = Some(late);
+    let mut completed = completion(&id, &[("work", "x")]);
+    completed.follow_ups[0].item = Some(late);
     let field = "completions[0].follow_ups[0].item.delay";
-    over(client.try_complete(vec![done]).await, field);
+    assert_over_limit(client.try_complete(vec![completed]).await, field);
     let longest = Duration::from_secs(366 * DAY);
     let released = client.try_release(&[&id], Some(longest)).await;
     released.expect("released");
@@ -190,12 +195,12 @@ async fn configuration_can_lower_limits() {
     let limits = "[limits]\nmax_items = 2\nmax_wait = '1s'\nmax_worker_id = 3\n";
     let server = Server::with_config(&format!("{limits}{QUEUE}")).await;
     let client = server.client().await.as_worker("abc");
-    over(client.try_enqueue(vec![item("x"); 3]).await, "items");
-    over(client.try_claim(client.claim_request(3)).await, "max_items");
+    assert_over_limit(client.try_enqueue(vec![item("x"); 3]).await, "items");
+    assert_over_limit(client.try_claim(client.claim_request(3)).await, "max_items");
     let wait = client.waiting_claim_request(2, Duration::from_millis(1_001));
-    over(client.try_claim(wait).await, "wait_timeout");
+    assert_over_limit(client.try_claim(wait).await, "wait_timeout");
     let longer = client.as_worker("abcd");
-    over(longer.try_claim(longer.claim_request(1)).await, "worker_id");
+    assert_over_limit(longer.try_claim(longer.claim_request(1)).await, "worker_id");
     client.enqueue(&["a", "b"]).await;
     assert_eq!(client.claim(2).await.len(), 2);
 }
@@ -207,10 +212,10 @@ async fn oversized_message_is_rejected() {
     let client = server.client().await;
     for size in [100_001, 5_000_000] {
         let large = client.try_enqueue(vec![item(&"x".repeat(size))]).await;
-        let status = large.expect_err("too large");
-        let refusal = ApiError::from_status(&status);
-        assert_eq!(refusal.code, Code::ResourceExhausted, "{status:?}");
-        assert_eq!(refusal.reason, "LIMIT_EXCEEDED");
+        let status = large.expect_err("the message is too large");
+        let error = ApiError::from_status(&status);
+        assert_eq!(error.code, Code::ResourceExhausted, "{status:?}");
+        assert_eq!(error.reason, "LIMIT_EXCEEDED");
         assert!(status.message().contains("100000"), "{status:?}");
     }
     assert_eq!(all_rows(&server.database(), "work").len(), 0);

@@ -1,4 +1,4 @@
-//! What each lease of a batch is told, and what a settlement sent again is told.
+//! Outcomes of heartbeats and settlements: one per lease of a batch, and the outcome of a retried settlement.
 
 use std::time::Duration;
 
@@ -21,10 +21,11 @@ fn outcomes(results: &[SettleResult]) -> Vec<Outcome> {
     results.iter().map(SettleResult::outcome).collect()
 }
 
-fn changed(id: &str) -> String {
+/// Changes the last character of a lease id.
+fn forge(id: &str) -> String {
     let mut id = id.to_owned();
     let last = id.pop().expect("a character");
-    // The last character of this length carries unused bits: another one there is not even base64.
+    // In an id of this length the last character has unused bits. A and Q keep them zero, so the result is valid base64.
     id.push(if last == 'A' { 'Q' } else { 'A' });
     id
 }
@@ -38,22 +39,28 @@ async fn outcomes_are_in_request_order() {
     client.enqueue(&["a", "b", "c", "d", "e", "f"]).await;
     let leases = client.claim(6).await;
     let held = lease_ids(&leases);
-    let forged = changed(held[5]);
+    let forged = forge(held[5]);
     client.complete(&[held[1]]).await;
 
-    let asked = [held[3], "nonsense", held[0], held[1], &forged, ""];
-    let beats = client.try_heartbeat(&asked, None).await.expect("ok");
-    let told: Vec<_> = beats.iter().map(HeartbeatResult::outcome).collect();
+    let requested = [held[3], "nonsense", held[0], held[1], &forged, ""];
+    let heartbeats = client
+        .try_heartbeat(&requested, None)
+        .await
+        .expect("no error");
+    let actual: Vec<_> = heartbeats.iter().map(HeartbeatResult::outcome).collect();
     assert_eq!(
-        told,
+        actual,
         [Applied, LeaseLost, Applied, LeaseLost, LeaseLost, LeaseLost]
     );
-    let named: Vec<_> = beats.iter().map(|beat| &*beat.lease_id).collect();
-    assert_eq!(named, asked);
-    for beat in &beats {
-        let applied = beat.outcome() == Applied;
-        assert_eq!(beat.time_left.is_some(), applied, "{beat:?}");
-        assert_eq!(beat.expire_time.is_some(), applied, "{beat:?}");
+    let answered: Vec<_> = heartbeats
+        .iter()
+        .map(|heartbeat| &*heartbeat.lease_id)
+        .collect();
+    assert_eq!(answered, requested);
+    for heartbeat in &heartbeats {
+        let applied = heartbeat.outcome() == Applied;
+        assert_eq!(heartbeat.time_left.is_some(), applied, "{heartbeat:?}");
+        assert_eq!(heartbeat.expire_time.is_some(), applied, "{heartbeat:?}");
     }
 
     let failures = [held[2], &forged, held[1]].map(|id| failure(id, "no"));
@@ -104,8 +111,8 @@ async fn expired_lease_is_lost_to_the_next_worker() {
     let lease = second.try_claim(request).await.expect("a claim").remove(0);
     assert_eq!((lease.attempt, lease.fencing_token), (2, 2));
     let id = &*lost.lease_id;
-    let beats = client.try_heartbeat(&[id], None).await.expect("ok");
-    assert_eq!(beats[0].outcome(), Outcome::LeaseLost);
+    let heartbeats = client.try_heartbeat(&[id], None).await.expect("no error");
+    assert_eq!(heartbeats[0].outcome(), Outcome::LeaseLost);
     assert_eq!(
         outcomes(&client.complete(&[id]).await),
         [Outcome::LeaseLost]
@@ -116,7 +123,8 @@ async fn expired_lease_is_lost_to_the_next_worker() {
     assert_eq!(outcomes(&done), [Outcome::Applied]);
 }
 
-async fn leased(client: &Client) -> String {
+/// Adds an item, claims it and returns the id of its lease.
+async fn enqueue_and_claim(client: &Client) -> String {
     client.enqueue(&["x"]).await;
     client.claim_one().await.lease_id
 }
@@ -127,23 +135,29 @@ async fn retried_settlement_changes_nothing() {
     let client = server.client().await;
     let database = server.database();
 
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     assert_eq!(client.complete(&[&id]).await, client.complete(&[&id]).await);
     let before = all_rows(&database, "work");
     assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
     assert_eq!(all_rows(&database, "work"), before);
 
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     let hour = Some(crate::support::client::duration(Duration::from_secs(3_600)));
     let mut failed = failure(&id, "first");
     failed.retry_delay = hour;
-    let first = client.try_fail(vec![failed.clone()]).await.expect("ok");
+    let first = client
+        .try_fail(vec![failed.clone()])
+        .await
+        .expect("no error");
     let before = all_rows(&database, "work");
     failed.error_message = "second".to_owned();
-    assert_eq!(client.try_fail(vec![failed]).await.expect("ok"), first);
+    assert_eq!(
+        client.try_fail(vec![failed]).await.expect("no error"),
+        first
+    );
     assert_eq!(all_rows(&database, "work"), before);
 
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     let first = client.release(&[&id]).await;
     let before = all_rows(&database, "work");
     assert_eq!(client.release(&[&id]).await, first);
@@ -154,7 +168,7 @@ async fn retried_settlement_changes_nothing() {
 async fn second_different_settlement_is_lost() {
     let server = Server::start().await;
     let client = server.client().await;
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     client.complete(&[&id]).await;
     let before = all_rows(&server.database(), "work");
     assert_eq!(client.fail(&id, "no").await.outcome(), Outcome::LeaseLost);
@@ -169,7 +183,7 @@ async fn second_different_settlement_is_lost() {
 async fn retry_after_the_next_claim_is_lost() {
     let server = Server::start().await;
     let client = server.client().await;
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     client.release(&[&id]).await;
     client.claim_one().await;
     assert_eq!(
@@ -191,7 +205,7 @@ async fn retry_after_deletion_is_lost() {
     )
     .await;
     let client = server.client().await;
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
     assert_eq!(
         outcomes(&client.complete(&[&id]).await),
@@ -203,10 +217,13 @@ async fn retry_after_deletion_is_lost() {
 async fn follow_ups_are_added_once() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     let done = completion(&id, &[("next", "one"), ("next", "two"), ("work", "three")]);
     for _ in 0..3 {
-        let results = client.try_complete(vec![done.clone()]).await.expect("ok");
+        let results = client
+            .try_complete(vec![done.clone()])
+            .await
+            .expect("no error");
         assert_eq!(outcomes(&results), [Outcome::Applied]);
     }
     let next = client.for_queue("next").claim(10).await;
@@ -219,13 +236,13 @@ async fn follow_ups_are_added_once() {
 async fn lost_lease_adds_no_follow_up() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
-    let id = leased(&client).await;
+    let id = enqueue_and_claim(&client).await;
     client.release(&[&id]).await;
     let done = vec![
         completion(&id, &[("next", "one")]),
         completion("", &[("next", "two")]),
     ];
-    let results = client.try_complete(done).await.expect("ok");
+    let results = client.try_complete(done).await.expect("no error");
     assert_eq!(outcomes(&results), [Outcome::LeaseLost, Outcome::LeaseLost]);
     assert_eq!(client.for_queue("next").claim(10).await, []);
 }
@@ -234,16 +251,19 @@ async fn lost_lease_adds_no_follow_up() {
 async fn invalid_follow_up_undoes_the_whole_call() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
-    let ids = [leased(&client).await, leased(&client).await];
-    let mut bad = completion(&ids[1], &[("next", "fine"), ("next", "x")]);
-    bad.follow_ups[1].item = Some(crate::support::client::item_with(
+    let ids = [
+        enqueue_and_claim(&client).await,
+        enqueue_and_claim(&client).await,
+    ];
+    let mut invalid = completion(&ids[1], &[("next", "fine"), ("next", "x")]);
+    invalid.follow_ups[1].item = Some(crate::support::client::item_with(
         "payload",
         lease_broker::grpc::proto::Value { kind: None },
     ));
     let before = all_rows(&server.database(), "work");
-    let refused = client.try_complete(vec![completion(&ids[0], &[("next", "fine")]), bad]);
+    let rejected = client.try_complete(vec![completion(&ids[0], &[("next", "fine")]), invalid]);
     assert_field_error(
-        refused.await,
+        rejected.await,
         Code::InvalidArgument,
         "INVALID_FIELD",
         "completions[1].follow_ups[1].item.columns[\"payload\"]",

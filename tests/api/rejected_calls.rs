@@ -1,4 +1,4 @@
-//! Calls that are refused whatever they ask: an unknown queue, too many calls, and messages that can't be read.
+//! Calls that are rejected before the broker looks at their items: unknown queue, too many calls, unreadable message.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::client::{Client, completion, failure, item};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{wait_until, with_timeout};
 
-/// Sends bytes as they are, whether they are a message or not.
+/// A codec that sends bytes unchanged, so that a test can send an invalid message.
 mod bytes_codec {
     use tonic::Status;
     use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -58,7 +58,8 @@ mod bytes_codec {
     }
 }
 
-async fn all_six(client: &Client) -> [Result<usize, Status>; 6] {
+/// Makes each of the six calls once. Returns the number of results or the error of each.
+async fn call_all_rpcs(client: &Client) -> [Result<usize, Status>; 6] {
     let items = vec![item("x")];
     [
         client
@@ -84,7 +85,7 @@ async fn unknown_queue_is_not_found() {
     let server = Server::start().await;
     let client = server.client().await;
     for queue in ["nowhere", "", "Work", "work ", "lease_broker_meta"] {
-        for outcome in all_six(&client.for_queue(queue)).await {
+        for outcome in call_all_rpcs(&client.for_queue(queue)).await {
             assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
         }
     }
@@ -95,14 +96,17 @@ async fn error_about_a_huge_name_is_short() {
     let server = Server::start().await;
     let client = server.client().await;
     let huge = "ü".repeat(500_000);
-    for outcome in all_six(&client.for_queue(&huge)).await {
+    for outcome in call_all_rpcs(&client.for_queue(&huge)).await {
         assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
     }
     let column = crate::support::client::item_with(&huge, crate::support::client::text("x"));
-    let status = client.try_enqueue(vec![column]).await.expect_err("refused");
-    let refusal = ApiError::from_status(&status);
-    assert_eq!(refusal.reason, "INVALID_FIELD");
-    let field = refusal.field.expect("a field");
+    let status = client
+        .try_enqueue(vec![column])
+        .await
+        .expect_err("the column name is unknown");
+    let error = ApiError::from_status(&status);
+    assert_eq!(error.reason, "INVALID_FIELD");
+    let field = error.field.expect("the error names a field");
     assert!(field.starts_with("items[0].columns[\"üüü"), "{field}");
     assert!(status.message().len() < 2_000, "{}", status.message().len());
 }
@@ -111,18 +115,18 @@ async fn error_about_a_huge_name_is_short() {
 async fn overload_does_not_stop_health_checks() {
     let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
     let client = server.client().await;
-    let parked = client.waiting_claim_request(1, Duration::from_secs(60));
-    let parked = tokio::spawn({
+    let waiting = client.waiting_claim_request(1, Duration::from_secs(60));
+    let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.try_claim(parked).await }
+        async move { client.try_claim(waiting).await }
     });
-    // Calls on one connection are taken in order.
+    // The server reads the calls of one connection in order, so the waiting claim comes first.
     tokio::task::yield_now().await;
-    for outcome in all_six(&client).await {
+    for outcome in call_all_rpcs(&client).await {
         assert_api_error(outcome, Code::ResourceExhausted, "OVERLOADED", true);
     }
-    // On a connection of its own too: the limit is the server's.
-    for outcome in all_six(&server.client().await).await {
+    // The limit counts the calls of all connections.
+    for outcome in call_all_rpcs(&server.client().await).await {
         assert_api_error(outcome, Code::ResourceExhausted, "OVERLOADED", true);
     }
     let mut health = HealthClient::new(server.channel().await);
@@ -138,14 +142,14 @@ async fn overload_does_not_stop_health_checks() {
     server
         .database()
         .execute("INSERT INTO work (payload) VALUES ('x')", [])
-        .expect("a row");
-    let leases = with_timeout(parked)
+        .expect("inserted");
+    let leases = with_timeout(waiting)
         .await
         .expect("a task")
         .expect("a claim");
     assert_eq!(leases.len(), 1);
-    for outcome in all_six(&client).await {
-        outcome.expect("served again");
+    for outcome in call_all_rpcs(&client).await {
+        outcome.expect("calls succeed again");
     }
 }
 
@@ -153,7 +157,7 @@ async fn overload_does_not_stop_health_checks() {
 async fn malformed_message_is_rejected() {
     let server = Server::start().await;
     let mut grpc = tonic::client::Grpc::new(server.channel().await);
-    // A queue's name that is not UTF-8, a field that ends early, and a field number that can't be.
+    // A queue name that is not UTF-8, a truncated field, an invalid field number, and a truncated field number.
     for bytes in [
         &b"\x0a\x02\xff\xfe"[..],
         b"\x0a\x7fx",
@@ -169,8 +173,8 @@ async fn malformed_message_is_rejected() {
             "Enqueue",
         ] {
             let path = format!("/leasebroker.v1.LeaseBrokerService/{rpc}");
-            grpc.ready().await.expect("ready");
-            let path = path.parse().expect("a path");
+            grpc.ready().await.expect("the channel is ready");
+            let path = path.parse().expect("the path is valid");
             let outcome = grpc.unary(Request::new(bytes.to_vec()), path, Bytes).await;
             assert_api_error(outcome, Code::InvalidArgument, "INVALID_FIELD", false);
         }
@@ -182,19 +186,19 @@ async fn cancelled_call_frees_its_slot() {
     let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
     let client = server.client().await;
     for _ in 0..5 {
-        let parked = client.waiting_claim_request(1, Duration::from_secs(60));
-        let parked = tokio::spawn({
+        let waiting = client.waiting_claim_request(1, Duration::from_secs(60));
+        let waiting = tokio::spawn({
             let client = client.clone();
-            async move { client.try_claim(parked).await }
+            async move { client.try_claim(waiting).await }
         });
         tokio::task::yield_now().await;
         client
             .try_claim(client.claim_request(1))
             .await
-            .expect_err("no room");
-        parked.abort();
-        let _ = parked.await;
-        wait_until("there is room", async || {
+            .expect_err("the server is at its limit");
+        waiting.abort();
+        let _ = waiting.await;
+        wait_until("the server accepts another call", async || {
             client.try_claim(client.claim_request(1)).await.is_ok()
         })
         .await;

@@ -1,4 +1,4 @@
-//! A claim sent again under the same request id.
+//! Request ids: a claim that is retried with the same id returns the same leases.
 
 use std::time::Duration;
 
@@ -9,16 +9,18 @@ use crate::support::database::WriteLock;
 use crate::support::server::Server;
 use crate::support::timeout::{wait_until, with_timeout};
 
-const REQUEST: &str = "0d3adb33-f000-4000-8000-000000000001";
+const REQUEST_ID: &str = "0d3adb33-f000-4000-8000-000000000001";
 
-fn named(client: &Client, max_items: i32, id: &str) -> ClaimBatchRequest {
+/// Builds a claim with a request id.
+fn with_id(client: &Client, max_items: i32, id: &str) -> ClaimBatchRequest {
     ClaimBatchRequest {
         request_id: id.to_owned(),
         ..client.claim_request(max_items)
     }
 }
 
-async fn five() -> (Server, Client) {
+/// Starts a server with five items.
+async fn start_with_five() -> (Server, Client) {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b", "c", "d", "e"]).await;
@@ -33,8 +35,8 @@ async fn claim(client: &Client, request: &ClaimBatchRequest) -> Vec<Lease> {
 
 #[tokio::test]
 async fn same_id_returns_the_same_leases() {
-    let (_server, client) = five().await;
-    let request = named(&client, 2, REQUEST);
+    let (_server, client) = start_with_five().await;
+    let request = with_id(&client, 2, REQUEST_ID);
     let first = claim(&client, &request).await;
     for _ in 0..3 {
         let again = claim(&client, &request).await;
@@ -48,27 +50,30 @@ async fn same_id_returns_the_same_leases() {
 
 #[tokio::test]
 async fn other_worker_or_id_gets_other_leases() {
-    let (_server, client) = five().await;
-    claim(&client, &named(&client, 1, REQUEST)).await;
+    let (_server, client) = start_with_five().await;
+    claim(&client, &with_id(&client, 1, REQUEST_ID)).await;
     let other = client.as_worker("other");
-    let seen = claim(&other, &named(&other, 1, REQUEST)).await;
+    let seen = claim(&other, &with_id(&other, 1, REQUEST_ID)).await;
     assert_eq!(payload(&seen[0]), "b");
-    let next = named(&client, 1, "0d3adb33-f000-4000-8000-000000000002");
+    let next = with_id(&client, 1, "0d3adb33-f000-4000-8000-000000000002");
     assert_eq!(payload(&claim(&client, &next).await[0]), "c");
 }
 
 #[tokio::test]
 async fn id_is_case_insensitive() {
-    let (_server, client) = five().await;
-    let first = claim(&client, &named(&client, 1, REQUEST)).await;
-    let loud = named(&client, 1, &REQUEST.to_uppercase());
-    assert_eq!(lease_ids(&claim(&client, &loud).await), lease_ids(&first));
+    let (_server, client) = start_with_five().await;
+    let first = claim(&client, &with_id(&client, 1, REQUEST_ID)).await;
+    let upper_case = with_id(&client, 1, &REQUEST_ID.to_uppercase());
+    assert_eq!(
+        lease_ids(&claim(&client, &upper_case).await),
+        lease_ids(&first)
+    );
 }
 
 #[tokio::test]
 async fn retry_returns_only_held_leases() {
-    let (_server, client) = five().await;
-    let request = named(&client, 2, REQUEST);
+    let (_server, client) = start_with_five().await;
+    let request = with_id(&client, 2, REQUEST_ID);
     let first = claim(&client, &request).await;
     client.complete(&[&first[0].lease_id]).await;
     assert_eq!(
@@ -76,8 +81,8 @@ async fn retry_returns_only_held_leases() {
         [&first[1].lease_id]
     );
     client.complete(&[&first[1].lease_id]).await;
-    let anew = claim(&client, &request).await;
-    let seen: Vec<_> = anew.iter().map(payload).collect();
+    let next = claim(&client, &request).await;
+    let seen: Vec<_> = next.iter().map(payload).collect();
     assert_eq!(seen, ["c", "d"]);
 }
 
@@ -86,7 +91,7 @@ async fn released_item_gets_a_new_lease_id() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let request = named(&client, 1, REQUEST);
+    let request = with_id(&client, 1, REQUEST_ID);
     let first = claim(&client, &request).await;
     client.release(&lease_ids(&first)).await;
     let second = claim(&client, &request).await;
@@ -105,12 +110,12 @@ async fn released_item_gets_a_new_lease_id() {
 
 #[tokio::test]
 async fn expired_leases_are_not_returned_again() {
-    let (_server, client) = five().await;
-    let mut request = named(&client, 1, REQUEST);
+    let (_server, client) = start_with_five().await;
+    let mut request = with_id(&client, 1, REQUEST_ID);
     request.lease_duration = Some(duration(Duration::from_secs(1)));
     let first = claim(&client, &request).await;
     wait_until("the lease has expired", async || {
-        let again = claim(&client, &named(&client, 1, REQUEST)).await;
+        let again = claim(&client, &with_id(&client, 1, REQUEST_ID)).await;
         lease_ids(&again) != lease_ids(&first)
     })
     .await;
@@ -121,7 +126,7 @@ async fn waiting_retry_is_served_first() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let mut request = named(&client, 1, REQUEST);
+    let mut request = with_id(&client, 1, REQUEST_ID);
     request.wait_timeout = Some(duration(Duration::from_secs(60)));
     let first = claim(&client, &request).await;
     let other = client.as_worker("other");
@@ -141,8 +146,8 @@ async fn waiting_retry_is_served_first() {
 
 #[tokio::test]
 async fn concurrent_retries_lease_once() {
-    let (_server, client) = five().await;
-    let request = named(&client, 2, REQUEST);
+    let (_server, client) = start_with_five().await;
+    let request = with_id(&client, 2, REQUEST_ID);
     let calls: Vec<_> = (0..10)
         .map(|_| {
             let (client, request) = (client.clone(), request.clone());
@@ -159,14 +164,14 @@ async fn concurrent_retries_lease_once() {
     assert_eq!(client.claim(10).await.len(), 3);
 }
 
-/// A client whose deadline has passed asks again: what comes back must not be what the first call then gives back.
+/// A cancelled claim releases its leases. If a retry has already returned these leases to the worker, they must stay held.
 #[tokio::test]
 async fn retry_keeps_leases_of_the_cancelled_call() {
     for round in 0..10_u64 {
         let server = Server::start().await;
         let client = server.client().await;
         client.enqueue(&["a", "b"]).await;
-        let request = named(&client, 2, REQUEST);
+        let request = with_id(&client, 2, REQUEST_ID);
         let lock = WriteLock::acquire(&server.file());
         let first = tokio::spawn({
             let (client, request) = (client.clone(), request.clone());
@@ -175,7 +180,7 @@ async fn retry_keeps_leases_of_the_cancelled_call() {
         client.wait_until_received().await;
         first.abort();
         let _ = first.await;
-        // Before the store is free, or at the very moment when it is.
+        // Each round yields once more, so the retry arrives before the lock is released or at the same moment.
         let again = tokio::spawn({
             let (client, request) = (client.clone(), request.clone());
             async move { client.try_claim(request).await }
@@ -186,18 +191,20 @@ async fn retry_keeps_leases_of_the_cancelled_call() {
         drop(lock);
         let leases = with_timeout(again).await.expect("a task").expect("a claim");
         assert_eq!(leases.len(), 2, "round {round}");
-        // What was given back would be free for another worker.
+        // If the leases had been released, another worker could claim the items.
         let other = client.as_worker("other");
         let theirs = other
             .try_claim(other.waiting_claim_request(2, Duration::from_millis(100)))
             .await;
         assert_eq!(theirs.expect("a claim"), [], "round {round}");
-        let beats = client
+        let heartbeats = client
             .try_heartbeat(&lease_ids(&leases), None)
             .await
-            .expect("ok");
+            .expect("no error");
         assert!(
-            beats.iter().all(|beat| beat.time_left.is_some()),
+            heartbeats
+                .iter()
+                .all(|heartbeat| heartbeat.time_left.is_some()),
             "round {round}"
         );
     }

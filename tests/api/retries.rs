@@ -1,4 +1,4 @@
-//! What follows a failure: delays, backoff, dead letters, and what is kept of the error.
+//! Failed, expired and released items: retry delay, backoff, dead letters and the stored error message.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ max_attempts = 3
 backoff = { initial = '10m', factor = 3.0, max = '20m', jitter = 0.0 }
 ";
 
-/// How long the delay of the only item is, as the row has it.
+/// Reads the delay of the only delayed item from its row.
 fn delay(server: &Server) -> Duration {
     let sql = "SELECT lease_due_time - lease_state_time FROM work WHERE lease_state = 2";
     let millis: i64 = database::query_value(&server.database(), sql);
-    Duration::from_millis(millis.try_into().expect("a delay"))
+    Duration::from_millis(millis.try_into().expect("the delay is positive"))
 }
 
-/// Makes the only item ready, as its due time would.
-async fn hurry(server: &Server, client: &Client) -> Lease {
+/// Moves the due time of the delayed item into the past, and claims the item.
+async fn claim_before_delay_ends(server: &Server, client: &Client) -> Lease {
     let database = server.database();
     database
         .execute(
             "UPDATE work SET lease_due_time = 1 WHERE lease_state = 2",
             [],
         )
-        .expect("an update");
+        .expect("updated");
     let request = client.waiting_claim_request(1, Duration::from_secs(30));
     client.try_claim(request).await.expect("a claim").remove(0)
 }
@@ -45,7 +45,7 @@ async fn delay_grows_until_the_item_is_dead() {
         let result = client.fail(&lease.lease_id, "no").await;
         assert_eq!(result.state(), ItemState::Delayed);
         assert_eq!(delay(&server), Duration::from_secs(minutes * 60));
-        lease = hurry(&server, &client).await;
+        lease = claim_before_delay_ends(&server, &client).await;
     }
     assert_eq!(lease.attempt, 3);
     let result = client.fail(&lease.lease_id, "no").await;
@@ -66,7 +66,7 @@ async fn worker_sets_the_delay_not_the_limit() {
         assert_eq!(results[0].state(), expected);
         if expected == ItemState::Delayed {
             assert_eq!(delay(&server), Duration::from_millis(90_500));
-            lease = hurry(&server, &client).await;
+            lease = claim_before_delay_ends(&server, &client).await;
         }
     }
 }
@@ -127,7 +127,7 @@ async fn error_is_cut_after_1024_characters() {
         client.try_fail(vec![failed.clone()]).await.expect("failed");
         let sql = format!(
             "SELECT lease_error FROM work WHERE id = {}",
-            lease.item.expect("one").key
+            lease.item.expect("the lease has an item").key
         );
         let error: String = database::query_value(&database, &sql);
         assert_eq!(error.chars().count(), kept);
@@ -158,6 +158,6 @@ async fn delayed_release_postpones_the_item() {
     assert_eq!(results.expect("released")[0].state(), ItemState::Delayed);
     assert_eq!(delay(&server), Duration::from_secs(600));
     assert_eq!(client.claim(1).await, []);
-    let again = hurry(&server, &client).await;
+    let again = claim_before_delay_ends(&server, &client).await;
     assert_eq!((again.attempt, payload(&again)), (1, "a"));
 }

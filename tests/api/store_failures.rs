@@ -1,4 +1,4 @@
-//! The database away, locked, or not as it was.
+//! Failures of the store: locked database, missing table, missing column, missing index.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::support::database::{WriteLock, all_rows};
 use crate::support::server::Server;
 use crate::support::timeout::with_timeout;
 
-async fn all_six(client: &Client, id: &str) -> [Result<usize, Status>; 6] {
+/// Makes the six calls at the same time. Returns the number of results or the error of each.
+async fn call_all_rpcs(client: &Client, id: &str) -> [Result<usize, Status>; 6] {
     let ids = [id];
     let (claim, enqueue, heartbeat, complete, fail, release) = tokio::join!(
         client.try_claim(client.claim_request(1)),
@@ -52,13 +53,13 @@ async fn locked_store_is_unavailable() {
     let mut health = HealthClient::new(server.channel().await);
     assert!(is_serving(&mut health).await);
     let changes = health.watch(HealthCheckRequest::default()).await;
-    let mut changes = changes.expect("a stream").into_inner();
+    let mut changes = changes.expect("the stream opens").into_inner();
     let mut change = async || {
         changes
             .message()
             .await
-            .expect("ok")
-            .expect("a change")
+            .expect("the stream is intact")
+            .expect("the stream continues")
             .status
     };
     assert_eq!(with_timeout(change()).await, 1);
@@ -83,15 +84,20 @@ async fn locked_store_is_unavailable() {
     assert!(is_serving(&mut health).await);
     assert_eq!(client.complete(&[&lease.lease_id]).await.len(), 1);
     assert_eq!(client.claim(1).await.len(), 1);
-    let flapping = tokio::time::timeout(Duration::from_secs(1), change()).await;
-    assert_eq!(flapping.ok(), None, "health stays up");
+    let next_change = tokio::time::timeout(Duration::from_secs(1), change()).await;
+    assert_eq!(
+        next_change.ok(),
+        None,
+        "health changed again after the recovery"
+    );
 }
 
 #[tokio::test]
 async fn store_outage_ends_all_waiting_claims() {
     let server = Server::start().await;
     let client = server.client().await;
-    // Each asks for as many items as a statement serves: asked for one after another, each would wait as long again.
+    // Each claim asks for as many items as one statement serves. If the broker tried them one after another, each
+    // claim would wait one lock timeout longer than the claim before it.
     let waiting = (0..20).map(|_| {
         let client = client.clone();
         let request = client.waiting_claim_request(1_000, Duration::from_secs(60));
@@ -120,13 +126,17 @@ async fn short_lock_only_delays_a_call() {
     with_timeout(adding).await.expect("a task").expect("added");
 }
 
-async fn misconfigured_by(damage: &str, mend: &str) {
+/// Damages the schema and asserts that claims fail as STORE_MISCONFIGURED, then repairs it and asserts that all calls succeed
+/// without a restart.
+async fn assert_misconfigured_after(damage: &str, repair: &str) {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
     let id = client.claim_one().await.lease_id;
     let database = server.database();
-    database.execute_batch(damage).expect("damage");
+    database
+        .execute_batch(damage)
+        .expect("the schema is damaged");
     let claim = client.try_claim(client.claim_request(1)).await;
     assert_api_error(
         claim,
@@ -142,9 +152,9 @@ async fn misconfigured_by(damage: &str, mend: &str) {
         "STORE_MISCONFIGURED",
         false,
     );
-    // Without a column only some calls can't be served; without the table none can.
+    // Without a column only some calls fail. Without the table all calls fail.
     if damage.contains("RENAME TO") {
-        for outcome in all_six(&client, &id).await {
+        for outcome in call_all_rpcs(&client, &id).await {
             assert_api_error(
                 outcome,
                 Code::FailedPrecondition,
@@ -153,15 +163,17 @@ async fn misconfigured_by(damage: &str, mend: &str) {
             );
         }
     }
-    database.execute_batch(mend).expect("mended");
-    for outcome in all_six(&client, &id).await {
-        outcome.expect("served again, without a restart");
+    database
+        .execute_batch(repair)
+        .expect("the schema is repaired");
+    for outcome in call_all_rpcs(&client, &id).await {
+        outcome.expect("calls succeed without a restart");
     }
 }
 
 #[tokio::test]
 async fn missing_table_is_misconfigured() {
-    misconfigured_by(
+    assert_misconfigured_after(
         "ALTER TABLE work RENAME TO elsewhere",
         "ALTER TABLE elsewhere RENAME TO work",
     )
@@ -170,7 +182,7 @@ async fn missing_table_is_misconfigured() {
 
 #[tokio::test]
 async fn missing_column_is_misconfigured() {
-    misconfigured_by(
+    assert_misconfigured_after(
         "ALTER TABLE work RENAME COLUMN lease_fence TO fence",
         "ALTER TABLE work RENAME COLUMN fence TO lease_fence",
     )
@@ -181,9 +193,9 @@ async fn missing_column_is_misconfigured() {
 async fn missing_index_is_misconfigured() {
     let server = Server::start().await;
     let database = server.database();
-    let find = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
-    let sql: String = crate::support::database::query_value(&database, find);
-    let find = "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
-    let name: String = crate::support::database::query_value(&database, find);
-    misconfigured_by(&format!("DROP INDEX \"{name}\""), &sql).await;
+    let definition = "SELECT sql FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
+    let sql: String = crate::support::database::query_value(&database, definition);
+    let name = "SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE '%ready%'";
+    let name: String = crate::support::database::query_value(&database, name);
+    assert_misconfigured_after(&format!("DROP INDEX \"{name}\""), &sql).await;
 }

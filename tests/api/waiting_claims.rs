@@ -1,4 +1,4 @@
-//! Long polls: what ends a wait, and in which order those who wait are served.
+//! Waiting claims (long polls): the events that end a wait, and the order in which waiting claims get items.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use crate::support::client::{Client, duration, failure, lease_ids, payload};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
 
-type Parked = JoinHandle<Result<Vec<Lease>, Status>>;
+type WaitingClaim = JoinHandle<Result<Vec<Lease>, Status>>;
 
-/// A poll of the store would not come for a long time: what ends a wait must be a signal.
+/// Settings that poll the store only every 50 seconds. A wait that ends sooner was ended by a wake-up.
 const NO_POLLS: &str = "[polling]\nmin = '50s'\nmax = '60s'\n";
 
-async fn unpolled() -> (Server, Client) {
+/// Starts a server that does not poll during a test.
+async fn start_without_polls() -> (Server, Client) {
     let server = Server::with_config(&format!("{NO_POLLS}{QUEUE}")).await;
     let client = server.client().await;
     (server, client)
 }
 
-/// Starts a claim that waits, and returns once it does: calls on one connection are taken in order, so it waits when
-/// those sent after it have been answered.
-async fn park(client: &Client, max_items: i32) -> Parked {
+/// Starts a waiting claim, and returns once the broker has it.
+///
+/// The server reads the calls of one connection in order. The answers to later claims prove that this one is waiting.
+async fn start_waiting(client: &Client, max_items: i32) -> WaitingClaim {
     let request = client.waiting_claim_request(max_items, Duration::from_secs(60));
-    let claiming = client.clone();
-    let parked = tokio::spawn(async move { claiming.try_claim(request).await });
+    let waiting_client = client.clone();
+    let waiting = tokio::spawn(async move { waiting_client.try_claim(request).await });
     tokio::task::yield_now().await;
     for _ in 0..3 {
         assert_eq!(client.claim(1).await, []);
     }
-    assert!(!parked.is_finished());
-    parked
+    assert!(!waiting.is_finished());
+    waiting
 }
 
-async fn got(parked: Parked) -> Vec<String> {
-    let leases = with_timeout(parked)
-        .await
-        .expect("a task")
-        .expect("a claim");
+/// Waits for the claim to end, and returns the payloads of its items.
+async fn payloads_of(claim: WaitingClaim) -> Vec<String> {
+    let leases = with_timeout(claim).await.expect("a task").expect("a claim");
     leases
         .iter()
         .map(|lease| payload(lease).to_owned())
@@ -49,10 +49,10 @@ async fn got(parked: Parked) -> Vec<String> {
 
 #[tokio::test]
 async fn enqueued_item_ends_a_wait() {
-    let (_server, client) = unpolled().await;
-    let parked = park(&client, 5).await;
+    let (_server, client) = start_without_polls().await;
+    let waiting = start_waiting(&client, 5).await;
     client.enqueue(&["a"]).await;
-    assert_eq!(got(parked).await, ["a"]);
+    assert_eq!(payloads_of(waiting).await, ["a"]);
 }
 
 #[tokio::test]
@@ -62,30 +62,30 @@ async fn follow_up_ends_a_wait_on_its_queue() {
     let client = server.client().await.for_queue("work");
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
-    let parked = park(&client.for_queue("next"), 1).await;
+    let waiting = start_waiting(&client.for_queue("next"), 1).await;
     let done = crate::support::client::completion(&lease.lease_id, &[("next", "b")]);
     client.try_complete(vec![done]).await.expect("done");
-    assert_eq!(got(parked).await, ["b"]);
+    assert_eq!(payloads_of(waiting).await, ["b"]);
 }
 
 #[tokio::test]
 async fn released_item_ends_a_wait() {
-    let (_server, client) = unpolled().await;
+    let (_server, client) = start_without_polls().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
-    let parked = park(&client, 1).await;
+    let waiting = start_waiting(&client, 1).await;
     client.release(&[&lease.lease_id]).await;
-    assert_eq!(got(parked).await, ["a"]);
+    assert_eq!(payloads_of(waiting).await, ["a"]);
 }
 
 #[tokio::test]
 async fn delayed_item_ends_a_wait_when_it_is_due() {
-    let (_server, client) = unpolled().await;
+    let (_server, client) = start_without_polls().await;
     client.enqueue(&["a"]).await;
     let short = Duration::from_millis(100);
     for fails in [true, false] {
         let lease = client.claim_one().await;
-        let parked = park(&client, 1).await;
+        let waiting = start_waiting(&client, 1).await;
         let start = Instant::now();
         if fails {
             let mut failed = failure(&lease.lease_id, "no");
@@ -95,7 +95,7 @@ async fn delayed_item_ends_a_wait_when_it_is_due() {
             let released = client.try_release(&[&lease.lease_id], Some(short)).await;
             released.expect("released");
         }
-        let leases = with_timeout(parked)
+        let leases = with_timeout(waiting)
             .await
             .expect("a task")
             .expect("a claim");
@@ -106,24 +106,24 @@ async fn delayed_item_ends_a_wait_when_it_is_due() {
 
 #[tokio::test]
 async fn expired_lease_ends_a_wait() {
-    let (_server, client) = unpolled().await;
+    let (_server, client) = start_without_polls().await;
     client.enqueue(&["a"]).await;
     let mut request = client.claim_request(1);
     request.lease_duration = Some(duration(Duration::from_secs(1)));
     client.try_claim(request).await.expect("a claim");
-    let parked = park(&client, 1).await;
-    assert_eq!(got(parked).await, ["a"]);
+    let waiting = start_waiting(&client, 1).await;
+    assert_eq!(payloads_of(waiting).await, ["a"]);
 }
 
 #[tokio::test]
 async fn row_of_another_program_ends_a_wait() {
     let server = Server::start().await;
     let client = server.client().await;
-    let parked = park(&client, 5).await;
+    let waiting = start_waiting(&client, 5).await;
     let insert = "INSERT INTO work (payload) VALUES ('theirs')";
-    server.database().execute(insert, []).expect("a row");
+    server.database().execute(insert, []).expect("inserted");
     let start = Instant::now();
-    assert_eq!(got(parked).await, ["theirs"]);
+    assert_eq!(payloads_of(waiting).await, ["theirs"]);
     assert!(
         start.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -133,7 +133,7 @@ async fn row_of_another_program_ends_a_wait() {
 
 #[tokio::test]
 async fn wait_without_items_ends_empty_on_time() {
-    let (_server, client) = unpolled().await;
+    let (_server, client) = start_without_polls().await;
     for wait in [0, 1, 250] {
         let wait = Duration::from_millis(wait);
         let start = Instant::now();
@@ -146,54 +146,54 @@ async fn wait_without_items_ends_empty_on_time() {
 
 #[tokio::test]
 async fn claims_are_served_in_arrival_order() {
-    let (_server, client) = unpolled().await;
-    let mut parked = Vec::new();
+    let (_server, client) = start_without_polls().await;
+    let mut waiting = Vec::new();
     for _ in 0..5 {
-        parked.push(park(&client, 1).await);
+        waiting.push(start_waiting(&client, 1).await);
     }
-    for (n, parked) in parked.into_iter().enumerate() {
+    for (n, claim) in waiting.into_iter().enumerate() {
         client.enqueue(&[&n.to_string()]).await;
-        assert_eq!(got(parked).await, [n.to_string()]);
+        assert_eq!(payloads_of(claim).await, [n.to_string()]);
     }
 }
 
 #[tokio::test]
 async fn batch_is_split_in_arrival_order() {
-    let (_server, client) = unpolled().await;
-    let parked = [
-        park(&client, 2).await,
-        park(&client, 1).await,
-        park(&client, 5).await,
+    let (_server, client) = start_without_polls().await;
+    let waiting = [
+        start_waiting(&client, 2).await,
+        start_waiting(&client, 1).await,
+        start_waiting(&client, 5).await,
     ];
     client.enqueue(&["a", "b", "c", "d"]).await;
-    let [first, second, third] = parked;
-    assert_eq!(got(first).await, ["a", "b"]);
-    assert_eq!(got(second).await, ["c"]);
-    assert_eq!(got(third).await, ["d"]);
+    let [first, second, third] = waiting;
+    assert_eq!(payloads_of(first).await, ["a", "b"]);
+    assert_eq!(payloads_of(second).await, ["c"]);
+    assert_eq!(payloads_of(third).await, ["d"]);
 }
 
 #[tokio::test]
 async fn waiting_claims_precede_new_claims() {
     let server = Server::start().await;
     let client = server.client().await;
-    let parked = park(&client, 1).await;
+    let waiting = start_waiting(&client, 1).await;
     let insert = "INSERT INTO work (payload) VALUES ('one')";
-    server.database().execute(insert, []).expect("a row");
-    let impatient = client.claim(1).await;
-    assert_eq!(impatient, []);
-    assert_eq!(got(parked).await, ["one"]);
+    server.database().execute(insert, []).expect("inserted");
+    let new_claim = client.claim(1).await;
+    assert_eq!(new_claim, []);
+    assert_eq!(payloads_of(waiting).await, ["one"]);
 }
 
 #[tokio::test]
 async fn waits_do_not_block_other_calls() {
-    let (_server, client) = unpolled().await;
-    let mut parked = Vec::new();
+    let (_server, client) = start_without_polls().await;
+    let mut waiting = Vec::new();
     for _ in 0..400 {
         let (client, request) = (
             client.clone(),
             client.waiting_claim_request(1, Duration::from_secs(60)),
         );
-        parked.push(tokio::spawn(async move { client.try_claim(request).await }));
+        waiting.push(tokio::spawn(async move { client.try_claim(request).await }));
     }
     let payloads: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     let payloads: Vec<&str> = payloads.iter().map(|payload| &**payload).collect();
@@ -201,8 +201,8 @@ async fn waits_do_not_block_other_calls() {
         with_timeout(client.enqueue(chunk)).await;
     }
     let mut seen = std::collections::HashSet::new();
-    for parked in parked {
-        seen.extend(got(parked).await);
+    for claim in waiting {
+        seen.extend(payloads_of(claim).await);
     }
     assert_eq!(seen.len(), 400);
 }

@@ -1,41 +1,41 @@
-//! A setting that does not do: its key, what is wrong, and where it stands.
+//! Invalid settings: the error has the key, the reason, and the location (file and line, variable, or flag).
 
 use lease_broker::config::Sources;
 
-use crate::test_sources::{Given, file, listen, place, variables};
+use crate::test_sources::{TestSources, from_file, from_variables, listen_flag, location};
 
-/// Asserts what is said of a file: the key, the line, and a part of the problem.
+/// Asserts that a file is rejected. Checks the key, the line, and a part of the message.
 #[track_caller]
-fn refused(text: &'static str, key: &str, line: usize, problem: &str) {
-    let error = file(text).expect_err(text);
+fn assert_rejected(text: &'static str, key: &str, line: usize, reason: &str) {
+    let error = from_file(text).expect_err(text);
     assert_eq!(error.key, key, "{error}");
-    assert_eq!(place(&error), format!("given.toml:{line}"), "{error}");
-    assert!(error.reason.contains(problem), "{error}");
+    assert_eq!(location(&error), format!("given.toml:{line}"), "{error}");
+    assert!(error.reason.contains(reason), "{error}");
 }
 
 #[test]
 fn unknown_key_is_located() {
-    refused(
+    assert_rejected(
         "[server]\nlisten = '127.0.0.1:1'\nlitsen = 1",
         "server.litsen",
         3,
         "unknown",
     );
-    refused("\n[srever]\nlisten = '127.0.0.1:1'", "srever", 2, "unknown");
-    refused("[queues.a]\nleese = '1m'", "queues.a.leese", 2, "unknown");
-    refused(
+    assert_rejected("\n[srever]\nlisten = '127.0.0.1:1'", "srever", 2, "unknown");
+    assert_rejected("[queues.a]\nleese = '1m'", "queues.a.leese", 2, "unknown");
+    assert_rejected(
         "[queue_defaults]\nleese = '1m'",
         "queue_defaults.leese",
         2,
         "unknown",
     );
-    refused(
+    assert_rejected(
         "[queues.a.backoff]\nfirst = '1m'",
         "queues.a.backoff.first",
         2,
         "unknown",
     );
-    refused(
+    assert_rejected(
         "[store]\n\n\npassword = 'x'",
         "store.password",
         4,
@@ -45,16 +45,16 @@ fn unknown_key_is_located() {
 
 #[test]
 fn wrong_type_is_located() {
-    refused("[server]\nlisten = 5", "server.listen", 2, "");
-    refused("[limits]\n\nmax_items = 'many'", "limits.max_items", 3, "");
-    refused("[limits]\nmax_items = -1", "limits.max_items", 2, "");
-    refused("[reaper]\nmax_sleep = 5", "reaper.max_sleep", 2, "");
-    refused("[store]\nkind = 'oracle'", "store.kind", 2, "");
-    refused("[log]\nformat = 'xml'", "log.format", 2, "");
-    refused("server = 5", "server", 1, "");
-    refused("queues = 5", "queues", 1, "");
-    refused("[queues]\na = 5", "queues.a", 2, "");
-    refused(
+    assert_rejected("[server]\nlisten = 5", "server.listen", 2, "");
+    assert_rejected("[limits]\n\nmax_items = 'many'", "limits.max_items", 3, "");
+    assert_rejected("[limits]\nmax_items = -1", "limits.max_items", 2, "");
+    assert_rejected("[reaper]\nmax_sleep = 5", "reaper.max_sleep", 2, "");
+    assert_rejected("[store]\nkind = 'oracle'", "store.kind", 2, "");
+    assert_rejected("[log]\nformat = 'xml'", "log.format", 2, "");
+    assert_rejected("server = 5", "server", 1, "");
+    assert_rejected("queues = 5", "queues", 1, "");
+    assert_rejected("[queues]\na = 5", "queues.a", 2, "");
+    assert_rejected(
         "[queues.a]\nfiltered_indexes = 'no'",
         "queues.a.filtered_indexes",
         2,
@@ -64,77 +64,77 @@ fn wrong_type_is_located() {
 
 #[test]
 fn value_out_of_range_is_explained() {
-    let (address, span) = ("address", "not between");
-    refused(
+    let (address, range) = ("address", "not between");
+    assert_rejected(
         "[server]\nlisten = 'localhost'",
         "server.listen",
         2,
         address,
     );
-    refused("[server]\nthreads = 5000", "server.threads", 2, span);
-    refused(
+    assert_rejected("[server]\nthreads = 5000", "server.threads", 2, range);
+    assert_rejected(
         "[server]\nmax_concurrent_calls = 0",
         "server.max_concurrent_calls",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[server]\nmax_message_bytes = 0",
         "server.max_message_bytes",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[server]\nkeepalive_interval = '1ms'",
         "server.keepalive_interval",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[server]\nkeepalive_timeout = '2days'",
         "server.keepalive_timeout",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[server]\ndrain_grace = 'soon'",
         "server.drain_grace",
         2,
         "\"soon\" is not a duration",
     );
-    refused(
+    assert_rejected(
         "[limits]\nmax_items = 1001",
         "limits.max_items",
         2,
         "1001 is not between 1 and 1000",
     );
-    refused("[limits]\nmax_items = 0", "limits.max_items", 2, span);
-    refused(
+    assert_rejected("[limits]\nmax_items = 0", "limits.max_items", 2, range);
+    assert_rejected(
         "[limits]\nmax_wait = '61s'",
         "limits.max_wait",
         2,
         "1m 1s is not between 0s and 1m",
     );
-    refused(
+    assert_rejected(
         "[limits]\nmax_worker_id = 129",
         "limits.max_worker_id",
         2,
-        span,
+        range,
     );
-    refused("[polling]\nmin = '0s'", "polling.min", 2, span);
-    refused("[polling]\nmin = '2s'\nmax = '1s'", "polling.max", 3, span);
-    refused("[polling]\nmax = '61s'", "polling.max", 2, span);
-    refused("[reaper]\nmax_sleep = '1ms'", "reaper.max_sleep", 2, span);
-    refused("[reaper]\nbatch = 0", "reaper.batch", 2, span);
-    refused("[reaper]\nbatch = 1001", "reaper.batch", 2, span);
+    assert_rejected("[polling]\nmin = '0s'", "polling.min", 2, range);
+    assert_rejected("[polling]\nmin = '2s'\nmax = '1s'", "polling.max", 3, range);
+    assert_rejected("[polling]\nmax = '61s'", "polling.max", 2, range);
+    assert_rejected("[reaper]\nmax_sleep = '1ms'", "reaper.max_sleep", 2, range);
+    assert_rejected("[reaper]\nbatch = 0", "reaper.batch", 2, range);
+    assert_rejected("[reaper]\nbatch = 1001", "reaper.batch", 2, range);
 }
 
 #[test]
 fn invalid_toml_is_located() {
-    let error = file("[server]\nlisten = \n").expect_err("no value");
-    assert_eq!(place(&error), "given.toml:2");
-    let error = file("[server]\n[server]\n").expect_err("twice");
-    assert_eq!(place(&error), "given.toml:2");
+    let error = from_file("[server]\nlisten = \n").expect_err("the value is missing");
+    assert_eq!(location(&error), "given.toml:2");
+    let error = from_file("[server]\n[server]\n").expect_err("the section is repeated");
+    assert_eq!(location(&error), "given.toml:2");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn unreadable_file_is_named() {
         file: Some("/no/such/file.toml".into()),
         ..Sources::default()
     };
-    let error = sources.load().expect_err("no file");
+    let error = sources.load().expect_err("the file does not exist");
     assert!(
         error.to_string().starts_with("/no/such/file.toml: "),
         "{error}"
@@ -168,7 +168,7 @@ fn invalid_variable_is_named() {
         ),
         (&[("LEASE_BROKER_QUEUES__A__LEASE", "0s")], "queues.a.lease"),
     ] {
-        let error = variables(given).expect_err(key);
+        let error = from_variables(given).expect_err(key);
         assert_eq!(error.key, key, "{error}");
         assert_eq!(
             error.location,
@@ -179,11 +179,11 @@ fn invalid_variable_is_named() {
 
 #[test]
 fn variable_as_value_and_section_fails() {
-    let error = variables(&[
+    let error = from_variables(&[
         ("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:1"),
         ("LEASE_BROKER_SERVER__LISTEN__PORT", "1"),
     ])
-    .expect_err("both");
+    .expect_err("the variables contradict each other");
     assert_eq!(error.key, "server.listen.port");
     assert_eq!(
         error.location,
@@ -193,12 +193,12 @@ fn variable_as_value_and_section_fails() {
 
 #[test]
 fn invalid_flag_is_named() {
-    let given = Given {
+    let sources = TestSources {
         file: "[server]\nlisten = '127.0.0.1:1'",
         variables: &[("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:2")],
-        flags: vec![listen("nowhere")],
+        flags: vec![listen_flag("nowhere")],
     };
-    let error = given.load().expect_err("nowhere");
+    let error = sources.load().expect_err("the address is invalid");
     assert_eq!(
         (&*error.key, &*error.location),
         ("server.listen", "flag --listen")
@@ -207,10 +207,18 @@ fn invalid_flag_is_named() {
 
 #[test]
 fn overridden_invalid_value_is_ignored() {
-    let given = Given {
+    let sources = TestSources {
         file: "[server]\nlisten = 'nowhere'",
-        flags: vec![listen("127.0.0.1:3")],
-        ..Given::default()
+        flags: vec![listen_flag("127.0.0.1:3")],
+        ..TestSources::default()
     };
-    assert_eq!(given.load().expect("mended").server.listen.port(), 3);
+    assert_eq!(
+        sources
+            .load()
+            .expect("the flag overrides the file")
+            .server
+            .listen
+            .port(),
+        3
+    );
 }

@@ -1,15 +1,15 @@
-//! Defaults, file, environment, flags: the later one wins.
+//! Precedence of the sources: defaults, file, environment variables, flags. A later source overrides an earlier one.
 
 use std::time::Duration;
 
 use lease_broker::config::{DEFAULT, LogFormat, Sources};
 use lease_broker::queue::{OnComplete, Order};
 
-use crate::test_sources::{Given, file, listen, variables};
+use crate::test_sources::{TestSources, from_file, from_variables, listen_flag};
 
 #[test]
 fn defaults_have_one_queue() {
-    let config = Sources::default().load().expect("the defaults");
+    let config = Sources::default().load().expect("the defaults are valid");
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:50051");
     assert_eq!(config.limits.max_items, 1_000);
     assert_eq!(config.polling.min, Duration::from_millis(50));
@@ -27,22 +27,22 @@ fn defaults_have_one_queue() {
 
 #[test]
 fn default_file_changes_nothing() {
-    // Every setting, given once more with its own value, changes nothing.
-    let folder = tempfile::tempdir().expect("a folder");
+    // The default file is the documentation of every setting. If each of its values is the default, loading it changes nothing.
+    let folder = tempfile::tempdir().expect("a temporary folder is created");
     let path = folder.path().join("same.toml");
-    std::fs::write(&path, DEFAULT).expect("a file");
+    std::fs::write(&path, DEFAULT).expect("the file is written");
     let sources = Sources {
         file: Some(path),
         ..Sources::default()
     };
-    let (same, defaults) = (sources.load(), Sources::default().load());
-    let [same, defaults] = [same, defaults].map(|config| format!("{:?}", config.expect("loads")));
-    assert_eq!(same, defaults);
+    let load = |sources: Sources| format!("{:?}", sources.load().expect("valid"));
+    assert_eq!(load(sources), load(Sources::default()));
 }
 
 #[test]
 fn file_needs_only_changed_settings() {
-    let config = file("[server]\nlisten = '127.0.0.1:1'\n[log]\nformat = 'json'").expect("loads");
+    let config =
+        from_file("[server]\nlisten = '127.0.0.1:1'\n[log]\nformat = 'json'").expect("valid");
     assert_eq!(config.server.listen.port(), 1);
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(config.log.level, "info");
@@ -51,7 +51,7 @@ fn file_needs_only_changed_settings() {
 
 #[test]
 fn flag_overrides_variable_overrides_file() {
-    let given = |flags| Given {
+    let sources = |flags| TestSources {
         file: "[server]\nlisten = '127.0.0.1:1'\ndrain_grace = '1s'\nmax_concurrent_calls = 5",
         variables: &[
             ("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:2"),
@@ -59,28 +59,30 @@ fn flag_overrides_variable_overrides_file() {
         ],
         flags,
     };
-    let config = given(Vec::new()).load().expect("loads");
+    let config = sources(Vec::new()).load().expect("valid");
     assert_eq!(config.server.listen.port(), 2);
     assert_eq!(config.server.max_concurrent_calls, 5);
-    let config = given(vec![listen("127.0.0.1:3")]).load().expect("loads");
+    let config = sources(vec![listen_flag("127.0.0.1:3")])
+        .load()
+        .expect("valid");
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.server.drain_grace, Duration::from_secs(2));
 }
 
 #[test]
 fn default_queue_is_adjusted_or_replaced() {
-    let config = variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE", "5m")]).expect("loads");
+    let config = from_variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE", "5m")]).expect("valid");
     assert_eq!(config.queues[0].lease.default, Duration::from_secs(300));
     assert!(config.queues[0].managed.is_some());
-    let config = file("[queues.default]\ntable = 'Mine'").expect("loads");
+    let config = from_file("[queues.default]\ntable = 'Mine'").expect("valid");
     assert_eq!(config.queues[0].managed, None);
-    let config = file("[queues.other]\n[queues.default]\nlease = '5m'").expect("loads");
+    let config = from_file("[queues.other]\n[queues.default]\nlease = '5m'").expect("valid");
     assert!(config.queues.iter().all(|queue| queue.managed.is_none()));
 }
 
 #[test]
 fn variable_is_parsed_as_a_toml_value() {
-    let config = variables(&[
+    let config = from_variables(&[
         ("LEASE_BROKER_LIMITS__MAX_ITEMS", "7"),
         ("LEASE_BROKER_QUEUE_DEFAULTS__FILTERED_INDEXES", "false"),
         ("LEASE_BROKER_QUEUE_DEFAULTS__BACKOFF__FACTOR", "1.5"),
@@ -92,7 +94,7 @@ fn variable_is_parsed_as_a_toml_value() {
         ("LEASE_BROKER_QUEUES__WORK__TABLE", "\"1984\""),
         ("LEASE_BROKER_LOG__LEVEL", "info,lease_broker=debug"),
     ])
-    .expect("loads");
+    .expect("valid");
     assert_eq!(config.limits.max_items, 7);
     assert_eq!(config.log.level, "info,lease_broker=debug");
     let queue = &config.queues[0];
@@ -108,21 +110,22 @@ fn variable_is_parsed_as_a_toml_value() {
 
 #[test]
 fn number_in_quotes_is_text() {
-    let config = variables(&[("LEASE_BROKER_STORE__PATH", "\"2026\"")]).expect("loads");
+    let config = from_variables(&[("LEASE_BROKER_STORE__PATH", "\"2026\"")]).expect("valid");
     assert_eq!(config.store.path.to_str(), Some("2026"));
-    let error = variables(&[("LEASE_BROKER_STORE__PATH", "2026")]).expect_err("a number");
+    let error =
+        from_variables(&[("LEASE_BROKER_STORE__PATH", "2026")]).expect_err("the path is a number");
     assert_eq!(error.key, "store.path");
 }
 
 #[test]
 fn unrelated_variables_are_ignored() {
-    variables(&[
+    from_variables(&[
         ("PATH", "/bin"),
         ("LEASE_BROKER_CONFIG", "elsewhere.toml"),
         ("LEASE_BROKER_ADDRESS", "http://127.0.0.1:1"),
         ("OTHER_SERVER__LISTEN", "nonsense"),
     ])
-    .expect("loads");
+    .expect("valid");
 }
 
 #[test]
@@ -130,35 +133,35 @@ fn configured_queue_replaces_the_default() {
     let names = |config: lease_broker::config::Config| -> Vec<String> {
         config.queues.into_iter().map(|queue| queue.name).collect()
     };
-    let config = file("[queues.b]\n[queues.a]").expect("loads");
+    let config = from_file("[queues.b]\n[queues.a]").expect("valid");
     assert_eq!(names(config), ["a", "b"]);
-    let config = variables(&[("LEASE_BROKER_QUEUES__WORK__TABLE", "work")]).expect("loads");
+    let config = from_variables(&[("LEASE_BROKER_QUEUES__WORK__TABLE", "work")]).expect("valid");
     assert_eq!(names(config), ["work"]);
 }
 
 #[test]
 fn queue_inherits_from_queue_defaults() {
-    let config = file(
+    let config = from_file(
         "[queue_defaults]
         lease = '5m'
         max_attempts = 0
         backoff = { initial = '1s' }
-        [queues.own]
+        [queues.changed]
         lease = '10m'
         backoff = { max = '2s' }
         on_complete = 'delete'
         [queues.plain]",
     )
-    .expect("loads");
-    let [own, plain] = &config.queues[..] else {
-        panic!("two queues");
+    .expect("valid");
+    let [changed, plain] = &config.queues[..] else {
+        panic!("there are two queues");
     };
-    assert_eq!(own.lease.default, Duration::from_secs(600));
+    assert_eq!(changed.lease.default, Duration::from_secs(600));
     assert_eq!(plain.lease.default, Duration::from_secs(300));
     assert_eq!(plain.retry.max_attempts, None);
-    assert_eq!(own.retry.backoff.initial, Duration::from_secs(1));
-    assert_eq!(own.retry.backoff.max, Duration::from_secs(2));
+    assert_eq!(changed.retry.backoff.initial, Duration::from_secs(1));
+    assert_eq!(changed.retry.backoff.max, Duration::from_secs(2));
     assert_eq!(plain.retry.backoff.max, Duration::from_secs(3_600));
-    assert_eq!(own.on_complete, OnComplete::Delete);
+    assert_eq!(changed.on_complete, OnComplete::Delete);
     assert_eq!(plain.on_complete, OnComplete::Keep);
 }

@@ -1,4 +1,4 @@
-//! A queue's settings: what they mean, and each one that does not do.
+//! The settings of a queue: their meaning, and the error for each invalid value.
 
 use std::time::Duration;
 
@@ -6,25 +6,28 @@ use lease_broker::item_state::State;
 use lease_broker::queue::{MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn};
 use lease_broker::value::Value;
 
-use crate::test_sources::{file, place};
+use crate::test_sources::{from_file, location};
 
+/// Loads a valid file and returns its first queue.
 fn queue(text: &'static str) -> QueueSpec {
-    let config = file(text).unwrap_or_else(|error| panic!("{error}"));
-    config.queues.into_iter().next().expect("a queue")
+    let config =
+        from_file(text).unwrap_or_else(|error| panic!("the configuration is invalid: {error}"));
+    config.queues.into_iter().next().expect("there is a queue")
 }
 
-/// Asserts what is said of the queue `a`: the key within it, the line, and a part of the problem.
+/// Asserts that a file is rejected for a setting of queue `a`. Checks the key within the queue, the line, and a part of the
+/// message.
 #[track_caller]
-fn refused(text: &'static str, key: &str, line: usize, problem: &str) {
-    let error = file(text).expect_err(text);
+fn assert_rejected(text: &'static str, key: &str, line: usize, reason: &str) {
+    let error = from_file(text).expect_err(text);
     let key = if key.is_empty() {
         "queues.a".to_owned()
     } else {
         format!("queues.a.{key}")
     };
     assert_eq!(error.key, key, "{error}");
-    assert_eq!(place(&error), format!("given.toml:{line}"), "{error}");
-    assert!(error.reason.contains(problem), "{error}");
+    assert_eq!(location(&error), format!("given.toml:{line}"), "{error}");
+    assert!(error.reason.contains(reason), "{error}");
 }
 
 fn column(column: &str, descending: bool) -> OrderColumn {
@@ -67,7 +70,7 @@ fn adopted_table_can_be_described_in_full() {
     let value = |state, name: &str| {
         let mut mirrors = queue.mirror.iter();
         let found = mirrors.find(|mirror| mirror.state == state && mirror.column == name);
-        found.expect("a mirror").value.clone()
+        found.expect("the mirror exists").value.clone()
     };
     assert_eq!(
         value(State::Ready, "Processed"),
@@ -102,14 +105,14 @@ fn order_has_no_column_one_or_several() {
 fn key_has_one_to_three_columns() {
     assert_eq!(queue("[queues.a]\nkey = 'id'").key, ["id"]);
     assert_eq!(queue("[queues.a]\nkey = ['a', 'b', 'c']").key.len(), 3);
-    refused(
+    assert_rejected(
         "[queues.a]\nkey = ['a', 'b', 'c', 'd']",
         "key",
         2,
         "at most 3",
     );
-    refused("[queues.a]\nkey = 5", "key", 2, "a column's name or a list");
-    refused("[queues.a]\nkey = ['']", "key", 2, "1 to 128 characters");
+    assert_rejected("[queues.a]\nkey = 5", "key", 2, "a column's name or a list");
+    assert_rejected("[queues.a]\nkey = ['']", "key", 2, "1 to 128 characters");
 }
 
 #[test]
@@ -127,20 +130,20 @@ fn completion_keeps_deletes_archives_or_repeats() {
         on_complete("[queues.a]\non_complete = { recur = '15m' }"),
         OnComplete::Recur(Duration::from_secs(900))
     );
-    refused("[queues.a]\non_complete = 'burn'", "on_complete", 2, "");
-    refused(
+    assert_rejected("[queues.a]\non_complete = 'burn'", "on_complete", 2, "");
+    assert_rejected(
         "[queues.a]\non_complete = { recur = 'soon' }",
         "on_complete.recur",
         2,
         "soon",
     );
-    refused(
+    assert_rejected(
         "[queues.a]\non_complete = { archive = 'A' }",
         "on_complete.archive",
         2,
         "own table",
     );
-    refused(
+    assert_rejected(
         "[queues.a]\non_complete = { archive = '' }",
         "on_complete.archive",
         2,
@@ -150,38 +153,42 @@ fn completion_keeps_deletes_archives_or_repeats() {
 
 #[test]
 fn lease_out_of_bounds_is_rejected() {
-    let span = "is not between";
-    refused("[queues.a]\nlease = '0s'", "lease", 2, span);
-    refused("[queues.a]\nlease = '13h'", "lease", 2, span);
-    refused("[queues.a]\nmin_lease = '999ms'", "min_lease", 2, span);
-    refused("[queues.a]\nmax_lease = '13h'", "max_lease", 2, span);
-    refused(
+    let range = "is not between";
+    assert_rejected("[queues.a]\nlease = '0s'", "lease", 2, range);
+    assert_rejected("[queues.a]\nlease = '13h'", "lease", 2, range);
+    assert_rejected("[queues.a]\nmin_lease = '999ms'", "min_lease", 2, range);
+    assert_rejected("[queues.a]\nmax_lease = '13h'", "max_lease", 2, range);
+    assert_rejected(
         "[queues.a]\nmin_lease = '10m'\nmax_lease = '5m'",
         "min_lease",
         2,
-        span,
+        range,
     );
-    refused("[queues.a]\nlease = 'long'", "lease", 2, "not a duration");
+    assert_rejected("[queues.a]\nlease = 'long'", "lease", 2, "not a duration");
 }
 
 #[test]
 fn default_lease_must_fit_the_bounds() {
-    let error = file("[queues.a]\nmin_lease = '2m'").expect_err("longer than the default");
+    let error = from_file("[queues.a]\nmin_lease = '2m'")
+        .expect_err("the minimum is longer than the default");
     assert_eq!(error.key, "queues.a.lease");
     assert_eq!(error.reason, "1m is not between 2m and 12h");
-    let error = file("[queues.a]\nmax_lease = '30s'").expect_err("shorter than the default");
+    let error = from_file("[queues.a]\nmax_lease = '30s'")
+        .expect_err("the maximum is shorter than the default");
     assert_eq!(error.key, "queues.a.lease");
 }
 
 #[test]
 fn invalid_queue_default_is_located() {
-    let error = file("[queue_defaults]\nlease = '13h'\n[queues.a]").expect_err("too long");
+    let error = from_file("[queue_defaults]\nlease = '13h'\n[queues.a]")
+        .expect_err("the lease is too long");
     assert_eq!(
-        (&*error.key, &*place(&error)),
+        (&*error.key, &*location(&error)),
         ("queues.a.lease", "given.toml:2")
     );
-    let error = file("[queue_defaults]\nlease = 'long'\n[queues.a]").expect_err("not a duration");
-    assert_eq!(place(&error), "given.toml:2", "{error}");
+    let error = from_file("[queue_defaults]\nlease = 'long'\n[queues.a]")
+        .expect_err("the value is not a duration");
+    assert_eq!(location(&error), "given.toml:2", "{error}");
     for (text, key) in [
         ("[queue_defaults]\ntable = 't'", "queue_defaults.table"),
         ("[queue_defaults]\nkey = 'k'", "queue_defaults.key"),
@@ -194,9 +201,9 @@ fn invalid_queue_default_is_located() {
             "queue_defaults.managed",
         ),
     ] {
-        let error = file(text).expect_err(key);
+        let error = from_file(text).expect_err(key);
         assert_eq!(
-            (&*error.key, &*place(&error)),
+            (&*error.key, &*location(&error)),
             (key, "given.toml:2"),
             "{error}"
         );
@@ -205,44 +212,44 @@ fn invalid_queue_default_is_located() {
 
 #[test]
 fn backoff_out_of_bounds_is_rejected() {
-    let span = "is not between";
-    refused(
+    let range = "is not between";
+    assert_rejected(
         "[queues.a]\nbackoff = { factor = 0.5 }",
         "backoff.factor",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[queues.a]\nbackoff = { factor = nan }",
         "backoff.factor",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[queues.a]\nbackoff = { factor = 1001.0 }",
         "backoff.factor",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[queues.a]\nbackoff = { jitter = 1.1 }",
         "backoff.jitter",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[queues.a]\nbackoff = { jitter = -0.1 }",
         "backoff.jitter",
         2,
-        span,
+        range,
     );
-    refused(
+    assert_rejected(
         "[queues.a]\nbackoff = { initial = '2h' }",
         "backoff.initial",
         2,
         "longer than",
     );
-    refused("[queues.a]\nmax_attempts = -1", "max_attempts", 2, "");
+    assert_rejected("[queues.a]\nmax_attempts = -1", "max_attempts", 2, "");
     assert_eq!(
         queue("[queues.a]\nmax_attempts = 0").retry.max_attempts,
         None
@@ -252,17 +259,17 @@ fn backoff_out_of_bounds_is_rejected() {
 #[test]
 fn soft_lock_names_must_be_distinct() {
     let text = "[queues.a.soft_lock]\nlease_holder = 'x'";
-    refused(
+    assert_rejected(
         text,
         "soft_lock.lease_holder",
         2,
         "expected one of lease_state",
     );
     let text = "[queues.a.soft_lock]\nlease_owner = 'LEASE_TOKEN'";
-    refused(text, "soft_lock.lease_owner", 2, "another soft-lock column");
+    assert_rejected(text, "soft_lock.lease_owner", 2, "another soft-lock column");
     let text = "[queues.a.soft_lock]\nlease_owner = 'x'\nlease_token = 'X'";
-    refused(text, "soft_lock.lease_token", 3, "another soft-lock column");
-    refused(
+    assert_rejected(text, "soft_lock.lease_token", 3, "another soft-lock column");
+    assert_rejected(
         "[queues.a.soft_lock]\nlease_owner = ''",
         "soft_lock.lease_owner",
         2,
@@ -272,32 +279,32 @@ fn soft_lock_names_must_be_distinct() {
 
 #[test]
 fn mirror_needs_state_and_plain_value() {
-    refused(
+    assert_rejected(
         "[queues.a.mirror]\ndone = { P = 1 }",
         "mirror.done",
         2,
         "expected one of ready",
     );
-    refused(
+    assert_rejected(
         "[queues.a.mirror]\ndead = { P = '$then' }",
         "mirror.dead.P",
         2,
         "$now",
     );
-    refused(
+    assert_rejected(
         "[queues.a.mirror]\ndead = { P = [1] }",
         "mirror.dead.P",
         2,
         "not array",
     );
-    refused(
+    assert_rejected(
         "[queues.a.mirror]\ndead = { '' = 1 }",
         "mirror.dead.",
         2,
         "1 to 128",
     );
     let text = "[queues.a.mirror]\nready = { P = 0 }\ncompleted = { P = 0 }";
-    refused(text, "mirror.completed", 3, "the same as mirror.ready");
+    assert_rejected(text, "mirror.completed", 3, "the same as mirror.ready");
 }
 
 #[test]
@@ -311,9 +318,9 @@ fn managed_column_type_cannot_contain_sql() {
         ("[queues.a]\nmanaged = { p = 5 }", "managed.p"),
         ("[queues.a]\nmanaged = { p = '1text' }", "managed.p"),
     ] {
-        refused(text, key, 2, "must be a type");
+        assert_rejected(text, key, 2, "must be a type");
     }
-    refused(
+    assert_rejected(
         "[queues.a]\nmanaged = { '' = 'text' }",
         "managed.",
         2,
@@ -323,32 +330,38 @@ fn managed_column_type_cannot_contain_sql() {
 
 #[test]
 fn queues_need_names_and_distinct_tables() {
-    let error = file("[queues.'']").expect_err("no name");
+    let error = from_file("[queues.'']").expect_err("the name is empty");
     assert!(error.reason.contains("1 to 128 characters"), "{error}");
-    refused("[queues.a]\ntable = ''", "table", 2, "1 to 128");
-    refused("[queues.a]\ntable = \"x\\u0000\"", "table", 2, "NUL");
-    refused("[queues.a]\ncolumns = ['']", "columns", 2, "1 to 128");
-    let error = file("[queues.a]\ntable = 't'\n[queues.b]\ntable = 'T'").expect_err("one table");
+    assert_rejected("[queues.a]\ntable = ''", "table", 2, "1 to 128");
+    assert_rejected("[queues.a]\ntable = \"x\\u0000\"", "table", 2, "NUL");
+    assert_rejected("[queues.a]\ncolumns = ['']", "columns", 2, "1 to 128");
+    let error = from_file("[queues.a]\ntable = 't'\n[queues.b]\ntable = 'T'")
+        .expect_err("two queues share a table");
     assert_eq!(
-        (&*error.key, &*place(&error)),
+        (&*error.key, &*location(&error)),
         ("queues.b.table", "given.toml:4")
     );
     assert!(error.reason.contains("\"a\""), "{error}");
-    let error = file("queues = {}").expect_err("no queue");
-    assert_eq!((&*error.key, &*place(&error)), ("queues", "given.toml:1"));
+    let error = from_file("queues = {}").expect_err("there is no queue");
+    assert_eq!(
+        (&*error.key, &*location(&error)),
+        ("queues", "given.toml:1")
+    );
 }
 
 #[test]
 fn error_in_a_dotted_name_is_located() {
-    let error = file("[queues.x]\n[queues.'a.b']\nlease = '13h'").expect_err("too long");
-    assert_eq!(place(&error), "given.toml:3", "{error}");
+    let error =
+        from_file("[queues.x]\n[queues.'a.b']\nlease = '13h'").expect_err("the lease is too long");
+    assert_eq!(location(&error), "given.toml:3", "{error}");
 }
 
 #[test]
 fn shared_table_needs_distinct_columns() {
-    let error = file("[queues.one]\ntable = 'T'\n[queues.two]\ntable = 't'").expect_err("shared");
+    let error = from_file("[queues.one]\ntable = 'T'\n[queues.two]\ntable = 't'")
+        .expect_err("two queues share a table");
     assert_eq!(error.key, "queues.two.table");
-    let config = file(
+    let config = from_file(
         "[queues.one]
         table = 'T'
         [queues.two]
@@ -356,5 +369,5 @@ fn shared_table_needs_distinct_columns() {
         soft_lock = { lease_state = 's', lease_state_time = 'st', lease_due_time = 'd', lease_owner = 'o', \
             lease_token = 't', lease_fence = 'f', lease_attempt = 'a', lease_error = 'e', trace_parent = 'p' }",
     );
-    assert_eq!(config.expect("loads").queues.len(), 2);
+    assert_eq!(config.expect("valid").queues.len(), 2);
 }

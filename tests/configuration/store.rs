@@ -1,48 +1,49 @@
-//! The section that says where the leases are, SQL Server above all.
+//! The `[store]` section, mainly for SQL Server, and the claim strategy of a queue.
 
 use std::time::Duration;
 
 use lease_broker::config::{ConfigError, StoreKind};
 use secrecy::ExposeSecret as _;
 
-use crate::test_sources::{Given, file, place, variables};
+use crate::test_sources::{TestSources, from_file, from_variables, location};
 
 const SERVER: &str = "[store]\nkind = 'mssql'\nconnection_string = 'server=h;password=Sw0rdfish'\n";
 
+/// Asserts that an error has this key and contains this text, and that it does not print the password.
 #[track_caller]
-fn refused(error: &ConfigError, key: &str, problem: &str) {
+fn assert_rejected(error: &ConfigError, key: &str, reason: &str) {
     assert_eq!(error.key, key, "{error}");
-    assert!(error.reason.contains(problem), "{error}");
+    assert!(error.reason.contains(reason), "{error}");
     assert!(!format!("{error:?}").contains("Sw0rdfish"), "{error}");
 }
 
 #[test]
 fn server_needs_one_connection_string() {
-    let error = file("[store]\nkind = 'mssql'").expect_err("none");
-    refused(
+    let error = from_file("[store]\nkind = 'mssql'").expect_err("the connection string is missing");
+    assert_rejected(
         &error,
         "store.connection_string",
         "LEASE_BROKER_STORE__CONNECTION_STRING",
     );
-    let error = file(
+    let error = from_file(
         "[store]\nkind = 'mssql'\nconnection_string = 'server=h;password=Sw0rdfish'\nconnection_string_file = '/f'",
     )
-    .expect_err("both");
-    refused(&error, "store.connection_string_file", "only one");
-    assert_eq!(place(&error), "given.toml:4");
+    .expect_err("both settings are given");
+    assert_rejected(&error, "store.connection_string_file", "only one");
+    assert_eq!(location(&error), "given.toml:4");
 }
 
 #[test]
 fn connection_string_is_never_printed() {
-    let from_file = file(SERVER).expect("a server");
-    let from_variable = variables(&[
+    let from_file = from_file(SERVER).expect("valid");
+    let from_variable = from_variables(&[
         ("LEASE_BROKER_STORE__KIND", "mssql"),
         (
             "LEASE_BROKER_STORE__CONNECTION_STRING",
             "server=h;password=Sw0rdfish",
         ),
     ]);
-    for config in [from_file, from_variable.expect("a server")] {
+    for config in [from_file, from_variable.expect("valid")] {
         assert_eq!(config.store.kind, StoreKind::Mssql);
         let text = config.store.connection_string.expose_secret();
         assert_eq!(text, "server=h;password=Sw0rdfish");
@@ -60,10 +61,10 @@ fn pool_settings_have_bounds() {
         ("max_connections = 0", "store.max_connections"),
     ] {
         let text: &'static str = format!("{SERVER}{setting}").leak();
-        let error = file(text).expect_err(setting);
+        let error = from_file(text).expect_err(setting);
         assert_eq!(error.key, key, "{error}");
     }
-    let config = file("[store]\ncommand_timeout = '3s'").expect("valid");
+    let config = from_file("[store]\ncommand_timeout = '3s'").expect("valid");
     assert_eq!(config.store.command_timeout, Duration::from_secs(3));
 }
 
@@ -71,14 +72,15 @@ fn pool_settings_have_bounds() {
 fn claim_strategy_is_one_of_two() {
     use lease_broker::queue::ClaimStrategy::{AppLock, SkipLocked};
 
-    let given = Given {
+    let sources = TestSources {
         file: "[queues.a]\n[queues.b]\nclaim_strategy = 'app_lock'",
-        ..Given::default()
+        ..TestSources::default()
     };
-    let queues = given.load().expect("two queues").queues;
+    let queues = sources.load().expect("valid").queues;
     let strategies: Vec<_> = queues.iter().map(|queue| queue.claim_strategy).collect();
     assert_eq!(strategies, [SkipLocked, AppLock]);
-    let error = file("[queues.a]\nclaim_strategy = 'polite'").expect_err("unknown");
+    let error =
+        from_file("[queues.a]\nclaim_strategy = 'polite'").expect_err("the strategy is unknown");
     assert_eq!(error.key, "queues.a.claim_strategy");
     assert!(error.reason.contains("app_lock"), "{error}");
 }

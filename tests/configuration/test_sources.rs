@@ -1,20 +1,20 @@
-//! Configurations out of texts, variables and flags, without a process's environment.
+//! Loads configurations from texts, variables and flags that a test gives, independent of the process environment.
 
 use lease_broker::config::{Config, ConfigError, Flag, Sources};
 
-/// The sources of one configuration.
+/// The sources of one configuration. The file is written to a temporary folder as `given.toml`.
 #[derive(Default)]
-pub(crate) struct Given {
+pub(crate) struct TestSources {
     pub(crate) file: &'static str,
     pub(crate) variables: &'static [(&'static str, &'static str)],
     pub(crate) flags: Vec<Flag>,
 }
 
-impl Given {
+impl TestSources {
     pub(crate) fn load(self) -> Result<Config, ConfigError> {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
         let file = folder.path().join("given.toml");
-        std::fs::write(&file, self.file).expect("a file");
+        std::fs::write(&file, self.file).expect("the file is written");
         let sources = Sources {
             file: Some(file),
             environment: self
@@ -28,25 +28,28 @@ impl Given {
     }
 }
 
-pub(crate) fn file(text: &'static str) -> Result<Config, ConfigError> {
-    Given {
+/// Loads a configuration file with this text.
+pub(crate) fn from_file(text: &'static str) -> Result<Config, ConfigError> {
+    TestSources {
         file: text,
-        ..Given::default()
+        ..TestSources::default()
     }
     .load()
 }
 
-pub(crate) fn variables(
+/// Loads a configuration from environment variables and an empty file.
+pub(crate) fn from_variables(
     variables: &'static [(&'static str, &'static str)],
 ) -> Result<Config, ConfigError> {
-    Given {
+    TestSources {
         variables,
-        ..Given::default()
+        ..TestSources::default()
     }
     .load()
 }
 
-pub(crate) fn listen(address: &str) -> Flag {
+/// Builds the flag `--listen`.
+pub(crate) fn listen_flag(address: &str) -> Flag {
     Flag {
         name: "--listen",
         key: &["server", "listen"],
@@ -55,7 +58,7 @@ pub(crate) fn listen(address: &str) -> Flag {
 }
 
 /// Returns the last part of a path, with the line behind it.
-pub(crate) fn place(error: &ConfigError) -> String {
-    let place = error.location.rsplit('/').next().unwrap_or_default();
-    place.to_owned()
+pub(crate) fn location(error: &ConfigError) -> String {
+    let location = error.location.rsplit('/').next().unwrap_or_default();
+    location.to_owned()
 }

@@ -1,4 +1,4 @@
-//! Producers and workers that never give up, and a journal of all that they were told.
+//! A producer and workers that retry every call until it is answered, and a journal of the answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,28 +16,29 @@ use crate::support::database;
 
 pub(crate) const LOST: Outcome = Outcome::LeaseLost;
 
-/// How long a call may take; a killed broker's connection usually fails at once.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// Time limit of a call. A call to a killed broker usually fails immediately.
+const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What the clients were told, and whom they ask.
+/// The brokers to call, and the answers of all clients.
 #[derive(Default)]
 struct Journal {
     brokers: Mutex<Vec<Channel>>,
     answers: AtomicU64,
     added: Mutex<HashSet<String>>,
-    /// The leases that were told APPLIED, by the item's key.
+    /// The ids of the leases whose completion was answered with APPLIED, by the key of the item.
     completed: Mutex<HashMap<String, HashSet<String>>>,
-    adding_ends: AtomicBool,
-    ends: AtomicBool,
+    stop_adding: AtomicBool,
+    stop: AtomicBool,
 }
 
+/// The running clients and their journal.
 pub(crate) struct Workload {
     journal: Arc<Journal>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Workload {
-    /// Starts this many workers and a producer; they wait for a broker.
+    /// Starts one producer and `workers` workers. They wait until [`Workload::use_brokers`] gives them a broker.
     pub(crate) fn new(workers: usize) -> Self {
         let journal = Arc::new(Journal::default());
         let mut tasks = vec![tokio::spawn(journal.clone().produce())];
@@ -48,39 +49,44 @@ impl Workload {
         }
     }
 
+    /// Sets the brokers that the clients call from now on.
     pub(crate) fn use_brokers(&self, brokers: Vec<Channel>) {
-        *self.journal.brokers.lock().expect("sound") = brokers;
+        *self.journal.brokers.lock().expect("not poisoned") = brokers;
     }
 
-    /// How many calls have been answered.
+    /// Returns the number of calls that were answered so far.
     pub(crate) fn answers(&self) -> u64 {
         self.journal.answers.load(Ordering::Relaxed)
     }
 
+    /// Stops the producer. The workers continue.
     pub(crate) fn stop_adding(&self) {
-        self.journal.adding_ends.store(true, Ordering::Relaxed);
+        self.journal.stop_adding.store(true, Ordering::Relaxed);
     }
 
+    /// Stops all clients and waits for them.
     pub(crate) async fn stop(&self) {
         self.stop_adding();
-        self.journal.ends.store(true, Ordering::Relaxed);
-        let tasks = std::mem::take(&mut *self.tasks.lock().expect("sound"));
+        self.journal.stop.store(true, Ordering::Relaxed);
+        let tasks = std::mem::take(&mut *self.tasks.lock().expect("not poisoned"));
         for task in tasks {
-            task.await.expect("no assertion of a client failed");
+            task.await.expect("the client does not panic");
         }
     }
 
-    /// Compares the database with the journal.
+    /// Asserts that the database agrees with the journal: no added item is missing, and no item was completed twice.
     pub(crate) fn compare(&self, database: &Connection) {
         let texts = |sql: &str| -> Vec<String> {
-            let mut statement = database.prepare(sql).expect("a query");
-            let rows = statement.query_map([], |row| row.get(0)).expect("rows");
-            rows.collect::<Result<_, _>>().expect("texts")
+            let mut statement = database.prepare(sql).expect("the query is valid");
+            let rows = statement
+                .query_map([], |row| row.get(0))
+                .expect("the query runs");
+            rows.collect::<Result<_, _>>().expect("the rows are texts")
         };
         let done = texts("SELECT CAST(id AS TEXT) FROM work WHERE lease_state = 3");
         let outbox = texts("SELECT payload FROM outbox");
-        let added = self.journal.added.lock().expect("sound");
-        let completed = self.journal.completed.lock().expect("sound");
+        let added = self.journal.added.lock().expect("not poisoned");
+        let completed = self.journal.completed.lock().expect("not poisoned");
         eprintln!(
             "{} items, {} known to be added, {} known to be completed",
             done.len(),
@@ -90,7 +96,10 @@ impl Workload {
         let distinct: HashSet<&String> = outbox.iter().collect();
         assert_eq!(distinct.len(), outbox.len(), "an item was completed twice");
         let done: HashSet<&String> = done.iter().collect();
-        assert_eq!(distinct, done, "each completion has its follow-up");
+        assert_eq!(
+            distinct, done,
+            "a completion has no follow-up, or a follow-up no completion"
+        );
         assert!(
             added.iter().all(|key| done.contains(key)),
             "an item was lost"
@@ -98,9 +107,9 @@ impl Workload {
         for (key, leases) in completed.iter() {
             assert!(
                 done.contains(key),
-                "{key}: said to be completed, and is not"
+                "{key}: the broker answered APPLIED, but the item is not completed"
             );
-            assert_eq!(leases.len(), 1, "{key}: two leases were told APPLIED");
+            assert_eq!(leases.len(), 1, "{key}: completed under two leases");
         }
         assert!(!completed.is_empty());
         let check: String = database::query_value(database, "PRAGMA integrity_check");
@@ -109,10 +118,10 @@ impl Workload {
 }
 
 impl Journal {
-    /// Returns a client of one of the brokers, as soon as there is one.
+    /// Returns a client of one of the brokers. Waits if there is no broker.
     async fn client(&self, turn: usize) -> Client {
         loop {
-            let brokers = self.brokers.lock().expect("sound").clone();
+            let brokers = self.brokers.lock().expect("not poisoned").clone();
             if let Some(broker) = brokers.get(turn % brokers.len().max(1)) {
                 return Client::new(broker.clone(), "work").as_worker(&format!("w{turn}"));
             }
@@ -120,9 +129,9 @@ impl Journal {
         }
     }
 
-    /// Waits for a call; none if it failed or took too long, and may have been applied.
+    /// Waits for a call. `None`: the call failed or timed out, and the broker may have applied it.
     async fn answer<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Option<T> {
-        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, call).await {
+        if let Ok(Ok(answer)) = tokio::time::timeout(CALL_TIMEOUT, call).await {
             self.answers.fetch_add(1, Ordering::Relaxed);
             return Some(answer);
         }
@@ -130,25 +139,26 @@ impl Journal {
         None
     }
 
+    /// Adds items, three per call.
     async fn produce(self: Arc<Self>) {
         for turn in 0.. {
-            if self.adding_ends.load(Ordering::Relaxed) {
+            if self.stop_adding.load(Ordering::Relaxed) {
                 return;
             }
             let client = self.client(turn).await;
             let items = vec![crate::support::client::item("x"); 3];
             if let Some(keys) = self.answer(client.try_enqueue(items)).await {
-                self.added.lock().expect("sound").extend(keys);
+                self.added.lock().expect("not poisoned").extend(keys);
             }
-            // No faster than the workers, on a machine with other things to do.
+            // The pause keeps the producer slower than the workers, even on a busy machine.
             tokio::time::sleep(Duration::from_millis(4)).await;
         }
     }
 
-    /// Claims and completes. What was sent and not answered is sent again, to whichever broker there is.
+    /// Claims and completes items. A call without an answer is retried, each time on another broker if there are several.
     async fn work(self: Arc<Self>, number: usize) {
         for turn in number.. {
-            if self.ends.load(Ordering::Relaxed) {
+            if self.stop.load(Ordering::Relaxed) {
                 return;
             }
             let mut request = self
@@ -158,30 +168,30 @@ impl Journal {
             request.worker_id = format!("w{number}");
             request.request_id = uuid::Uuid::new_v4().to_string();
             request.lease_duration = Some(duration(Duration::from_secs(1)));
-            let mut leases = None;
-            for again in 0..3 {
-                let client = self.client(turn + again).await;
-                leases = self.answer(client.try_claim(request.clone())).await;
-                if leases.is_some() {
+            let mut claimed = None;
+            for retry in 0..3 {
+                let client = self.client(turn + retry).await;
+                claimed = self.answer(client.try_claim(request.clone())).await;
+                if claimed.is_some() {
                     break;
                 }
             }
-            let leases = leases.unwrap_or_default();
+            let leases = claimed.unwrap_or_default();
             let completions: Vec<_> = leases
                 .iter()
                 .map(|lease| completion(&lease.lease_id, &[("outbox", key(lease))]))
                 .collect();
-            for again in 0.. {
-                let client = self.client(turn + again).await;
+            for retry in 0.. {
+                let client = self.client(turn + retry).await;
                 let call = client.try_complete(completions.clone());
                 let Some(results) = self.answer(call).await else {
                     continue;
                 };
-                let mut completed = self.completed.lock().expect("sound");
+                let mut completed = self.completed.lock().expect("not poisoned");
                 for (lease, result) in leases.iter().zip(results) {
                     if result.outcome() == Outcome::Applied {
-                        let leases = completed.entry(key(lease).to_owned()).or_default();
-                        leases.insert(result.lease_id);
+                        let lease_ids = completed.entry(key(lease).to_owned()).or_default();
+                        lease_ids.insert(result.lease_id);
                     }
                 }
                 break;
