@@ -57,7 +57,7 @@ pub(crate) fn listen_flag(address: &str) -> Flag {
     }
 }
 
-/// Returns the last part of a path, with the line behind it.
+/// Returns the location of an error without its folder: `given.toml:LINE`.
 pub(crate) fn location(error: &ConfigError) -> String {
     let location = error.location.rsplit('/').next().unwrap_or_default();
     location.to_owned()
