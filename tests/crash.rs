@@ -75,7 +75,7 @@ fn seeded_random() -> StdRng {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_broker_loses_no_item() {
+async fn killed_broker_loses_and_repeats_nothing() {
     let mut random = seeded_random();
     let site = Site::new();
     let workload = Workload::new(4);

@@ -213,11 +213,11 @@ fn check_cases<H: Harness>(cases: u32) {
 }
 
 #[test]
-fn names_and_values_never_run_on_sqlite() {
+fn sqlite_never_runs_input_as_sql() {
     check_cases::<harness::sqlite::SqliteHarness>(24);
 }
 
 #[test]
-fn names_and_values_never_run_on_t_sql() {
+fn t_sql_server_never_runs_input_as_sql() {
     check_cases::<harness::mssql::MssqlHarness>(8);
 }

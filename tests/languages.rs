@@ -44,7 +44,7 @@ managed = { event_id = "integer not null", result = "text" }
 "#;
 
 #[tokio::test]
-async fn two_languages_finish_an_adopted_table() {
+async fn rust_and_python_finish_an_adopted_table() {
     let Some(python) = python_with_grpc() else {
         skipped("no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON");
         return;

@@ -287,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn any_follow_up_of_a_lost_lease_adds_nothing(
+    fn lost_lease_with_any_follow_up_stays_lost(
         lease_id in text(),
         queue in queue(),
         item in prop::option::of(new_item()),

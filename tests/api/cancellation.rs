@@ -24,7 +24,7 @@ fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn waiting_claim_takes_no_item() {
+async fn cancelled_wait_takes_no_item() {
     let server =
         Server::with_config(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
     let client = server.client().await;
@@ -48,7 +48,7 @@ async fn waiting_claim_takes_no_item() {
 }
 
 #[tokio::test]
-async fn claim_in_flight_is_released() {
+async fn claim_cancelled_in_flight_is_released() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;

@@ -68,7 +68,7 @@ async fn later_deadline_has_no_effect() {
 }
 
 #[tokio::test]
-async fn calls_to_a_locked_store_end_in_time() {
+async fn locked_store_exceeds_the_deadline() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;

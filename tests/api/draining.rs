@@ -126,7 +126,7 @@ async fn stuck_call_is_abandoned_after_grace() {
 }
 
 #[tokio::test]
-async fn idle_clients_do_not_delay_the_end() {
+async fn idle_clients_do_not_delay_shutdown() {
     let mut server = Server::start().await;
     let _idle = server.client().await;
     let mut health = HealthClient::new(server.channel().await);

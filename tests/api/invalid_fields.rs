@@ -89,7 +89,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn claim_field_is_named() {
+async fn invalid_claim_field_is_named() {
     let fixture = Fixture::start().await;
     fixture
         .rejects_claim(|r| r.worker_id = String::new(), "worker_id")
@@ -129,7 +129,7 @@ async fn claim_field_is_named() {
 }
 
 #[tokio::test]
-async fn heartbeat_duration_is_named() {
+async fn invalid_heartbeat_duration_is_named() {
     let fixture = Fixture::start().await;
     for wrong in [
         duration(-1, 0),
@@ -150,7 +150,7 @@ async fn heartbeat_duration_is_named() {
 }
 
 #[tokio::test]
-async fn retry_delay_is_named() {
+async fn invalid_retry_delay_is_named() {
     let fixture = Fixture::start().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
         let mut second = failure(&fixture.lease_id, "no");
@@ -167,7 +167,7 @@ async fn retry_delay_is_named() {
 }
 
 #[tokio::test]
-async fn release_delay_is_named() {
+async fn invalid_release_delay_is_named() {
     let fixture = Fixture::start().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
         let request = ReleaseRequest {
@@ -181,7 +181,7 @@ async fn release_delay_is_named() {
 }
 
 #[tokio::test]
-async fn item_column_is_named() {
+async fn invalid_item_column_is_named() {
     let fixture = Fixture::start().await;
     let kind = |kind| Value { kind: Some(kind) };
     let timestamp = |seconds, nanos| kind(Kind::TimestampValue(Timestamp { seconds, nanos }));
@@ -251,7 +251,7 @@ async fn unknown_follow_up_queue_is_named() {
 }
 
 #[tokio::test]
-async fn concurrent_valid_calls_succeed() {
+async fn rejected_call_fails_alone() {
     let server = Server::with_config(QUEUES).await;
     let client = server.client().await.for_queue("work");
     let calls = (0..50).map(|n| {

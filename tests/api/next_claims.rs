@@ -98,7 +98,7 @@ async fn next_lease_can_be_renewed() {
 }
 
 #[tokio::test]
-async fn lost_lease_does_not_prevent_it() {
+async fn lost_lease_does_not_prevent_a_claim() {
     let (_server, client) = start_with(&["a", "b"]).await;
     let lost = client.claim_one().await;
     client
@@ -132,7 +132,7 @@ async fn retried_call_returns_the_same_leases() {
 }
 
 #[tokio::test]
-async fn rejected_completion_releases_the_lease() {
+async fn rejected_completion_releases_the_claim() {
     let (_server, client) = start_with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let unknown_queue = vec![completion(&first.lease_id, &[("nowhere", "x")])];
@@ -156,7 +156,7 @@ async fn rejected_completion_releases_the_lease() {
 }
 
 #[tokio::test]
-async fn invalid_field_changes_nothing() {
+async fn invalid_next_field_is_named() {
     let (_server, client) = start_with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let (invalid, limit) = (
@@ -233,7 +233,7 @@ async fn draining_service_only_completes() {
 }
 
 #[tokio::test]
-async fn cancelled_call_releases_the_lease() {
+async fn cancelled_call_releases_the_claim() {
     let (server, client) = start_with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let lock = WriteLock::acquire(&server.file());

@@ -54,7 +54,7 @@ async fn delay_grows_until_the_item_is_dead() {
 }
 
 #[tokio::test]
-async fn worker_sets_the_delay_not_the_limit() {
+async fn worker_sets_the_delay_not_max_attempts() {
     let server = Server::with_config(SLOW_RETRIES).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;

@@ -88,7 +88,7 @@ fn adopted_table_can_be_described_in_full() {
 }
 
 #[test]
-fn order_has_no_column_one_or_several() {
+fn order_has_any_number_of_columns() {
     assert_eq!(queue("[queues.a]\norder = 'none'").order, Order::None);
     let one = Order::By(vec![column("Due Date", true)]);
     assert_eq!(queue("[queues.a]\norder = 'Due Date DESC'").order, one);
@@ -278,7 +278,7 @@ fn soft_lock_names_must_be_distinct() {
 }
 
 #[test]
-fn mirror_needs_state_and_plain_value() {
+fn invalid_mirror_is_rejected() {
     assert_rejected(
         "[queues.a.mirror]\ndone = { P = 1 }",
         "mirror.done",

@@ -52,7 +52,7 @@ fn connection_string_is_never_printed() {
 }
 
 #[test]
-fn pool_settings_have_bounds() {
+fn pool_setting_out_of_bounds_is_rejected() {
     for (setting, key) in [
         ("connect_timeout = '1ms'", "store.connect_timeout"),
         ("handshake_timeout = '2h'", "store.handshake_timeout"),
@@ -69,7 +69,7 @@ fn pool_settings_have_bounds() {
 }
 
 #[test]
-fn claim_strategy_is_one_of_two() {
+fn unknown_claim_strategy_is_rejected() {
     use lease_broker::queue::ClaimStrategy::{AppLock, SkipLocked};
 
     let sources = TestSources {
