@@ -24,7 +24,7 @@ pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::layer::Flag;
 use self::queue::QueueConfig;
-use self::range::{check_count, check_duration};
+use self::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
 pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
 use crate::queue::QueueSpec;
@@ -170,68 +170,13 @@ struct Document {
 }
 
 impl Document {
-    /// Checks the ranges of all settings and converts the queues.
+    /// Checks all settings and converts the queues.
     fn check(self) -> Result<Config, InvalidSetting> {
-        const MAX_THREADS: usize = 1_024;
-        const MAX_CALLS: usize = 1 << 20;
-        const MAX_BYTES: usize = 1 << 30;
-        const MILLISECOND: Duration = Duration::from_millis(1);
-        const MINUTE: Duration = Duration::from_secs(60);
-        const DAY: Duration = Duration::from_secs(86_400);
-
-        let Self {
-            server,
-            store,
-            limits,
-            polling,
-            reaper,
-            ..
-        } = &self;
-        check_count("limits.max_items", limits.max_items, 1_000)?;
-        check_count("limits.max_worker_id", limits.max_worker_id, 128)?;
-        check_count("reaper.batch", reaper.batch, 1_000)?;
-        check_count("server.threads", server.threads.max(1), MAX_THREADS)?;
-        for (key, value, max) in [
-            (
-                "server.max_concurrent_calls",
-                server.max_concurrent_calls,
-                MAX_CALLS,
-            ),
-            (
-                "server.max_message_bytes",
-                server.max_message_bytes,
-                MAX_BYTES,
-            ),
-        ] {
-            check_count(key, value, max)?;
-        }
-        let tenth = 100 * MILLISECOND;
-        for (key, value, min, max) in [
-            ("limits.max_wait", limits.max_wait, Duration::ZERO, MINUTE),
-            ("polling.min", polling.min, MILLISECOND, MINUTE),
-            ("polling.max", polling.max, polling.min, MINUTE),
-            (
-                "reaper.max_sleep",
-                reaper.max_sleep,
-                10 * MILLISECOND,
-                MINUTE,
-            ),
-            (
-                "server.keepalive_interval",
-                server.keepalive_interval,
-                tenth,
-                DAY,
-            ),
-            (
-                "server.keepalive_timeout",
-                server.keepalive_timeout,
-                tenth,
-                DAY,
-            ),
-        ] {
-            check_duration(key, value, min, max)?;
-        }
-        store.check()?;
+        self.server.check()?;
+        self.store.check()?;
+        self.limits.check()?;
+        self.polling.check()?;
+        self.reaper.check()?;
         self.queue_defaults.check_defaults()?;
         if self.queues.is_empty() {
             return Err(InvalidSetting::new(
@@ -254,6 +199,48 @@ impl Document {
             log: self.log,
             queues,
         })
+    }
+}
+
+impl Server {
+    fn check(&self) -> Result<(), InvalidSetting> {
+        for (key, value, max) in [
+            ("threads", self.threads.max(1), 1_024),
+            ("max_concurrent_calls", self.max_concurrent_calls, 1 << 20),
+            ("max_message_bytes", self.max_message_bytes, 1 << 30),
+        ] {
+            check_count(format!("server.{key}"), value, max)?;
+        }
+        for (key, value) in [
+            ("keepalive_interval", self.keepalive_interval),
+            ("keepalive_timeout", self.keepalive_timeout),
+        ] {
+            check_duration(format!("server.{key}"), value, 100 * MILLISECOND, DAY)?;
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<(), InvalidSetting> {
+        check_count("limits.max_items", self.max_items, 1_000)?;
+        check_count("limits.max_worker_id", self.max_worker_id, 128)?;
+        check_duration("limits.max_wait", self.max_wait, Duration::ZERO, MINUTE)
+    }
+}
+
+impl Polling {
+    fn check(&self) -> Result<(), InvalidSetting> {
+        check_duration("polling.min", self.min, MILLISECOND, MINUTE)?;
+        check_duration("polling.max", self.max, self.min, MINUTE)
+    }
+}
+
+impl Reaper {
+    fn check(&self) -> Result<(), InvalidSetting> {
+        check_count("reaper.batch", self.batch, 1_000)?;
+        let min = 10 * MILLISECOND;
+        check_duration("reaper.max_sleep", self.max_sleep, min, MINUTE)
     }
 }
 

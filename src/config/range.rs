@@ -4,8 +4,16 @@ use std::time::Duration;
 
 use super::error::InvalidSetting;
 
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
+
 /// Refuses a number that is not between 1 and `max`.
-pub(super) fn check_count(key: &str, value: usize, max: usize) -> Result<(), InvalidSetting> {
+pub(super) fn check_count(
+    key: impl Into<String>,
+    value: usize,
+    max: usize,
+) -> Result<(), InvalidSetting> {
     if (1..=max).contains(&value) {
         Ok(())
     } else {

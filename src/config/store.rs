@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::duration;
 use super::error::InvalidSetting;
-use super::range::{check_count, check_duration};
+use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
 
 /// The database that holds the queues' tables, and the connections to it.
 #[derive(Clone, Debug, Deserialize)]
@@ -54,10 +54,6 @@ pub enum StoreKind {
 
 impl Store {
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
-        const MIN: Duration = Duration::from_millis(100);
-        const MINUTE: Duration = Duration::from_secs(60);
-        const DAY: Duration = Duration::from_secs(86_400);
-
         if self.kind == StoreKind::Mssql {
             self.check_connection_string()?;
         }
@@ -68,7 +64,7 @@ impl Store {
             ("store.command_timeout", self.command_timeout, MINUTE),
             ("store.max_connection_age", self.max_connection_age, DAY),
         ] {
-            check_duration(key, value, MIN, max)?;
+            check_duration(key, value, 100 * MILLISECOND, max)?;
         }
         Ok(())
     }

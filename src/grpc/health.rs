@@ -17,12 +17,12 @@ pub(super) async fn report_changes(
     broker: Arc<Broker>,
     draining: CancellationToken,
 ) {
-    let mut store_is_healthy = broker.store_health();
+    let mut store_health = broker.store_health();
     loop {
-        let serving = *store_is_healthy.borrow_and_update();
+        let serving = *store_health.borrow_and_update();
         report(&reporter, serving).await;
         tokio::select! {
-            changed = store_is_healthy.changed() => if changed.is_err() {
+            changed = store_health.changed() => if changed.is_err() {
                 break;
             },
             () = draining.cancelled() => break,
