@@ -108,10 +108,9 @@ impl Layer {
         }
     }
 
-    /// Returns whether this layer configures a queue of the user's own.
+    /// Returns whether this layer defines a queue.
     ///
-    /// A layer that only adjusts the default queue does not. The default queue stops being the default one if the layer
-    /// gives it a table or columns.
+    /// Settings for the queue `default` only adjust the default queue, unless they give it another table or other columns.
     pub(super) fn configures_a_queue(&self) -> bool {
         let Some(Value::Table(queues)) = self.table.get("queues") else {
             return self.table.contains_key("queues");

@@ -31,9 +31,12 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct RunningServer {
     address: SocketAddr,
     task: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
+    /// The task that updates the health service until `draining` is cancelled.
     health: tokio::task::JoinHandle<()>,
-    stop: CancellationToken,
     draining: CancellationToken,
+    /// Cancelled when the server must accept no more calls.
+    stop: CancellationToken,
+    /// The running calls of the API.
     calls: TaskTracker,
     settings: config::Server,
     broker: Arc<Broker>,
@@ -130,7 +133,7 @@ impl RunningServer {
 
     /// Drains and stops the server. Returns `true` if all running calls finished in time.
     ///
-    /// 1. The health service reports `NOT_SERVING`, and the broker ends waiting claims and refuses new ones.
+    /// 1. The health service reports `NOT_SERVING`, and the broker answers waiting claims without items and refuses new ones.
     /// 2. For `drain_delay`, all other calls are still accepted.
     /// 3. No call is accepted any more. Running calls have `drain_grace` to finish.
     pub async fn drain(self) -> bool {
