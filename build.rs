@@ -1,4 +1,5 @@
-//! Build script: generates the API's Rust code from `proto/`, and writes the descriptor that the reflection service sends.
+//! Build script: generates the API's Rust code from `proto/`, and writes the descriptor that the reflection service
+//! sends.
 //!
 //! It compiles the .proto file with protox, so that a build needs no installed protoc.
 
@@ -13,8 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile([PROTO], ["proto"])?;
     let file = PathBuf::from(env::var("OUT_DIR")?).join("lease_broker.descriptor.bin");
     fs::write(file, descriptors.encode_to_vec())?;
-    // Proto maps become BTreeMap. An item has few columns. For these it needs one allocation and no hashing. Its order by
-    // name is also needed: `grpc/messages.rs` relies on it.
+    // Proto maps become BTreeMap. An item has few columns. For these it needs one allocation and no hashing. Its order
+    // by name is also needed: `grpc/messages.rs` relies on it.
     tonic_prost_build::configure()
         .btree_map(".")
         .compile_fds(descriptors)?;

@@ -1,7 +1,8 @@
 //! The configuration of the broker: its settings as types, read from defaults, a file, the environment and flags.
 //!
-//! `deploy/config.default.toml` holds every setting with its default and its documentation. [`Sources::load`] merges the
-//! sources, checks the result, and names the file and line, the variable or the flag of a setting that cannot be used.
+//! `deploy/config.default.toml` holds every setting with its default and its documentation. [`Sources::load`] merges
+//! the sources, checks the result, and names the file and line, the variable or the flag of a setting that cannot be
+//! used.
 
 mod duration;
 mod error;

@@ -1,7 +1,7 @@
 //! The gRPC server: receives calls, passes them to the [`broker`](crate::broker), and sends the results.
 //!
-//! Only this module uses tonic, prost and the messages of `proto/`. A handler converts messages and decides nothing. The
-//! broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
+//! Only this module uses tonic, prost and the messages of `proto/`. A handler converts messages and decides nothing.
+//! The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
 mod deadline;
 mod error_layer;

@@ -1,7 +1,7 @@
 //! Lease ids: text that identifies a lease to clients and contains all that a broker needs to settle it.
 //!
-//! Brokers keep no state, so any broker must be able to settle a lease by its id alone. To clients an id is opaque text that
-//! they cannot guess or change. It is the base64url text of these parts:
+//! Brokers keep no state, so any broker must be able to settle a lease by its id alone. To clients an id is opaque text
+//! that they cannot guess or change. It is the base64url text of these parts:
 //!
 //! - a version
 //! - the lease token
@@ -10,8 +10,8 @@
 //! - the values of the item's key
 //! - a `SipHash` tag of all of this and of the queue's name, made with a secret that is stored in the database
 //!
-//! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id of
-//! another lease of that call.
+//! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id
+//! of another lease of that call.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -50,8 +50,8 @@ impl Secret {
 
     /// Derives the lease token of a claim from its request id.
     ///
-    /// If the request is sent again, any broker derives the same token and finds the same leases. A client cannot compute
-    /// the token from the request id.
+    /// If the request is sent again, any broker derives the same token and finds the same leases. A client cannot
+    /// compute the token from the request id.
     pub fn token_of_request(&self, queue: &str, worker: &str, request_id: Uuid) -> Uuid {
         let tag = self.tag(
             REQUEST_ID,
@@ -81,7 +81,8 @@ pub struct LeaseRef {
     pub token: Uuid,
     /// The fencing token: the number of times that the item has been claimed, this lease included.
     ///
-    /// The token alone is not enough. A request id that is used again can claim the same item twice with the same token.
+    /// The token alone is not enough. A request id that is used again can claim the same item twice with the same
+    /// token.
     pub fence: i64,
     /// The number of this attempt, 1 for the first. It decides whether a failure is followed by a retry.
     pub attempt: u32,
@@ -132,7 +133,8 @@ impl LeaseRef {
         })
     }
 
-    /// Returns a lease that cannot exist, because its key has no columns. It stands for a lease id that cannot be decoded.
+    /// Returns a lease that cannot exist, because its key has no columns. It stands for a lease id that cannot be
+    /// decoded.
     pub fn invalid() -> Self {
         Self {
             key: Key(Box::new([])),

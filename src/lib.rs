@@ -10,25 +10,26 @@
 //! grpc  ─►  broker  ─►  store (trait)  ◄─  store::sqlite, store::mssql
 //! ```
 //!
-//! - [`grpc`] receives the calls, one handler per rpc. A handler converts messages and contains no rules. Only this layer
-//!   uses tonic and prost.
+//! - [`grpc`] receives the calls, one handler per rpc. A handler converts messages and contains no rules. Only this
+//!   layer uses tonic and prost.
 //! - [`broker`] applies the rules: limits, retries and backoff, group commit, waiting claims, the reaper, draining. It
 //!   contains no SQL and no gRPC.
-//! - [`store`] holds the leases. The trait [`store::Store`] has about a dozen methods. Each is one atomic operation on a
-//!   list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in `sql/`.
+//! - [`store`] holds the leases. The trait [`store::Store`] has about a dozen methods. Each is one atomic operation on
+//!   a list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in
+//!   `sql/`.
 //!
-//! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`] and [`value`],
-//! which import no layer. [`cli`] starts the layers.
+//! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`] and
+//! [`value`], which import no layer. [`cli`] starts the layers.
 //!
 //! # Words
 //!
 //! - *Queue*: a named, configured view of one table. *Item*: a row of that table. *Key*: the identity of an item.
-//! - *Worker*: a process that works on items. It *claims* items and gets a *lease* on each: the right to work on that item
-//!   for a limited time. A *heartbeat* extends a lease.
-//! - *Lease token*: the proof that a worker holds a lease. *Fencing token*: a number per item that grows with each claim,
-//!   with which other systems can refuse a late writer.
-//! - To *settle* a lease is to complete it, to fail it or to release it. A lease that is not settled in time *expires*. The
-//!   *reaper* then makes the item ready again.
+//! - *Worker*: a process that works on items. It *claims* items and gets a *lease* on each: the right to work on that
+//!   item for a limited time. A *heartbeat* extends a lease.
+//! - *Lease token*: the proof that a worker holds a lease. *Fencing token*: a number per item that grows with each
+//!   claim, with which other systems can refuse a late writer.
+//! - To *settle* a lease is to complete it, to fail it or to release it. A lease that is not settled in time *expires*.
+//!   The *reaper* then makes the item ready again.
 //! - *Attempt*: one claim of an item. An item whose attempts are used up becomes a *dead letter*. A *redrive* makes it
 //!   ready again.
 //! - *Due time*: the expiry of a lease, or the time at which a delayed item becomes ready.

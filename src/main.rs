@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use lease_broker::cli::{Cli, EXIT_USAGE};
 
-/// Calls and rows cause many short-lived allocations on a few threads, including those of `SQLite`. mimalloc serves this
-/// pattern faster than the system's allocator.
+/// Calls and rows cause many short-lived allocations on a few threads, including those of `SQLite`. mimalloc serves
+/// this pattern faster than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -57,7 +57,8 @@ pub enum ClaimStrategy {
     /// A claim skips rows that another claim has locked.
     #[default]
     SkipLocked,
-    /// Claims on a table run one after another, under an application lock. For tables whose locked rows cannot be skipped.
+    /// Claims on a table run one after another, under an application lock. For tables whose locked rows cannot be
+    /// skipped.
     AppLock,
 }
 

@@ -58,8 +58,8 @@ impl Value {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key(pub Box<[Value]>);
 
-/// Writes the key as clients see it. A key of one column is the value as text. A key of several columns is a JSON array of
-/// the values. Bytes are written in lower-case hexadecimal.
+/// Writes the key as clients see it. A key of one column is the value as text. A key of several columns is a JSON array
+/// of the values. Bytes are written in lower-case hexadecimal.
 impl fmt::Display for Key {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {

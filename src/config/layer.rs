@@ -72,8 +72,8 @@ impl Layer {
 
     /// Collects the environment variables that are settings: their names have the prefix and a nested key.
     ///
-    /// `LEASE_BROKER_SERVER__LISTEN` sets `server.listen`. `LEASE_BROKER_CONFIG` has no nested key and is ignored. It is
-    /// the environment variable of the flag `--config`.
+    /// `LEASE_BROKER_SERVER__LISTEN` sets `server.listen`. `LEASE_BROKER_CONFIG` has no nested key and is ignored. It
+    /// is the environment variable of the flag `--config`.
     pub(super) fn variables(environment: &[(String, String)]) -> Result<Self, ConfigError> {
         let mut table = Table::new();
         let mut names = Vec::new();
@@ -110,7 +110,8 @@ impl Layer {
 
     /// Returns whether this layer defines a queue.
     ///
-    /// Settings for the queue `default` only adjust the default queue, unless they give it another table or other columns.
+    /// Settings for the queue `default` only adjust the default queue, unless they give it another table or other
+    /// columns.
     pub(super) fn configures_a_queue(&self) -> bool {
         let Some(Value::Table(queues)) = self.table.get("queues") else {
             return self.table.contains_key("queues");

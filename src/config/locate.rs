@@ -8,8 +8,8 @@ use super::layer::{Layer, Origin, PREFIX, line_at};
 
 /// Adds the location to an invalid setting.
 ///
-/// A setting that a queue takes from `queue_defaults` is located there. If no layer sets the key, the location is that of
-/// the closest section around it.
+/// A setting that a queue takes from `queue_defaults` is located there. If no layer sets the key, the location is that
+/// of the closest section around it.
 pub(super) fn locate(layers: &[Layer], invalid: InvalidSetting) -> ConfigError {
     let parts = split_key(layers, &invalid.key);
     let location = (1..=parts.len()).rev().find_map(|length| {

@@ -1,7 +1,7 @@
 //! The sources of the configuration and their precedence: defaults, file, environment variables, flags.
 //!
-//! Each source becomes a layer. The layers are merged, and a later layer replaces the settings of earlier ones. Only the
-//! merged result is checked. A bad value therefore does no harm if a later layer replaces it.
+//! Each source becomes a layer. The layers are merged, and a later layer replaces the settings of earlier ones. Only
+//! the merged result is checked. A bad value therefore does no harm if a later layer replaces it.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ use super::{Config, DEFAULT, Document};
 pub struct Sources {
     /// The configuration file. `None`: no file is read.
     pub file: Option<PathBuf>,
-    /// Environment variables as name and value. Variables without the prefix `LEASE_BROKER_` or without a nested key are
-    /// ignored.
+    /// Environment variables as name and value. Variables without the prefix `LEASE_BROKER_` or without a nested key
+    /// are ignored.
     pub environment: Vec<(String, String)>,
     /// Settings that command-line flags give.
     pub flags: Vec<Flag>,

@@ -1,7 +1,7 @@
 //! The caller's deadline, from the header `grpc-timeout`.
 //!
-//! A call that reaches its deadline is answered with `DEADLINE_EXCEEDED` shortly before the deadline. tonic has a timeout
-//! layer, but it would answer CANCELLED, and only when the deadline has passed and the caller no longer waits.
+//! A call that reaches its deadline is answered with `DEADLINE_EXCEEDED` shortly before the deadline. tonic has a
+//! timeout layer, but it would answer CANCELLED, and only when the deadline has passed and the caller no longer waits.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Tower layer that gives errors from tonic and from load shedding the form of the API's errors.
 //!
-//! The layers below and tonic itself answer with errors that carry no `google.rpc.ErrorInfo`. Clients would need a second
-//! way to read those. This layer replaces them. It also counts the running calls, so that the server can wait for them
-//! when it stops.
+//! The layers below and tonic itself answer with errors that carry no `google.rpc.ErrorInfo`. Clients would need a
+//! second way to read those. This layer replaces them. It also counts the running calls, so that the server can wait
+//! for them when it stops.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};

@@ -8,7 +8,8 @@ use tonic_health::server::HealthReporter;
 
 use crate::broker::Broker;
 
-/// The API's full service name. A health check can ask for it, or for the empty name, which stands for the whole server.
+/// The API's full service name. A health check can ask for it, or for the empty name, which stands for the whole
+/// server.
 pub(super) const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
 
 /// Reports each change of the store's health until `draining` is cancelled, then reports `NOT_SERVING`.

@@ -125,8 +125,8 @@ fn new_item_from_proto(
     item: proto::NewItem,
     trace_parent: Option<&str>,
 ) -> Result<NewItem> {
-    // The map is sorted by name. Equal sets of columns therefore give equal lists, for which the store keeps one prepared
-    // statement.
+    // The map is sorted by name. Equal sets of columns therefore give equal lists, for which the store keeps one
+    // prepared statement.
     let columns = item
         .columns
         .into_iter()

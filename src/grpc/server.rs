@@ -44,8 +44,8 @@ pub struct RunningServer {
 
 /// Starts a server that passes calls from `listener` to `broker` until [`RunningServer::drain`] is called.
 ///
-/// Must be called inside a tokio runtime. Besides the API, the server offers the standard services for health checks and
-/// for reflection.
+/// Must be called inside a tokio runtime. Besides the API, the server offers the standard services for health checks
+/// and for reflection.
 ///
 /// # Errors
 /// Returns an error if the listener has no local address or if the API's descriptors cannot be decoded.
@@ -133,7 +133,8 @@ impl RunningServer {
 
     /// Drains and stops the server. Returns `true` if all running calls finished in time.
     ///
-    /// 1. The health service reports `NOT_SERVING`, and the broker answers waiting claims without items and refuses new ones.
+    /// 1. The health service reports `NOT_SERVING`, and the broker answers waiting claims without items and refuses new
+    ///    ones.
     /// 2. For `drain_delay`, all other calls are still accepted.
     /// 3. No call is accepted any more. Running calls have `drain_grace` to finish.
     pub async fn drain(self) -> bool {
@@ -141,8 +142,8 @@ impl RunningServer {
         self.broker.drain();
         tokio::time::sleep(self.settings.drain_delay).await;
         self.stop.cancel();
-        // The wait is for calls of the API and not for connections. A client that watches the health service holds a stream
-        // open without end.
+        // The wait is for calls of the API and not for connections. A client that watches the health service holds a
+        // stream open without end.
         self.calls.close();
         let all_finished = tokio::time::timeout(self.settings.drain_grace, self.calls.wait())
             .await

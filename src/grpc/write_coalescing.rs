@@ -1,9 +1,9 @@
 //! A connection wrapper that sends the responses of several calls in one write.
 //!
-//! One statement can serve many calls. When it ends, each call wakes its connection. Without this wrapper the connection
-//! would run before the next call, and would write each response by itself: one system call, and mostly one packet, per
-//! response. The wrapper therefore delays the first write by one round of the scheduler. The calls that are ready run in
-//! that round, and the connection then writes all their responses together.
+//! One statement can serve many calls. When it ends, each call wakes its connection. Without this wrapper the
+//! connection would run before the next call, and would write each response by itself: one system call, and mostly one
+//! packet, per response. The wrapper therefore delays the first write by one round of the scheduler. The calls that are
+//! ready run in that round, and the connection then writes all their responses together.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -27,7 +27,8 @@ impl<IO> CoalescedIo<IO> {
         }
     }
 
-    /// Returns `Pending` once per series of writes. The task wakes itself, which puts it behind all tasks that are ready.
+    /// Returns `Pending` once per series of writes. The task wakes itself, which puts it behind all tasks that are
+    /// ready.
     fn poll_yield(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.has_yielded {
             return Poll::Ready(());
