@@ -40,7 +40,7 @@
 //! 1. `proto/leasebroker/v1/lease_broker.proto` documents the API and draws the states of an item.
 //! 2. [`item_state`] has the states and the retry rules, [`queue`] the description of a queue.
 //! 3. [`store::Store`] is the contract between the broker and a database.
-//! 4. `broker.rs` and `grpc/service.rs` show the way of a call.
+//! 4. `grpc/service.rs` and `broker/calls.rs` have one function per call of the API.
 //! 5. `sql/README.md` explains the statements. `docs/architecture.md` follows one claim through all layers.
 
 pub mod broker;
