@@ -149,6 +149,7 @@ struct DispatcherTask {
 }
 
 impl DispatcherTask {
+    /// Serves claims until `draining` is cancelled or the [`ClaimDispatcher`] is dropped.
     async fn run(
         mut self,
         mut inbox: mpsc::UnboundedReceiver<PendingClaim>,
@@ -173,7 +174,7 @@ impl DispatcherTask {
                 self.arrived.push_back(claim);
             }
             // If claims are already waiting, no item is ready. A new claim that accepts waiting joins them without a
-            // query. A claim with a request id needs a query, because its token may already hold leases.
+            // store operation. A claim with a request id needs one, because its token may already hold leases.
             let can_wait =
                 |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.has_request_id;
             if !woken && !none_waiting && self.arrived.iter().all(can_wait) {
@@ -184,7 +185,7 @@ impl DispatcherTask {
                 self.claim_from_store().await;
             }
         }
-        // The broker drains. Claims that wait, and claims that arrive before their callers notice, get no leases.
+        // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
         for claim in self.waiting.drain(..).chain(self.arrived.drain(..)) {
             claim.answer(Ok(Vec::new()), &self.leased_queue);
         }
@@ -238,15 +239,14 @@ impl DispatcherTask {
             for (token, items) in abandoned {
                 self.release_abandoned(token, items, &answered_tokens).await;
             }
-            // The group was taken from the front of the waiting claims and goes back there. Otherwise claims that have
-            // waited less would be served first.
+            // Claims without items go before those that are still waiting, because they have waited longer.
             let waited_less = std::mem::take(&mut self.waiting);
             for claim in without_items {
                 self.wait_or_answer_empty(claim);
             }
             self.waiting.extend(waited_less);
         }
-        // Brokers that poll the same table drift apart by the jitter.
+        // Jitter keeps brokers on the same table from polling at the same moments.
         let jitter = rand::rng().random_range(0.75..1.25);
         self.next_poll = Instant::now() + self.poll_interval.mul_f64(jitter);
     }

@@ -1,11 +1,16 @@
 //! Group commit: runs the calls of several callers as one store operation.
 //!
 //! Each [`GroupCommit`] serves one kind of call on one queue. While its operation runs, new calls collect. When the
-//! operation ends, the next one takes all of them. Under load a transaction, with its log flush, is then paid once for
-//! many calls. An idle broker adds no delay, because a call that finds no operation running starts one at once.
+//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`]. Under load a transaction, with its log
+//! flush, is then paid once for many calls. An idle broker adds no delay, because a call that finds no operation
+//! running starts one at once.
 //!
-//! Where the store can run several operations at a time, a second operation starts beside the first one as soon as
+//! If the store can run several operations at a time, a second operation starts beside the first one as soon as
 //! enough calls have collected (see [`EARLY_START_CALLS`]).
+//!
+//! Calls are collected in two other places, for other reasons:
+//! - `claim_dispatcher.rs` groups claims, which also wait until items are ready.
+//! - `store/sqlite/writer.rs` runs operations of any kind and queue in one transaction, so that they share one flush.
 //!
 //! Invariants:
 //! - Every call gets exactly one reply, even when the broker stops.

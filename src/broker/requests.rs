@@ -26,8 +26,8 @@ pub struct ClaimRequest {
     /// Time left until the caller's deadline. The claim stops waiting when it passes. `None`: the caller set no
     /// deadline.
     pub time_to_deadline: Option<Duration>,
-    /// Identifies the request when its caller sends it again after a lost reply. The repeated request gets the leases
-    /// of the first one. `None`: a repeated request gets other items.
+    /// Identifies the request when its caller sends it again after a lost reply. The repeated request gets those leases
+    /// of the first one that have not expired. `None`: a repeated request gets other items.
     pub request_id: Option<Uuid>,
 }
 
