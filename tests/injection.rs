@@ -6,7 +6,7 @@
 mod harness;
 
 use harness::Harness;
-use harness::bench::{Bench, MINUTE, by, call, new_item, queue, text};
+use harness::fixture::{Fixture, MINUTE, by, call, new_item, queue, text};
 use harness::table::{Kind, Table};
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
@@ -133,8 +133,8 @@ fn table_and_queue<H: Harness>(case: &HostileNames) -> (Table, QueueSpec, [Strin
 async fn check<H: Harness>(case: HostileNames) {
     let witness = Table::new("witness").column("id", Kind::Int);
     let (table, spec, [key, payload, rank, mirror]) = table_and_queue::<H>(&case);
-    let bench = Bench::<H>::over(&[witness, table.clone()], vec![spec]).await;
-    bench
+    let fixture = Fixture::<H>::over(&[witness, table.clone()], vec![spec]).await;
+    fixture
         .harness
         .insert("witness", &[("id", Value::Int(1))])
         .await;
@@ -150,10 +150,13 @@ async fn check<H: Harness>(case: HostileNames) {
             ..new_item(&[])
         })
         .collect();
-    bench.try_enqueue(items).await.expect("the items are added");
+    fixture
+        .try_enqueue(items)
+        .await
+        .expect("the items are added");
     let mut claim = call(&case.worker, 9);
     claim.has_request_id = true;
-    let claimed = bench.claim_by(claim).await;
+    let claimed = fixture.claim_by(claim).await;
     let values: Vec<&Value> = claimed.iter().map(|item| &item.columns[1]).collect();
     let sent = case.values.each_ref().map(|value| text(value));
     assert_eq!(values, sent.iter().collect::<Vec<_>>());
@@ -161,34 +164,34 @@ async fn check<H: Harness>(case: HostileNames) {
         error: case.values[0].clone(),
         retry: Some(MINUTE),
     };
-    let failed = bench.settle(&claimed[0].lease, failure).await;
+    let failed = fixture.settle(&claimed[0].lease, failure).await;
     assert_eq!(failed, Some(State::Delayed));
-    assert!(bench.heartbeat(&claimed[1].lease, MINUTE).await.is_some());
+    assert!(fixture.heartbeat(&claimed[1].lease, MINUTE).await.is_some());
     assert_eq!(
-        bench.complete(&claimed[1].lease).await,
+        fixture.complete(&claimed[1].lease).await,
         Some(State::Completed)
     );
 
-    let error_column = bench.queues[0]
+    let error_column = fixture.queues[0]
         .soft_lock
         .name(SoftLockColumn::Error)
         .to_owned();
-    let owner_column = bench.queues[0]
+    let owner_column = fixture.queues[0]
         .soft_lock
         .name(SoftLockColumn::Owner)
         .to_owned();
-    let rows = bench
+    let rows = fixture
         .harness
         .rows(&table.name, &[&error_column, &owner_column, &mirror])
         .await;
     let expected = [text(&case.values[0]), text(&case.worker), text(&case.table)];
     assert_eq!(rows, [expected]);
-    let listed = bench.store.list(bench.queue, State::Delayed, 9).await;
+    let listed = fixture.store.list(fixture.queue, State::Delayed, 9).await;
     assert_eq!(
         listed.expect("the list succeeds")[0].error.as_ref(),
         Some(&case.values[0])
     );
-    let witness = bench.harness.rows("witness", &["id"]).await;
+    let witness = fixture.harness.rows("witness", &["id"]).await;
     assert_eq!(witness, [[Value::Int(1)]]);
 }
 

@@ -3,8 +3,6 @@
 
 #[path = "wire/answers.rs"]
 mod answers;
-#[path = "wire/bench.rs"]
-mod bench;
 #[path = "wire/callers.rs"]
 mod callers;
 #[path = "wire/cuts.rs"]
@@ -17,6 +15,8 @@ mod deadlocks;
 mod dialling;
 #[path = "wire/errors.rs"]
 mod errors;
+#[path = "wire/fixture.rs"]
+mod fixture;
 #[path = "harness/harness.rs"]
 mod harness;
 #[path = "wire/login.rs"]

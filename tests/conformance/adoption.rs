@@ -6,7 +6,7 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, Broker, by, call, complete, item_table, keys, queue, text};
+use crate::harness::fixture::{Broker, Fixture, by, call, complete, item_table, keys, queue, text};
 use crate::harness::table::{Kind, Table};
 
 fn row(id: i64) -> [(&'static str, Value); 2] {
@@ -19,8 +19,8 @@ pub(crate) async fn rows_that_were_there_before_are_claimed<H: Harness>() {
     for id in 1..=3 {
         harness.insert("item", &row(id)).await;
     }
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    assert_eq!(keys(&bench.claim(9).await), ["1", "2", "3"]);
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);
 }
 
 pub(crate) async fn a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lacks<H: Harness>() {
@@ -116,22 +116,22 @@ pub(crate) async fn a_table_without_a_key_is_refused<H: Harness>() {
 }
 
 pub(crate) async fn a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.harness.drop_table("item").await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.harness.drop_table("item").await;
     let calls = vec![call("worker", 1)];
-    let error = bench
+    let error = fixture
         .store
-        .claim(bench.queue, calls.into())
+        .claim(fixture.queue, calls.into())
         .await
         .expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
-    let error = bench
+    let error = fixture
         .try_settle(vec![(&lease, complete())])
         .await
         .expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
-    let error = bench.store.stats(bench.queue).await.expect_err("gone");
+    let error = fixture.store.stats(fixture.queue).await.expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
 }
 
@@ -158,14 +158,14 @@ pub(crate) async fn an_interrupted_adoption_is_taken_up_where_it_was_left<H: Har
         }
         let rest = harness.plan(&spec).await.expect("plan the rest");
         assert_eq!(rest, steps[steps.len() - left..]);
-        let bench = Bench::adopt(harness, vec![spec.clone()]).await;
-        assert_eq!(bench.counts().await, [1, 0, 0, 2, 0]);
+        let fixture = Fixture::adopt(harness, vec![spec.clone()]).await;
+        assert_eq!(fixture.counts().await, [1, 0, 0, 2, 0]);
     }
 }
 
 pub(crate) async fn another_order_needs_another_index<H: Harness>() {
-    let bench = Bench::<H>::items(3).await;
-    let harness = &bench.harness;
+    let fixture = Fixture::<H>::items(3).await;
+    let harness = &fixture.harness;
     for order in [
         by(&["-id"]),
         by(&["payload"]),
@@ -199,15 +199,15 @@ pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {
         .unique(&["code"]);
     let mut spec = queue("item");
     spec.key = vec!["code".to_owned()];
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     for (id, code) in [(1, "b"), (2, "a")] {
         let row = [("id", Value::Int(id)), ("code", text(code))];
-        bench.harness.insert("item", &row).await;
+        fixture.harness.insert("item", &row).await;
     }
-    let items = bench.claim(9).await;
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["a", "b"]);
     assert_eq!(
-        bench.complete(&items[0].lease).await,
+        fixture.complete(&items[0].lease).await,
         Some(State::Completed)
     );
 }
@@ -218,27 +218,27 @@ pub(crate) async fn rows_without_a_key_are_passed_over<H: Harness>() {
         .unique(&["code"]);
     let mut spec = queue("item");
     spec.key = vec!["code".to_owned()];
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
-    bench.insert([1]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
+    fixture.insert([1]).await;
     let row = [("id", Value::Int(2)), ("code", text("a"))];
-    bench.harness.insert("item", &row).await;
-    assert_eq!(keys(&bench.claim(9).await), ["a"]);
+    fixture.harness.insert("item", &row).await;
+    assert_eq!(keys(&fixture.claim(9).await), ["a"]);
 }
 
 pub(crate) async fn the_soft_lock_columns_may_have_other_names<H: Harness>() {
     let rename = |column: SoftLockColumn| format!("{} of ours", column.default_name());
-    let bench = Bench::<H>::with(2, |spec| {
+    let fixture = Fixture::<H>::with(2, |spec| {
         for column in SoftLockColumn::ALL {
             spec.soft_lock.rename(column, rename(column));
         }
     })
     .await;
-    assert_eq!(*bench.store.columns(bench.queue), ["id", "payload"]);
-    let items = bench.claim(2).await;
-    bench.complete(&items[0].lease).await;
+    assert_eq!(*fixture.store.columns(fixture.queue), ["id", "payload"]);
+    let items = fixture.claim(2).await;
+    fixture.complete(&items[0].lease).await;
     let columns = ["id".to_owned(), rename(SoftLockColumn::State)];
     let columns = columns.each_ref().map(String::as_str);
-    let states = bench.harness.rows("item", &columns).await;
+    let states = fixture.harness.rows("item", &columns).await;
     assert_eq!(
         states,
         [
@@ -258,9 +258,9 @@ pub(crate) async fn two_queues_with_soft_locks_of_their_own_share_a_table<H: Har
     second.columns = Some(vec!["payload".to_owned()]);
     let mut first = queue("item");
     first.columns = Some(vec!["payload".to_owned()]);
-    let bench = Bench::<H>::over(&[item_table("item")], vec![first, second]).await;
-    bench.insert(1..=2).await;
-    let (first, second) = (bench.at(0), bench.at(1));
+    let fixture = Fixture::<H>::over(&[item_table("item")], vec![first, second]).await;
+    fixture.insert(1..=2).await;
+    let (first, second) = (fixture.at(0), fixture.at(1));
     let lease = first.one().await.lease;
     assert_eq!(keys(&second.claim(9).await), ["1", "2"]);
     assert_eq!(

@@ -8,7 +8,7 @@ use lease_broker::store::Ending;
 
 use super::settle::endings;
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, complete, fail, release};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, complete, fail, release};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -17,149 +17,149 @@ fn is_completion(ending: &Ending) -> bool {
 }
 
 pub(crate) async fn a_settlement_sent_again_answers_again_and_changes_nothing<H: Harness>() {
-    let bench = Bench::<H>::with(5, |spec| spec.retry.max_attempts = None).await;
-    let other = bench.another().await;
+    let fixture = Fixture::<H>::with(5, |spec| spec.retry.max_attempts = None).await;
+    let other = fixture.another().await;
     for ending in endings() {
-        let lease = bench.claim(9).await.remove(0).lease;
-        let state = bench.settle(&lease, ending.clone()).await;
+        let lease = fixture.claim(9).await.remove(0).lease;
+        let state = fixture.settle(&lease, ending.clone()).await;
         assert!(state.is_some());
-        let before = bench.snapshot().await;
-        for broker in [&*bench, &other, &*bench] {
+        let before = fixture.snapshot().await;
+        for broker in [&*fixture, &other, &*fixture] {
             assert_eq!(
                 broker.settle(&lease, ending.clone()).await,
                 state,
                 "{ending:?}"
             );
         }
-        assert_eq!(bench.snapshot().await, before);
+        assert_eq!(fixture.snapshot().await, before);
         // The next round's item is another one.
         let row = ("id", lease.key.0[0].clone());
-        bench.harness.delete("item", row).await;
-        bench.advance(2 * HOUR).await;
-        bench.reap(9).await;
+        fixture.harness.delete("item", row).await;
+        fixture.advance(2 * HOUR).await;
+        fixture.reap(9).await;
     }
 }
 
 pub(crate) async fn a_completion_is_told_from_a_failure_and_from_a_release<H: Harness>() {
     for (at, first) in endings().into_iter().enumerate() {
-        let bench = Bench::<H>::items(1).await;
-        let lease = bench.one().await.lease;
-        bench.settle(&lease, first.clone()).await.expect("held");
-        let before = bench.snapshot().await;
+        let fixture = Fixture::<H>::items(1).await;
+        let lease = fixture.one().await.lease;
+        fixture.settle(&lease, first.clone()).await.expect("held");
+        let before = fixture.snapshot().await;
         for second in endings() {
-            let answer = bench.settle(&lease, second.clone()).await;
+            let answer = fixture.settle(&lease, second.clone()).await;
             if is_completion(&first) != is_completion(&second) {
                 assert_eq!(answer, None, "{at}: {first:?}, then {second:?}");
             }
             // A row may not tell a failure from a release; no second settlement changes it in any case.
-            assert_eq!(bench.snapshot().await, before);
+            assert_eq!(fixture.snapshot().await, before);
         }
     }
 }
 
 pub(crate) async fn a_repeat_is_known_after_the_item_became_ready<H: Harness>() {
     for ending in [fail(Some(MINUTE)), release(MINUTE)] {
-        let bench = Bench::<H>::items(1).await;
-        let lease = bench.one().await.lease;
-        let settled = bench.settle(&lease, ending.clone()).await;
+        let fixture = Fixture::<H>::items(1).await;
+        let lease = fixture.one().await.lease;
+        let settled = fixture.settle(&lease, ending.clone()).await;
         assert_eq!(settled, Some(State::Delayed));
-        bench.advance(2 * MINUTE).await;
-        assert_eq!(bench.reap(9).await.promoted, 1);
-        let before = bench.snapshot().await;
-        assert_eq!(bench.settle(&lease, ending).await, Some(State::Ready));
-        assert_eq!(bench.complete(&lease).await, None);
-        assert_eq!(bench.snapshot().await, before);
+        fixture.advance(2 * MINUTE).await;
+        assert_eq!(fixture.reap(9).await.promoted, 1);
+        let before = fixture.snapshot().await;
+        assert_eq!(fixture.settle(&lease, ending).await, Some(State::Ready));
+        assert_eq!(fixture.complete(&lease).await, None);
+        assert_eq!(fixture.snapshot().await, before);
     }
 }
 
 pub(crate) async fn a_repeat_finds_nothing_once_somebody_else_has_claimed<H: Harness>() {
     for ending in [fail(Some(MINUTE)), release(MINUTE), release(NOW)] {
-        let bench = Bench::<H>::items(1).await;
-        let lease = bench.one().await.lease;
-        bench.settle(&lease, ending.clone()).await.expect("held");
-        bench.advance(2 * MINUTE).await;
-        bench.reap(9).await;
-        let next = bench.one().await.lease;
-        let before = bench.snapshot().await;
-        assert_eq!(bench.settle(&lease, ending.clone()).await, None);
-        assert_eq!(bench.snapshot().await, before);
-        bench.settle(&next, complete()).await.expect("held");
-        assert_eq!(bench.settle(&lease, ending).await, None);
-        assert_eq!(bench.complete(&lease).await, None);
+        let fixture = Fixture::<H>::items(1).await;
+        let lease = fixture.one().await.lease;
+        fixture.settle(&lease, ending.clone()).await.expect("held");
+        fixture.advance(2 * MINUTE).await;
+        fixture.reap(9).await;
+        let next = fixture.one().await.lease;
+        let before = fixture.snapshot().await;
+        assert_eq!(fixture.settle(&lease, ending.clone()).await, None);
+        assert_eq!(fixture.snapshot().await, before);
+        fixture.settle(&next, complete()).await.expect("held");
+        assert_eq!(fixture.settle(&lease, ending).await, None);
+        assert_eq!(fixture.complete(&lease).await, None);
     }
 }
 
 pub(crate) async fn a_repeat_finds_nothing_where_completion_removes_the_row<H: Harness>() {
     for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
-        let bench = Bench::<H>::with(1, |spec| spec.on_complete = on_complete).await;
-        let lease = bench.one().await.lease;
-        assert_eq!(bench.complete(&lease).await, Some(State::Completed));
-        assert_eq!(bench.complete(&lease).await, None);
-        assert_eq!(bench.settle(&lease, fail(None)).await, None);
+        let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = on_complete).await;
+        let lease = fixture.one().await.lease;
+        assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
+        assert_eq!(fixture.complete(&lease).await, None);
+        assert_eq!(fixture.settle(&lease, fail(None)).await, None);
     }
 }
 
 pub(crate) async fn a_recurring_items_completion_sent_again_is_known<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
-    let bench = Bench::<H>::with(1, |spec| spec.on_complete = every).await;
-    let lease = bench.one().await.lease;
-    assert_eq!(bench.complete(&lease).await, Some(State::Delayed));
-    assert_eq!(bench.complete(&lease).await, Some(State::Delayed));
+    let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = every).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Delayed));
+    assert_eq!(fixture.complete(&lease).await, Some(State::Delayed));
     for ending in [fail(None), fail(Some(MINUTE)), release(NOW)] {
-        assert_eq!(bench.settle(&lease, ending).await, None);
+        assert_eq!(fixture.settle(&lease, ending).await, None);
     }
-    bench.advance(2 * HOUR).await;
-    bench.reap(9).await;
-    assert_eq!(bench.complete(&lease).await, Some(State::Ready));
-    bench.one().await;
-    assert_eq!(bench.complete(&lease).await, None);
+    fixture.advance(2 * HOUR).await;
+    fixture.reap(9).await;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Ready));
+    fixture.one().await;
+    assert_eq!(fixture.complete(&lease).await, None);
 }
 
 pub(crate) async fn a_recurring_items_failure_is_not_taken_for_a_completion<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
-    let bench = Bench::<H>::with(2, |spec| spec.on_complete = every).await;
-    let items = bench.claim(2).await;
-    bench.settle(&items[0].lease, fail(Some(MINUTE))).await;
-    bench.settle(&items[1].lease, release(MINUTE)).await;
+    let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = every).await;
+    let items = fixture.claim(2).await;
+    fixture.settle(&items[0].lease, fail(Some(MINUTE))).await;
+    fixture.settle(&items[1].lease, release(MINUTE)).await;
     for item in items {
-        assert_eq!(bench.complete(&item.lease).await, None);
+        assert_eq!(fixture.complete(&item.lease).await, None);
     }
 }
 
 pub(crate) async fn nothing_is_known_of_a_lease_that_expired<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
-    bench.advance(2 * MINUTE).await;
-    assert_eq!(bench.reap(9).await.expired.len(), 1);
-    let before = bench.snapshot().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.reap(9).await.expired.len(), 1);
+    let before = fixture.snapshot().await;
     for ending in endings() {
-        assert_eq!(bench.settle(&lease, ending).await, None);
+        assert_eq!(fixture.settle(&lease, ending).await, None);
     }
-    assert_eq!(bench.heartbeat(&lease, HOUR).await, None);
-    assert_eq!(bench.snapshot().await, before);
+    assert_eq!(fixture.heartbeat(&lease, HOUR).await, None);
+    assert_eq!(fixture.snapshot().await, before);
 }
 
 pub(crate) async fn nothing_is_known_of_a_lease_after_a_redrive<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.settle(&lease, fail(None)).await.expect("held");
-    assert_eq!(bench.settle(&lease, fail(None)).await, Some(State::Dead));
-    assert_eq!(bench.redrive(9).await, 1);
-    let before = bench.snapshot().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.settle(&lease, fail(None)).await.expect("held");
+    assert_eq!(fixture.settle(&lease, fail(None)).await, Some(State::Dead));
+    assert_eq!(fixture.redrive(9).await, 1);
+    let before = fixture.snapshot().await;
     for ending in endings() {
-        assert_eq!(bench.settle(&lease, ending).await, None);
+        assert_eq!(fixture.settle(&lease, ending).await, None);
     }
-    assert_eq!(bench.snapshot().await, before);
+    assert_eq!(fixture.snapshot().await, before);
 }
 
 pub(crate) async fn a_release_sent_again_after_a_failure_does_not_give_the_attempt_back<
     H: Harness,
 >() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.settle(&lease, fail(Some(MINUTE))).await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.settle(&lease, fail(Some(MINUTE))).await;
     for _ in 0..3 {
-        bench.settle(&lease, release(MINUTE)).await;
+        fixture.settle(&lease, release(MINUTE)).await;
     }
-    assert_eq!(bench.list(State::Delayed).await[0].attempt, 1);
+    assert_eq!(fixture.list(State::Delayed).await[0].attempt, 1);
 }

@@ -7,64 +7,64 @@ use lease_broker::value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{
-    Bench, HOUR, MINUTE, SECOND, about, call, fail, keys, new_item, release, text,
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, SECOND, about, call, fail, keys, new_item, release, text,
 };
 
 pub(crate) async fn an_empty_queue_gives_no_leases<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
-    assert_eq!(bench.claim(10).await, []);
+    let fixture = Fixture::<H>::items(0).await;
+    assert_eq!(fixture.claim(10).await, []);
 }
 
 pub(crate) async fn a_call_that_wants_nothing_gets_nothing<H: Harness>() {
-    let bench = Bench::<H>::items(2).await;
-    let items = bench.calls(vec![call("a", 0), call("b", 5)]).await;
+    let fixture = Fixture::<H>::items(2).await;
+    let items = fixture.calls(vec![call("a", 0), call("b", 5)]).await;
     assert_eq!(items[0], []);
     assert_eq!(keys(&items[1]), ["1", "2"]);
-    assert_eq!(bench.calls(Vec::new()).await, [[]; 0]);
+    assert_eq!(fixture.calls(Vec::new()).await, [[]; 0]);
 }
 
 pub(crate) async fn a_lease_carries_the_row_the_token_and_the_time_left<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
+    let fixture = Fixture::<H>::items(1).await;
     let call = call("a worker", 1);
-    let item = bench.claim_by(call.clone()).await.remove(0);
-    assert_eq!(*bench.store.columns(bench.queue), ["id", "payload"]);
+    let item = fixture.claim_by(call.clone()).await.remove(0);
+    assert_eq!(*fixture.store.columns(fixture.queue), ["id", "payload"]);
     assert_eq!(item.columns, [Value::Int(1), text("payload 1")]);
     assert_eq!(*item.lease.key.0, [Value::Int(1)]);
     assert_eq!(item.lease.token, call.token);
     assert_eq!((item.lease.fence, item.lease.attempt), (1, 1));
     assert!(about(item.expiry.time_left, HOUR));
     assert_eq!(item.trace_parent, None);
-    let listed = bench.list(State::Leased).await.remove(0);
+    let listed = fixture.list(State::Leased).await.remove(0);
     assert_eq!(listed.owner.as_deref(), Some("a worker"));
     assert_eq!((listed.fence, listed.attempt), (1, 1));
 }
 
 pub(crate) async fn a_lease_lasts_as_long_as_its_own_call_asks<H: Harness>() {
-    let bench = Bench::<H>::items(2).await;
+    let fixture = Fixture::<H>::items(2).await;
     let (mut short, long) = (call("a", 1), call("b", 1));
     short.duration = MINUTE;
-    let items = bench.calls(vec![short, long]).await;
+    let items = fixture.calls(vec![short, long]).await;
     let apart = items[1][0].expiry.expire_time - items[0][0].expiry.expire_time;
     assert_eq!(apart, 59 * 60 * 1_000, "one operation has one moment");
-    bench.advance(2 * MINUTE).await;
-    assert_eq!(bench.complete(&items[0][0].lease).await, None);
-    let completed = bench.complete(&items[1][0].lease).await;
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.complete(&items[0][0].lease).await, None);
+    let completed = fixture.complete(&items[1][0].lease).await;
     assert_eq!(completed, Some(State::Completed));
 }
 
 pub(crate) async fn a_leased_row_is_not_leased_again<H: Harness>() {
-    let bench = Bench::<H>::items(3).await;
-    assert_eq!(keys(&bench.claim(2).await), ["1", "2"]);
-    assert_eq!(keys(&bench.claim(2).await), ["3"]);
-    assert_eq!(bench.claim(2).await, []);
-    assert_eq!(bench.another().await.claim(2).await, []);
+    let fixture = Fixture::<H>::items(3).await;
+    assert_eq!(keys(&fixture.claim(2).await), ["1", "2"]);
+    assert_eq!(keys(&fixture.claim(2).await), ["3"]);
+    assert_eq!(fixture.claim(2).await, []);
+    assert_eq!(fixture.another().await.claim(2).await, []);
 }
 
 pub(crate) async fn several_calls_get_consecutive_rows_in_turn<H: Harness>() {
-    let bench = Bench::<H>::items(6).await;
+    let fixture = Fixture::<H>::items(6).await;
     let calls = [call("a", 2), call("b", 1), call("c", 10), call("d", 1)];
-    let items = bench.calls(calls.to_vec()).await;
+    let items = fixture.calls(calls.to_vec()).await;
     let got: Vec<_> = items.iter().map(|items| keys(items)).collect();
     assert_eq!(
         got,
@@ -73,7 +73,7 @@ pub(crate) async fn several_calls_get_consecutive_rows_in_turn<H: Harness>() {
     for (call, items) in calls.iter().zip(&items) {
         assert!(items.iter().all(|item| item.lease.token == call.token));
     }
-    let mut owners = bench.list(State::Leased).await;
+    let mut owners = fixture.list(State::Leased).await;
     owners.sort_by_key(|item| item.key.to_string());
     let owners: Vec<_> = owners
         .iter()
@@ -83,116 +83,116 @@ pub(crate) async fn several_calls_get_consecutive_rows_in_turn<H: Harness>() {
 }
 
 pub(crate) async fn a_thousand_rows_are_leased_in_one_operation<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
+    let fixture = Fixture::<H>::items(0).await;
     let items = (1..=1_000).map(|id| new_item(&[("id", Value::Int(id))]));
-    bench.try_enqueue(items.collect()).await.expect("enqueue");
-    let leases = bench.claim(1_000).await;
+    fixture.try_enqueue(items.collect()).await.expect("enqueue");
+    let leases = fixture.claim(1_000).await;
     let expected: Vec<String> = (1..=1_000).map(|id| id.to_string()).collect();
     assert_eq!(keys(&leases), expected);
 }
 
 pub(crate) async fn rows_that_other_programs_insert_are_claimed<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    assert_eq!(keys(&bench.claim(9).await), ["1"]);
-    bench.insert([7]).await;
-    let item = bench.one().await;
+    let fixture = Fixture::<H>::items(1).await;
+    assert_eq!(keys(&fixture.claim(9).await), ["1"]);
+    fixture.insert([7]).await;
+    let item = fixture.one().await;
     assert_eq!(item.columns, [Value::Int(7), text("payload 7")]);
     assert_eq!((item.lease.fence, item.lease.attempt), (1, 1));
 }
 
 pub(crate) async fn a_row_that_another_program_deletes_is_no_longer_held<H: Harness>() {
-    let bench = Bench::<H>::items(2).await;
-    let item = bench.one().await;
-    bench.harness.delete("item", ("id", Value::Int(1))).await;
-    assert_eq!(bench.heartbeat(&item.lease, HOUR).await, None);
-    assert_eq!(bench.complete(&item.lease).await, None);
-    assert_eq!(keys(&bench.claim(9).await), ["2"]);
+    let fixture = Fixture::<H>::items(2).await;
+    let item = fixture.one().await;
+    fixture.harness.delete("item", ("id", Value::Int(1))).await;
+    assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
+    assert_eq!(fixture.complete(&item.lease).await, None);
+    assert_eq!(keys(&fixture.claim(9).await), ["2"]);
 }
 
 pub(crate) async fn a_claim_reads_the_row_as_other_programs_left_it<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
+    let fixture = Fixture::<H>::items(1).await;
     let at = ("id", Value::Int(1));
-    bench
+    fixture
         .harness
         .update("item", ("payload", text("later")), at)
         .await;
-    assert_eq!(bench.one().await.columns[1], text("later"));
+    assert_eq!(fixture.one().await.columns[1], text("later"));
 }
 
 pub(crate) async fn each_claim_raises_the_fence_by_one_and_nothing_sets_it_back<H: Harness>() {
-    let bench = Bench::<H>::with(1, |spec| spec.retry.max_attempts = None).await;
+    let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = None).await;
     let mut fence = 0;
     let mut next = async || {
         fence += 1;
-        let item = bench.one().await;
+        let item = fixture.one().await;
         assert_eq!(item.lease.fence, fence);
         item.lease
     };
     let lease = next().await;
     assert_eq!(
-        bench.settle(&lease, release(Duration::ZERO)).await,
+        fixture.settle(&lease, release(Duration::ZERO)).await,
         Some(State::Ready)
     );
     let lease = next().await;
     assert_eq!(
-        bench.settle(&lease, fail(Some(SECOND))).await,
+        fixture.settle(&lease, fail(Some(SECOND))).await,
         Some(State::Delayed)
     );
-    bench.advance(2 * SECOND).await;
-    assert_eq!(bench.reap(9).await.promoted, 1);
+    fixture.advance(2 * SECOND).await;
+    assert_eq!(fixture.reap(9).await.promoted, 1);
     let _abandoned = next().await;
-    bench.advance(2 * HOUR).await;
-    assert_eq!(bench.reap(9).await.expired.len(), 1);
+    fixture.advance(2 * HOUR).await;
+    assert_eq!(fixture.reap(9).await.expired.len(), 1);
     let lease = next().await;
-    assert_eq!(bench.settle(&lease, fail(None)).await, Some(State::Dead));
-    assert_eq!(bench.redrive(9).await, 1);
+    assert_eq!(fixture.settle(&lease, fail(None)).await, Some(State::Dead));
+    assert_eq!(fixture.redrive(9).await, 1);
     next().await;
 }
 
 pub(crate) async fn an_attempt_is_counted_at_claim_and_given_back_by_a_release<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let first = bench.one().await.lease;
+    let fixture = Fixture::<H>::items(1).await;
+    let first = fixture.one().await.lease;
     assert_eq!(first.attempt, 1);
-    bench.settle(&first, release(Duration::ZERO)).await;
-    assert_eq!(bench.list(State::Ready).await[0].attempt, 0);
-    let again = bench.one().await.lease;
+    fixture.settle(&first, release(Duration::ZERO)).await;
+    assert_eq!(fixture.list(State::Ready).await[0].attempt, 0);
+    let again = fixture.one().await.lease;
     assert_eq!(again.attempt, 1, "the release gave it back");
-    bench.settle(&again, fail(Some(SECOND))).await;
-    assert_eq!(bench.list(State::Delayed).await[0].attempt, 1);
-    bench.advance(2 * SECOND).await;
-    bench.reap(9).await;
-    let second = bench.one().await.lease;
+    fixture.settle(&again, fail(Some(SECOND))).await;
+    assert_eq!(fixture.list(State::Delayed).await[0].attempt, 1);
+    fixture.advance(2 * SECOND).await;
+    fixture.reap(9).await;
+    let second = fixture.one().await.lease;
     assert_eq!(second.attempt, 2, "the failure did not");
-    bench.advance(2 * HOUR).await;
-    bench.reap(9).await;
-    assert_eq!(bench.one().await.lease.attempt, 3, "nor did the expiry");
+    fixture.advance(2 * HOUR).await;
+    fixture.reap(9).await;
+    assert_eq!(fixture.one().await.lease.attempt, 3, "nor did the expiry");
 }
 
 pub(crate) async fn only_the_columns_asked_for_are_handed_out<H: Harness>() {
     let columns = Some(vec!["payload".to_owned()]);
-    let bench = Bench::<H>::with(1, |spec| spec.columns = columns).await;
-    assert_eq!(*bench.store.columns(bench.queue), ["payload"]);
-    let item = bench.one().await;
+    let fixture = Fixture::<H>::with(1, |spec| spec.columns = columns).await;
+    assert_eq!(*fixture.store.columns(fixture.queue), ["payload"]);
+    let item = fixture.one().await;
     assert_eq!(item.columns, [text("payload 1")]);
     assert_eq!(keys(&[item]), ["1"]);
 }
 
 pub(crate) async fn a_queue_without_filtered_indexes_works_the_same<H: Harness>() {
-    let bench = Bench::<H>::with(4, |spec| spec.filtered_indexes = false).await;
+    let fixture = Fixture::<H>::with(4, |spec| spec.filtered_indexes = false).await;
     let token = Uuid::new_v4();
-    let items = bench.request(token, 3).await;
-    assert_eq!(keys(&bench.request(token, 3).await), ["1", "2", "3"]);
+    let items = fixture.request(token, 3).await;
+    assert_eq!(keys(&fixture.request(token, 3).await), ["1", "2", "3"]);
     assert_eq!(
-        bench.complete(&items[0].lease).await,
+        fixture.complete(&items[0].lease).await,
         Some(State::Completed)
     );
-    let failed = bench.settle(&items[1].lease, fail(Some(MINUTE))).await;
+    let failed = fixture.settle(&items[1].lease, fail(Some(MINUTE))).await;
     assert_eq!(failed, Some(State::Delayed));
-    assert!(bench.heartbeat(&items[2].lease, HOUR).await.is_some());
-    bench.advance(2 * HOUR).await;
-    let reaped = bench.reap(9).await;
+    assert!(fixture.heartbeat(&items[2].lease, HOUR).await.is_some());
+    fixture.advance(2 * HOUR).await;
+    let reaped = fixture.reap(9).await;
     assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1));
     assert_eq!(reaped.next_due, None);
-    assert_eq!(keys(&bench.claim(9).await), ["2", "3", "4"]);
-    assert_eq!(bench.counts().await, [0, 3, 0, 1, 0]);
+    assert_eq!(keys(&fixture.claim(9).await), ["2", "3", "4"]);
+    assert_eq!(fixture.counts().await, [0, 3, 0, 1, 0]);
 }

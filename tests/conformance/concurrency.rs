@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{
-    Bench, Broker, HOUR, MINUTE, call, complete_with, fail, item_table, new_item, queue, release,
+use crate::harness::fixture::{
+    Broker, Fixture, HOUR, MINUTE, call, complete_with, fail, item_table, new_item, queue, release,
 };
 
 const BROKERS: usize = 3;
 const WORKERS: usize = 4;
 
 /// Starts `WORKERS` workers on each of `BROKERS` brokers at the same moment and collects what they return.
-async fn crowd<H, T, F>(bench: &Bench<H>, work: impl Fn(Broker, usize) -> F) -> Vec<T>
+async fn crowd<H, T, F>(fixture: &Fixture<H>, work: impl Fn(Broker, usize) -> F) -> Vec<T>
 where
     H: Harness,
     T: Send + 'static,
@@ -30,7 +30,7 @@ where
     let start = Arc::new(Barrier::new(BROKERS * WORKERS));
     let mut tasks = JoinSet::new();
     for broker in 0..BROKERS {
-        let broker_at = bench.another().await;
+        let broker_at = fixture.another().await;
         for worker in 0..WORKERS {
             let work = work(broker_at.clone(), broker * WORKERS + worker);
             let start = start.clone();
@@ -43,19 +43,19 @@ where
     tasks.join_all().await
 }
 
-async fn filled<H: Harness>(rows: i64) -> Bench<H> {
+async fn filled<H: Harness>(rows: i64) -> Fixture<H> {
     filled_with(rows, ClaimStrategy::SkipLocked).await
 }
 
-async fn filled_with<H: Harness>(rows: i64, strategy: ClaimStrategy) -> Bench<H> {
-    let bench = Bench::<H>::with(0, |spec| {
+async fn filled_with<H: Harness>(rows: i64, strategy: ClaimStrategy) -> Fixture<H> {
+    let fixture = Fixture::<H>::with(0, |spec| {
         spec.retry.max_attempts = None;
         spec.claim_strategy = strategy;
     })
     .await;
     let items = (1..=rows).map(|id| new_item(&[("id", Value::Int(id))]));
-    bench.try_enqueue(items.collect()).await.expect("enqueue");
-    bench
+    fixture.try_enqueue(items.collect()).await.expect("enqueue");
+    fixture
 }
 
 fn count(keys: impl IntoIterator<Item = String>) -> HashMap<String, usize> {
@@ -73,9 +73,9 @@ pub(crate) async fn claims_that_take_turns_get_each_row_once<H: Harness>() {
     claim_and_complete_all(filled_with::<H>(300, ClaimStrategy::AppLock).await).await;
 }
 
-async fn claim_and_complete_all<H: Harness>(bench: Bench<H>) {
-    let rows = usize::try_from(bench.counts().await[0]).expect("few");
-    let done = crowd(&bench, |broker, worker| async move {
+async fn claim_and_complete_all<H: Harness>(fixture: Fixture<H>) {
+    let rows = usize::try_from(fixture.counts().await[0]).expect("few");
+    let done = crowd(&fixture, |broker, worker| async move {
         let mut done = Vec::new();
         loop {
             let items = broker.claim_by(call(&format!("worker {worker}"), 7)).await;
@@ -94,14 +94,14 @@ async fn claim_and_complete_all<H: Harness>(bench: Bench<H>) {
     let counts = count(done.concat());
     assert_eq!(counts.len(), rows);
     assert!(counts.values().all(|&times| times == 1));
-    assert_eq!(bench.counts().await, [0, 0, 0, rows as u64, 0]);
+    assert_eq!(fixture.counts().await, [0, 0, 0, rows as u64, 0]);
 }
 
 pub(crate) async fn of_many_settlements_of_one_lease_one_kind_wins<H: Harness>() {
-    let bench = filled::<H>(20).await;
-    for item in bench.claim(20).await {
+    let fixture = filled::<H>(20).await;
+    for item in fixture.claim(20).await {
         let lease = item.lease.clone();
-        let answers = crowd(&bench, |broker, worker| {
+        let answers = crowd(&fixture, |broker, worker| {
             let lease = lease.clone();
             async move {
                 let done = worker % 2 == 0;
@@ -127,10 +127,10 @@ pub(crate) async fn follow_ups_are_added_once_however_often_the_completion_is_se
     let mut first = queue("item");
     first.on_complete = OnComplete::Keep;
     let tables = [item_table("item"), item_table("next")];
-    let bench = Bench::<H>::over(&tables, vec![first, queue("next")]).await;
-    bench.insert([1]).await;
-    let lease = bench.one().await.lease;
-    crowd(&bench, |broker, worker| {
+    let fixture = Fixture::<H>::over(&tables, vec![first, queue("next")]).await;
+    fixture.insert([1]).await;
+    let lease = fixture.one().await.lease;
+    crowd(&fixture, |broker, worker| {
         let lease = lease.clone();
         let id = Value::Int(i64::try_from(worker).expect("small"));
         let follow_up = FollowUp {
@@ -140,13 +140,13 @@ pub(crate) async fn follow_ups_are_added_once_however_often_the_completion_is_se
         async move { broker.settle(&lease, complete_with(vec![follow_up])).await }
     })
     .await;
-    assert_eq!(bench.at(1).counts().await, [1, 0, 0, 0, 0]);
+    assert_eq!(fixture.at(1).counts().await, [1, 0, 0, 0, 0]);
 }
 
 pub(crate) async fn one_request_sent_by_many_brokers_gets_the_same_leases<H: Harness>() {
-    let bench = filled::<H>(100).await;
+    let fixture = filled::<H>(100).await;
     let token = Uuid::new_v4();
-    let answers = crowd(&bench, |broker, _| async move {
+    let answers = crowd(&fixture, |broker, _| async move {
         let items = broker.request(token, 5).await;
         items
             .into_iter()
@@ -157,14 +157,14 @@ pub(crate) async fn one_request_sent_by_many_brokers_gets_the_same_leases<H: Har
     for answer in &answers {
         assert_eq!(answer, &answers[0]);
     }
-    assert_eq!(bench.counts().await, [95, 5, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [95, 5, 0, 0, 0]);
 }
 
 pub(crate) async fn a_claim_and_the_reaper_never_both_have_a_lease<H: Harness>() {
-    let bench = filled::<H>(300).await;
-    bench.claim_for(300, MINUTE).await;
-    bench.advance(HOUR).await;
-    let ended = crowd(&bench, |broker, worker| async move {
+    let fixture = filled::<H>(300).await;
+    fixture.claim_for(300, MINUTE).await;
+    fixture.advance(HOUR).await;
+    let ended = crowd(&fixture, |broker, worker| async move {
         let (mut expired, mut claimed) = (Vec::new(), Vec::new());
         for _ in 0..20 {
             if worker % 2 == 0 {
@@ -180,7 +180,7 @@ pub(crate) async fn a_claim_and_the_reaper_never_both_have_a_lease<H: Harness>()
     .await;
     let (expired, claimed): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
     let mut expired = count(expired.concat());
-    for rest in bench.reap(1_000).await.expired {
+    for rest in fixture.reap(1_000).await.expired {
         *expired.entry(rest.lease.key.to_string()).or_default() += 1;
     }
     assert_eq!(expired.len(), 300);
@@ -190,10 +190,10 @@ pub(crate) async fn a_claim_and_the_reaper_never_both_have_a_lease<H: Harness>()
 
 pub(crate) async fn producers_and_workers_together_lose_and_repeat_nothing<H: Harness>() {
     const EACH: i64 = 40;
-    let bench = filled::<H>(0).await;
+    let fixture = filled::<H>(0).await;
     let producers = BROKERS * WORKERS / 2;
     let total = usize::try_from(EACH).expect("small") * producers;
-    let done = crowd(&bench, |broker, worker| async move {
+    let done = crowd(&fixture, |broker, worker| async move {
         let mut done = Vec::new();
         if worker % 2 == 0 {
             let base = i64::try_from(worker).expect("small") * 1_000;
@@ -224,9 +224,9 @@ pub(crate) async fn producers_and_workers_together_lose_and_repeat_nothing<H: Ha
 }
 
 pub(crate) async fn a_refused_operation_does_not_spoil_those_beside_it<H: Harness>() {
-    let bench = filled::<H>(0).await;
-    let shared = bench.another().await;
-    let added = crowd(&bench, |_, worker| {
+    let fixture = filled::<H>(0).await;
+    let shared = fixture.another().await;
+    let added = crowd(&fixture, |_, worker| {
         let broker = shared.clone();
         async move {
             let mut added = 0;
@@ -249,14 +249,14 @@ pub(crate) async fn a_refused_operation_does_not_spoil_those_beside_it<H: Harnes
     })
     .await;
     let added: u64 = added.into_iter().sum();
-    assert_eq!(bench.counts().await, [added, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [added, 0, 0, 0, 0]);
 }
 
 pub(crate) async fn an_operation_whose_caller_goes_away_runs_to_its_end<H: Harness>() {
-    let bench = filled::<H>(50).await;
+    let fixture = filled::<H>(50).await;
     for _ in 0..50 {
         let claim = tokio::spawn({
-            let broker = bench.clone();
+            let broker = fixture.clone();
             async move { broker.claim(1).await }
         });
         tokio::task::yield_now().await;
@@ -264,10 +264,10 @@ pub(crate) async fn an_operation_whose_caller_goes_away_runs_to_its_end<H: Harne
         let _ = claim.await;
     }
     // Each was applied or not; the store goes on, and nothing is half done.
-    let rest = bench.claim(100).await.len() as u64;
-    let counts = bench.counts().await;
+    let rest = fixture.claim(100).await.len() as u64;
+    let counts = fixture.counts().await;
     assert_eq!((counts[0], counts[1]), (0, 50));
-    let leased = bench.list(State::Leased).await;
+    let leased = fixture.list(State::Leased).await;
     assert!(
         rest <= 50
             && leased

@@ -3,44 +3,44 @@
 use lease_broker::item_state::State;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, SECOND, fail, keys};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, fail, keys};
 
 pub(crate) async fn a_dead_item_is_claimed_by_nobody<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    assert_eq!(bench.settle(&lease, fail(None)).await, Some(State::Dead));
-    bench.advance(100 * HOUR).await;
-    let reaped = bench.reap(9).await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.settle(&lease, fail(None)).await, Some(State::Dead));
+    fixture.advance(100 * HOUR).await;
+    let reaped = fixture.reap(9).await;
     assert_eq!((reaped.expired.len(), reaped.promoted), (0, 0));
-    assert_eq!(bench.claim(9).await, []);
+    assert_eq!(fixture.claim(9).await, []);
 }
 
 pub(crate) async fn a_redriven_item_has_all_its_attempts_before_it<H: Harness>() {
-    let bench = Bench::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
-    bench.claim_for(1, MINUTE).await;
-    bench.advance(HOUR).await;
-    assert_eq!(bench.reap(9).await.expired[0].state, State::Dead);
-    assert_eq!(bench.redrive(9).await, 1);
-    let listed = bench.list(State::Ready).await.remove(0);
+    let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
+    fixture.claim_for(1, MINUTE).await;
+    fixture.advance(HOUR).await;
+    assert_eq!(fixture.reap(9).await.expired[0].state, State::Dead);
+    assert_eq!(fixture.redrive(9).await, 1);
+    let listed = fixture.list(State::Ready).await.remove(0);
     assert_eq!((listed.owner, listed.attempt, listed.fence), (None, 0, 1));
-    let lease = bench.one().await.lease;
+    let lease = fixture.one().await.lease;
     assert_eq!((lease.attempt, lease.fence), (1, 2));
 }
 
 pub(crate) async fn a_redrive_touches_only_the_dead_and_no_more_than_its_limit<H: Harness>() {
-    let bench = Bench::<H>::items(7).await;
-    let items = bench.claim(6).await;
+    let fixture = Fixture::<H>::items(7).await;
+    let items = fixture.claim(6).await;
     for at in [3, 1, 0, 2] {
-        bench.settle(&items[at].lease, fail(None)).await;
-        bench.advance(SECOND).await;
+        fixture.settle(&items[at].lease, fail(None)).await;
+        fixture.advance(SECOND).await;
     }
-    bench.complete(&items[4].lease).await;
-    assert_eq!(bench.redrive(0).await, 0);
-    assert_eq!(bench.redrive(3).await, 3);
-    assert_eq!(bench.counts().await, [4, 1, 0, 1, 1]);
-    let dead: Vec<_> = bench.list(State::Dead).await;
+    fixture.complete(&items[4].lease).await;
+    assert_eq!(fixture.redrive(0).await, 0);
+    assert_eq!(fixture.redrive(3).await, 3);
+    assert_eq!(fixture.counts().await, [4, 1, 0, 1, 1]);
+    let dead: Vec<_> = fixture.list(State::Dead).await;
     assert_eq!(dead[0].key.to_string(), "3", "the longest dead went first");
-    assert_eq!(bench.redrive(9).await, 1);
-    assert_eq!(bench.redrive(9).await, 0);
-    assert_eq!(keys(&bench.claim(9).await), ["1", "2", "3", "4", "7"]);
+    assert_eq!(fixture.redrive(9).await, 1);
+    assert_eq!(fixture.redrive(9).await, 0);
+    assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3", "4", "7"]);
 }

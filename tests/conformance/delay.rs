@@ -5,7 +5,7 @@ use lease_broker::store::NewItem;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, about, fail, keys, new_item, release};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, fail, keys, new_item, release};
 
 fn in_an_hour(id: i64) -> NewItem {
     NewItem {
@@ -15,79 +15,79 @@ fn in_an_hour(id: i64) -> NewItem {
 }
 
 pub(crate) async fn an_item_enqueued_with_a_delay_is_claimed_after_it<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
-    bench.enqueue(in_an_hour(1)).await;
-    let listed = bench.list(State::Delayed).await.remove(0);
+    let fixture = Fixture::<H>::items(0).await;
+    fixture.enqueue(in_an_hour(1)).await;
+    let listed = fixture.list(State::Delayed).await.remove(0);
     assert!(about(listed.due_in.expect("a due time"), HOUR));
     assert_eq!((listed.attempt, listed.fence), (0, 0));
-    bench.advance(HOUR / 2).await;
-    assert_eq!(bench.reap(9).await.promoted, 0);
-    assert_eq!(bench.claim(1).await, []);
-    bench.advance(HOUR / 2).await;
-    assert_eq!(bench.reap(9).await.promoted, 1);
-    let item = bench.one().await;
+    fixture.advance(HOUR / 2).await;
+    assert_eq!(fixture.reap(9).await.promoted, 0);
+    assert_eq!(fixture.claim(1).await, []);
+    fixture.advance(HOUR / 2).await;
+    assert_eq!(fixture.reap(9).await.promoted, 1);
+    let item = fixture.one().await;
     assert_eq!((item.lease.fence, item.lease.attempt), (1, 1));
 }
 
 pub(crate) async fn a_failed_item_waits_for_its_retry<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.settle(&lease, fail(Some(10 * MINUTE))).await;
-    assert_eq!(bench.reap(9).await.promoted, 0);
-    assert_eq!(bench.claim(1).await, []);
-    bench.advance(10 * MINUTE).await;
-    assert_eq!(bench.reap(9).await.promoted, 1);
-    assert_eq!(bench.one().await.lease.attempt, 2);
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.settle(&lease, fail(Some(10 * MINUTE))).await;
+    assert_eq!(fixture.reap(9).await.promoted, 0);
+    assert_eq!(fixture.claim(1).await, []);
+    fixture.advance(10 * MINUTE).await;
+    assert_eq!(fixture.reap(9).await.promoted, 1);
+    assert_eq!(fixture.one().await.lease.attempt, 2);
 }
 
 pub(crate) async fn a_failed_item_may_be_tried_again_at_once<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let settled = bench
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let settled = fixture
         .settle(&lease, fail(Some(std::time::Duration::ZERO)))
         .await;
     assert!(matches!(settled, Some(State::Delayed | State::Ready)));
-    bench.reap(9).await;
-    assert_eq!(bench.one().await.lease.attempt, 2);
+    fixture.reap(9).await;
+    assert_eq!(fixture.one().await.lease.attempt, 2);
 }
 
 pub(crate) async fn an_item_released_with_a_delay_keeps_its_attempt<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let settled = bench.settle(&lease, release(MINUTE)).await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let settled = fixture.settle(&lease, release(MINUTE)).await;
     assert_eq!(settled, Some(State::Delayed));
-    let listed = bench.list(State::Delayed).await.remove(0);
+    let listed = fixture.list(State::Delayed).await.remove(0);
     assert_eq!((listed.owner, listed.attempt), (None, 0));
-    bench.advance(2 * MINUTE).await;
-    bench.reap(9).await;
-    assert_eq!(bench.one().await.lease.attempt, 1);
+    fixture.advance(2 * MINUTE).await;
+    fixture.reap(9).await;
+    assert_eq!(fixture.one().await.lease.attempt, 1);
 }
 
 pub(crate) async fn items_become_ready_in_the_order_of_their_due_times<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
+    let fixture = Fixture::<H>::items(0).await;
     for (id, hours) in [(1, 3), (2, 1), (3, 2)] {
         let item = NewItem {
             delay: hours * HOUR,
             ..in_an_hour(id)
         };
-        bench.enqueue(item).await;
+        fixture.enqueue(item).await;
     }
     for expected in ["2", "3", "1"] {
-        bench.advance(HOUR).await;
-        bench.reap(9).await;
-        let items = bench.claim(9).await;
+        fixture.advance(HOUR).await;
+        fixture.reap(9).await;
+        let items = fixture.claim(9).await;
         assert_eq!(keys(&items), [expected]);
-        bench.complete(&items[0].lease).await;
+        fixture.complete(&items[0].lease).await;
     }
 }
 
 pub(crate) async fn a_promoted_item_keeps_its_error_and_counts_from_now<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.settle(&lease, fail(Some(HOUR))).await;
-    bench.advance(2 * HOUR).await;
-    bench.reap(9).await;
-    let listed = bench.list(State::Ready).await.remove(0);
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.settle(&lease, fail(Some(HOUR))).await;
+    fixture.advance(2 * HOUR).await;
+    fixture.reap(9).await;
+    let listed = fixture.list(State::Ready).await.remove(0);
     assert_eq!(listed.error.as_deref(), Some("no luck"));
     assert!(listed.age.expect("an age") < MINUTE);
     assert_eq!(listed.due_in, None);

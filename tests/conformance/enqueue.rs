@@ -5,7 +5,7 @@ use lease_broker::store::{NewItem, Rejection, StoreError};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, item_table, keys, new_item, queue, text};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, item_table, keys, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
 fn counted() -> Table {
@@ -19,8 +19,8 @@ fn counted() -> Table {
         .unique(&["name"])
 }
 
-async fn bench<H: Harness>() -> Bench<H> {
-    Bench::<H>::over(&[counted()], vec![queue("item")]).await
+async fn fixture<H: Harness>() -> Fixture<H> {
+    Fixture::<H>::over(&[counted()], vec![queue("item")]).await
 }
 
 fn named(name: &str) -> NewItem {
@@ -28,21 +28,21 @@ fn named(name: &str) -> NewItem {
 }
 
 pub(crate) async fn keys_are_returned_in_the_order_given<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
+    let fixture = Fixture::<H>::items(0).await;
     let items = [30, 10, 20].map(|id| new_item(&[("id", Value::Int(id))]));
-    let keys = bench.try_enqueue(items.to_vec()).await.expect("enqueue");
+    let keys = fixture.try_enqueue(items.to_vec()).await.expect("enqueue");
     let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
     assert_eq!(keys, ["30", "10", "20"]);
 }
 
 pub(crate) async fn the_database_numbers_the_items_and_fills_in_defaults<H: Harness>() {
-    let bench = bench::<H>().await;
+    let fixture = fixture::<H>().await;
     let items = vec![
         named("a"),
         new_item(&[("size", Value::Int(5)), ("name", text("b"))]),
     ];
-    let keys = bench.try_enqueue(items).await.expect("enqueue");
-    let items = bench.claim(9).await;
+    let keys = fixture.try_enqueue(items).await.expect("enqueue");
+    let items = fixture.claim(9).await;
     assert_eq!(
         keys,
         [items[0].lease.key.clone(), items[1].lease.key.clone()]
@@ -59,49 +59,49 @@ pub(crate) async fn an_item_that_names_no_column_takes_the_defaults<H: Harness>(
     let table = Table::new("item")
         .required("id", Kind::Counter)
         .key(&["id"]);
-    let bench = Bench::<H>::over(&[table], vec![queue("item")]).await;
-    let key = bench.enqueue(new_item(&[])).await;
-    assert_eq!(bench.one().await.lease.key, key);
+    let fixture = Fixture::<H>::over(&[table], vec![queue("item")]).await;
+    let key = fixture.enqueue(new_item(&[])).await;
+    assert_eq!(fixture.one().await.lease.key, key);
 }
 
 pub(crate) async fn a_new_item_is_ready_and_carries_its_trace<H: Harness>() {
-    let bench = bench::<H>().await;
+    let fixture = fixture::<H>().await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let item = NewItem {
         trace_parent: Some(trace.to_owned()),
         ..named("a")
     };
-    bench.enqueue(item).await;
-    bench.enqueue(named("b")).await;
-    let listed = bench.list(State::Ready).await.remove(0);
+    fixture.enqueue(item).await;
+    fixture.enqueue(named("b")).await;
+    let listed = fixture.list(State::Ready).await.remove(0);
     assert_eq!((listed.attempt, listed.fence, listed.owner), (0, 0, None));
     assert!(listed.age.expect("an age") < MINUTE);
-    let items = bench.claim(2).await;
+    let items = fixture.claim(2).await;
     assert_eq!(items[0].trace_parent.as_deref(), Some(trace));
     assert_eq!(items[1].trace_parent, None);
 }
 
 pub(crate) async fn an_empty_list_adds_nothing<H: Harness>() {
-    let bench = bench::<H>().await;
-    assert_eq!(bench.try_enqueue(Vec::new()).await, Ok(Vec::new()));
-    assert_eq!(bench.counts().await, [0; 5]);
+    let fixture = fixture::<H>().await;
+    assert_eq!(fixture.try_enqueue(Vec::new()).await, Ok(Vec::new()));
+    assert_eq!(fixture.counts().await, [0; 5]);
 }
 
 pub(crate) async fn another_brokers_item_is_claimed<H: Harness>() {
-    let bench = bench::<H>().await;
-    let key = bench.another().await.enqueue(named("a")).await;
-    assert_eq!(bench.one().await.lease.key, key);
+    let fixture = fixture::<H>().await;
+    let key = fixture.another().await.enqueue(named("a")).await;
+    assert_eq!(fixture.one().await.lease.key, key);
 }
 
 /// Adds a list whose third item is `bad`, and expects its rejection and that no other was added.
-async fn rejection_on<H: Harness>(bench: &Bench<H>, bad: NewItem) -> Rejection {
-    bench.enqueue(named("taken")).await;
+async fn rejection_on<H: Harness>(fixture: &Fixture<H>, bad: NewItem) -> Rejection {
+    fixture.enqueue(named("taken")).await;
     let delayed = NewItem {
         delay: HOUR,
         ..named("b")
     };
     let items = vec![named("a"), delayed, bad, named("c")];
-    let error = bench.try_enqueue(items).await.expect_err("refused");
+    let error = fixture.try_enqueue(items).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");
     };
@@ -110,13 +110,13 @@ async fn rejection_on<H: Harness>(bench: &Bench<H>, bad: NewItem) -> Rejection {
         (2, None),
         "{rejection:?}"
     );
-    assert_eq!(bench.counts().await, [1, 0, 0, 0, 0], "all or nothing");
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0], "all or nothing");
     rejection
 }
 
 async fn blamed<H: Harness>(bad: NewItem) -> Option<String> {
-    let bench = bench::<H>().await;
-    rejection_on(&bench, bad).await.column
+    let fixture = fixture::<H>().await;
+    rejection_on(&fixture, bad).await.column
 }
 
 fn with(column: &str, value: Value) -> NewItem {
@@ -191,9 +191,9 @@ pub(crate) async fn an_item_without_its_key_is_refused<H: Harness>() {
         .required("name", Kind::Text)
         .column("size", Kind::Int)
         .key(&["name"]);
-    let bench = Bench::<H>::over(&[table], vec![queue("item")]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![queue("item")]).await;
     let bad = new_item(&[("size", Value::Int(1))]);
-    let rejection = rejection_on(&bench, bad).await;
+    let rejection = rejection_on(&fixture, bad).await;
     assert_eq!(rejection.column.as_deref(), Some("name"));
 }
 
@@ -203,10 +203,10 @@ pub(crate) async fn an_item_without_a_key_that_may_be_null_is_refused<H: Harness
         .unique(&["name"]);
     let mut spec = queue("item");
     spec.key = vec!["name".to_owned()];
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     let item = |id, name| new_item(&[("id", Value::Int(id)), ("name", name)]);
     let items = vec![item(1, text("a")), item(2, Value::Null)];
-    let error = bench.try_enqueue(items).await.expect_err("refused");
+    let error = fixture.try_enqueue(items).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");
     };
@@ -214,15 +214,15 @@ pub(crate) async fn an_item_without_a_key_that_may_be_null_is_refused<H: Harness
         (rejection.item, rejection.column.as_deref()),
         (1, Some("name"))
     );
-    assert_eq!(bench.counts().await, [0; 5]);
+    assert_eq!(fixture.counts().await, [0; 5]);
 }
 
 pub(crate) async fn a_refused_list_may_be_sent_again_without_the_bad_item<H: Harness>() {
-    let bench = bench::<H>().await;
-    rejection_on(&bench, named("taken")).await;
-    bench
+    let fixture = fixture::<H>().await;
+    rejection_on(&fixture, named("taken")).await;
+    fixture
         .try_enqueue(vec![named("a"), named("b")])
         .await
         .expect("enqueue");
-    assert_eq!(keys(&bench.claim(9).await).len(), 3);
+    assert_eq!(keys(&fixture.claim(9).await).len(), 3);
 }

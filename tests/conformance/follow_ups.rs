@@ -6,18 +6,18 @@ use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{
-    Bench, HOUR, MINUTE, complete_with, item_table, keys, new_item, queue, text,
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, complete_with, item_table, keys, new_item, queue, text,
 };
 
 /// Two queues; the first holds items 1 to `rows`.
-async fn two_queues<H: Harness>(rows: i64, on_complete: OnComplete) -> Bench<H> {
+async fn two_queues<H: Harness>(rows: i64, on_complete: OnComplete) -> Fixture<H> {
     let mut first = queue("item");
     first.on_complete = on_complete;
     let tables = [item_table("item"), item_table("next")];
-    let bench = Bench::<H>::over(&tables, vec![first, queue("next")]).await;
-    bench.insert(1..=rows).await;
-    bench
+    let fixture = Fixture::<H>::over(&tables, vec![first, queue("next")]).await;
+    fixture.insert(1..=rows).await;
+    fixture
 }
 
 fn follow_up(queue: usize, columns: &[(&str, Value)]) -> FollowUp {
@@ -42,10 +42,10 @@ pub(crate) async fn follow_ups_are_added_with_the_completion<H: Harness>() {
         OnComplete::Archive("done".to_owned()),
         OnComplete::Recur(HOUR),
     ] {
-        let bench = two_queues::<H>(1, on_complete).await;
-        let lease = bench.one().await.lease;
-        assert!(bench.settle(&lease, and_then(&[10, 11])).await.is_some());
-        let items = bench.at(1).claim(9).await;
+        let fixture = two_queues::<H>(1, on_complete).await;
+        let lease = fixture.one().await.lease;
+        assert!(fixture.settle(&lease, and_then(&[10, 11])).await.is_some());
+        let items = fixture.at(1).claim(9).await;
         assert_eq!(keys(&items), ["10", "11"]);
         assert_eq!(items[0].columns[1], text("next"));
     }
@@ -57,29 +57,29 @@ pub(crate) async fn follow_ups_are_added_only_once<H: Harness>() {
         OnComplete::Delete,
         OnComplete::Recur(HOUR),
     ] {
-        let bench = two_queues::<H>(1, on_complete).await;
-        let lease = bench.one().await.lease;
-        bench.settle(&lease, and_then(&[10])).await.expect("held");
+        let fixture = two_queues::<H>(1, on_complete).await;
+        let lease = fixture.one().await.lease;
+        fixture.settle(&lease, and_then(&[10])).await.expect("held");
         // Another key, so that only the lease can tell that this is a repeat.
-        bench.settle(&lease, and_then(&[20])).await;
-        let other = bench.another().await;
+        fixture.settle(&lease, and_then(&[20])).await;
+        let other = fixture.another().await;
         other.settle(&lease, and_then(&[30])).await;
-        assert_eq!(keys(&bench.at(1).claim(9).await), ["10"]);
+        assert_eq!(keys(&fixture.at(1).claim(9).await), ["10"]);
     }
 }
 
 pub(crate) async fn a_lost_lease_adds_nothing<H: Harness>() {
-    let bench = two_queues::<H>(1, OnComplete::Keep).await;
-    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
-    bench.advance(HOUR).await;
-    assert_eq!(bench.settle(&lease, and_then(&[10])).await, None);
-    bench.reap(9).await;
-    assert_eq!(bench.settle(&lease, and_then(&[10])).await, None);
-    assert_eq!(bench.at(1).counts().await, [0; 5]);
+    let fixture = two_queues::<H>(1, OnComplete::Keep).await;
+    let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    fixture.advance(HOUR).await;
+    assert_eq!(fixture.settle(&lease, and_then(&[10])).await, None);
+    fixture.reap(9).await;
+    assert_eq!(fixture.settle(&lease, and_then(&[10])).await, None);
+    assert_eq!(fixture.at(1).counts().await, [0; 5]);
 }
 
 pub(crate) async fn a_follow_up_may_go_to_its_own_queue_be_delayed_and_carry_a_trace<H: Harness>() {
-    let bench = two_queues::<H>(1, OnComplete::Keep).await;
+    let fixture = two_queues::<H>(1, OnComplete::Keep).await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let later = FollowUp {
         queue: QueueIndex(0),
@@ -89,35 +89,35 @@ pub(crate) async fn a_follow_up_may_go_to_its_own_queue_be_delayed_and_carry_a_t
             ..new_item(&[("id", Value::Int(2))])
         },
     };
-    let lease = bench.one().await.lease;
-    bench.settle(&lease, complete_with(vec![later])).await;
-    assert_eq!(bench.counts().await, [0, 0, 1, 1, 0]);
-    bench.advance(HOUR).await;
-    bench.reap(9).await;
-    assert_eq!(bench.one().await.trace_parent.as_deref(), Some(trace));
+    let lease = fixture.one().await.lease;
+    fixture.settle(&lease, complete_with(vec![later])).await;
+    assert_eq!(fixture.counts().await, [0, 0, 1, 1, 0]);
+    fixture.advance(HOUR).await;
+    fixture.reap(9).await;
+    assert_eq!(fixture.one().await.trace_parent.as_deref(), Some(trace));
 }
 
 /// Settles items 1 to 3, the second with a follow-up that can't be added, and expects that nothing was.
 async fn refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
-    let bench = two_queues::<H>(3, OnComplete::Keep).await;
-    bench.at(1).enqueue(next(1).item).await;
-    let items = bench.claim(3).await;
-    let before = bench.snapshot().await;
+    let fixture = two_queues::<H>(3, OnComplete::Keep).await;
+    fixture.at(1).enqueue(next(1).item).await;
+    let items = fixture.claim(3).await;
+    let before = fixture.snapshot().await;
     let settlements = vec![
         (&items[0].lease, and_then(&[10])),
         (&items[1].lease, complete_with(vec![next(11), bad])),
         (&items[2].lease, and_then(&[12])),
     ];
-    let error = bench.try_settle(settlements).await.expect_err("refused");
+    let error = fixture.try_settle(settlements).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");
     };
     assert_eq!((rejection.item, rejection.follow_up), (1, Some(1)));
     assert_eq!(rejection.column.as_deref(), column, "{}", rejection.problem);
-    assert_eq!(bench.snapshot().await, before);
-    assert_eq!(bench.at(1).counts().await, [1, 0, 0, 0, 0]);
+    assert_eq!(fixture.snapshot().await, before);
+    assert_eq!(fixture.at(1).counts().await, [1, 0, 0, 0, 0]);
     assert_eq!(
-        bench.complete(&items[0].lease).await,
+        fixture.complete(&items[0].lease).await,
         Some(State::Completed)
     );
 }
@@ -134,19 +134,19 @@ pub(crate) async fn a_follow_up_that_breaks_a_constraint_refuses_the_whole_list<
 pub(crate) async fn a_follow_up_with_an_unknown_column_is_refused_even_when_its_lease_is_lost<
     H: Harness,
 >() {
-    let bench = two_queues::<H>(2, OnComplete::Keep).await;
-    let lost = bench.claim_for(1, MINUTE).await.remove(0).lease;
-    bench.advance(HOUR).await;
-    let held = bench.one().await.lease;
-    let before = bench.snapshot().await;
+    let fixture = two_queues::<H>(2, OnComplete::Keep).await;
+    let lost = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    fixture.advance(HOUR).await;
+    let held = fixture.one().await.lease;
+    let before = fixture.snapshot().await;
     let bad = follow_up(1, &[("lease_state", Value::Int(3))]);
     let settlements = vec![(&held, and_then(&[10])), (&lost, complete_with(vec![bad]))];
-    let error = bench.try_settle(settlements).await.expect_err("refused");
+    let error = fixture.try_settle(settlements).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");
     };
     assert_eq!((rejection.item, rejection.follow_up), (1, Some(0)));
     assert_eq!(rejection.column.as_deref(), Some("lease_state"));
-    assert_eq!(bench.snapshot().await, before);
-    assert_eq!(bench.at(1).counts().await, [0; 5]);
+    assert_eq!(fixture.snapshot().await, before);
+    assert_eq!(fixture.at(1).counts().await, [0; 5]);
 }

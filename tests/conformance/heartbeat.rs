@@ -9,46 +9,49 @@ use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, SECOND, about, fail, release};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, about, fail, release};
 
 pub(crate) async fn a_heartbeat_makes_the_lease_last_from_now<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     for _ in 0..5 {
-        bench.advance(45 * SECOND).await;
-        let held = bench.heartbeat(&lease, MINUTE).await.expect("held");
+        fixture.advance(45 * SECOND).await;
+        let held = fixture.heartbeat(&lease, MINUTE).await.expect("held");
         assert!(about(held.time_left, MINUTE));
     }
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
 pub(crate) async fn a_heartbeat_may_shorten_the_lease<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.claim_for(1, HOUR).await.remove(0).lease;
-    bench.heartbeat(&lease, MINUTE).await.expect("held");
-    bench.advance(2 * MINUTE).await;
-    assert_eq!(bench.heartbeat(&lease, MINUTE).await, None);
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.claim_for(1, HOUR).await.remove(0).lease;
+    fixture.heartbeat(&lease, MINUTE).await.expect("held");
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.heartbeat(&lease, MINUTE).await, None);
 }
 
 pub(crate) async fn a_lease_past_its_due_time_is_lost_before_any_reaper_comes<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
-    bench.advance(MINUTE).await;
-    let before = bench.snapshot().await;
-    assert_eq!(bench.heartbeat(&lease, HOUR).await, None);
-    assert_eq!(bench.snapshot().await, before);
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    fixture.advance(MINUTE).await;
+    let before = fixture.snapshot().await;
+    assert_eq!(fixture.heartbeat(&lease, HOUR).await, None);
+    assert_eq!(fixture.snapshot().await, before);
 }
 
 pub(crate) async fn each_lease_of_a_list_has_its_own_answer_in_the_order_asked<H: Harness>() {
-    let bench = Bench::<H>::items(3).await;
-    let items = bench.claim(3).await;
-    bench.complete(&items[1].lease).await;
+    let fixture = Fixture::<H>::items(3).await;
+    let items = fixture.claim(3).await;
+    fixture.complete(&items[1].lease).await;
     let renewals = [(2, MINUTE), (1, MINUTE), (0, HOUR), (2, 2 * HOUR)];
     let renewals = renewals.map(|(at, duration): (usize, Duration)| Renewal {
         lease: items[at].lease.clone(),
         duration,
     });
-    let held = bench.store.heartbeat(bench.queue, renewals.into()).await;
+    let held = fixture
+        .store
+        .heartbeat(fixture.queue, renewals.into())
+        .await;
     let held = held.expect("heartbeat");
     assert_eq!(held.len(), 4);
     assert!(about(held[0].expect("held").time_left, MINUTE));
@@ -58,14 +61,16 @@ pub(crate) async fn each_lease_of_a_list_has_its_own_answer_in_the_order_asked<H
 }
 
 pub(crate) async fn a_settled_lease_is_not_held<H: Harness>() {
-    let bench = Bench::<H>::items(4).await;
-    let items = bench.claim(4).await;
-    bench.complete(&items[0].lease).await;
-    bench.settle(&items[1].lease, fail(None)).await;
-    bench.settle(&items[2].lease, fail(Some(MINUTE))).await;
-    bench.settle(&items[3].lease, release(Duration::ZERO)).await;
+    let fixture = Fixture::<H>::items(4).await;
+    let items = fixture.claim(4).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, fail(None)).await;
+    fixture.settle(&items[2].lease, fail(Some(MINUTE))).await;
+    fixture
+        .settle(&items[3].lease, release(Duration::ZERO))
+        .await;
     for item in &items {
-        assert_eq!(bench.heartbeat(&item.lease, HOUR).await, None);
+        assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
     }
 }
 
@@ -91,31 +96,31 @@ pub(crate) fn impostors(lease: &LeaseRef) -> Vec<LeaseRef> {
 }
 
 pub(crate) async fn a_lease_that_was_never_given_is_not_held<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let before = bench.snapshot().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let before = fixture.snapshot().await;
     for impostor in impostors(&lease) {
-        let held = bench.heartbeat(&impostor, 2 * HOUR).await;
+        let held = fixture.heartbeat(&impostor, 2 * HOUR).await;
         assert_eq!(held, None, "{impostor:?}");
     }
-    assert_eq!(bench.snapshot().await, before);
-    assert!(bench.heartbeat(&lease, HOUR).await.is_some());
+    assert_eq!(fixture.snapshot().await, before);
+    assert!(fixture.heartbeat(&lease, HOUR).await.is_some());
 }
 
 pub(crate) async fn another_brokers_heartbeat_counts<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
-    let other = bench.another().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    let other = fixture.another().await;
     assert!(other.heartbeat(&lease, HOUR).await.is_some());
-    bench.advance(2 * MINUTE).await;
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
 pub(crate) async fn a_heartbeat_does_not_make_the_lease_look_younger<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.advance(10 * MINUTE).await;
-    bench.heartbeat(&lease, HOUR).await.expect("held");
-    let age = bench.list(State::Leased).await[0].age.expect("an age");
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.advance(10 * MINUTE).await;
+    fixture.heartbeat(&lease, HOUR).await.expect("held");
+    let age = fixture.list(State::Leased).await[0].age.expect("an age");
     assert!(age >= 10 * MINUTE);
 }

@@ -4,45 +4,49 @@ use lease_broker::item_state::State;
 use lease_broker::store::Stats;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, about, fail, new_item, release};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, fail, new_item, release};
 use lease_broker::value::Value;
 
 pub(crate) async fn an_empty_queue_has_zeros_and_no_ages<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
-    let stats = bench.store.stats(bench.queue).await;
+    let fixture = Fixture::<H>::items(0).await;
+    let stats = fixture.store.stats(fixture.queue).await;
     assert_eq!(stats, Ok(Stats::default()));
     for state in State::ALL {
-        assert_eq!(bench.list(state).await.len(), 0);
+        assert_eq!(fixture.list(state).await.len(), 0);
     }
 }
 
 pub(crate) async fn stats_count_every_state<H: Harness>() {
-    let bench = Bench::<H>::items(9).await;
-    let items = bench.claim(7).await;
-    bench.complete(&items[0].lease).await;
-    bench.settle(&items[1].lease, fail(None)).await;
-    bench.settle(&items[2].lease, fail(Some(HOUR))).await;
-    bench.settle(&items[3].lease, release(HOUR)).await;
-    let stats = bench.store.stats(bench.queue).await.expect("stats");
+    let fixture = Fixture::<H>::items(9).await;
+    let items = fixture.claim(7).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, fail(None)).await;
+    fixture.settle(&items[2].lease, fail(Some(HOUR))).await;
+    fixture.settle(&items[3].lease, release(HOUR)).await;
+    let stats = fixture.store.stats(fixture.queue).await.expect("stats");
     assert_eq!(stats.count, [2, 3, 2, 1, 1]);
     assert_eq!(stats.count_of(State::Leased), 3);
-    let other = bench.another().await;
+    let other = fixture.another().await;
     assert_eq!(other.counts().await, stats.count);
 }
 
 pub(crate) async fn exact_stats_are_the_same_of_few_items<H: Harness>() {
     for filtered in [true, false] {
-        let bench = Bench::<H>::with(9, |spec| spec.filtered_indexes = filtered).await;
-        let items = bench.claim(7).await;
-        bench.complete(&items[0].lease).await;
-        bench.settle(&items[1].lease, fail(None)).await;
-        bench.settle(&items[2].lease, fail(Some(HOUR))).await;
-        bench.settle(&items[3].lease, release(HOUR)).await;
-        let exact = bench.store.exact_stats(bench.queue).await.expect("stats");
+        let fixture = Fixture::<H>::with(9, |spec| spec.filtered_indexes = filtered).await;
+        let items = fixture.claim(7).await;
+        fixture.complete(&items[0].lease).await;
+        fixture.settle(&items[1].lease, fail(None)).await;
+        fixture.settle(&items[2].lease, fail(Some(HOUR))).await;
+        fixture.settle(&items[3].lease, release(HOUR)).await;
+        let exact = fixture
+            .store
+            .exact_stats(fixture.queue)
+            .await
+            .expect("stats");
         assert_eq!(exact.count, [2, 3, 2, 1, 1]);
-        assert_eq!(bench.counts().await, exact.count);
+        assert_eq!(fixture.counts().await, exact.count);
         assert_eq!(exact.is_lower_bound, [false; 5]);
-        let stats = bench.store.stats(bench.queue).await.expect("stats");
+        let stats = fixture.store.stats(fixture.queue).await.expect("stats");
         assert_eq!(stats.is_lower_bound, [false; 5]);
     }
 }
@@ -51,16 +55,16 @@ pub(crate) async fn stats_tell_the_age_of_the_oldest_ready_item_and_of_the_oldes
     H: Harness,
 >() {
     for filtered in [true, false] {
-        let bench = Bench::<H>::with(0, |spec| spec.filtered_indexes = filtered).await;
+        let fixture = Fixture::<H>::with(0, |spec| spec.filtered_indexes = filtered).await;
         for id in 1..=4 {
-            bench.enqueue(new_item(&[("id", Value::Int(id))])).await;
-            bench.advance(MINUTE).await;
+            fixture.enqueue(new_item(&[("id", Value::Int(id))])).await;
+            fixture.advance(MINUTE).await;
         }
-        bench.claim(1).await;
-        bench.advance(MINUTE).await;
-        let delayed = bench.one().await;
-        bench.settle(&delayed.lease, fail(Some(HOUR))).await;
-        let stats = bench.store.stats(bench.queue).await.expect("stats");
+        fixture.claim(1).await;
+        fixture.advance(MINUTE).await;
+        let delayed = fixture.one().await;
+        fixture.settle(&delayed.lease, fail(Some(HOUR))).await;
+        let stats = fixture.store.stats(fixture.queue).await.expect("stats");
         let (ready, lease) = (stats.oldest_ready, stats.oldest_lease);
         assert!(about(
             ready.expect("ready"),
@@ -76,37 +80,37 @@ fn bench_slack() -> std::time::Duration {
 }
 
 pub(crate) async fn a_list_has_the_longest_in_the_state_first_and_no_more_than_asked<H: Harness>() {
-    let bench = Bench::<H>::items(4).await;
-    let items = bench.claim(4).await;
+    let fixture = Fixture::<H>::items(4).await;
+    let items = fixture.claim(4).await;
     for at in [2, 0, 3, 1] {
-        bench.settle(&items[at].lease, fail(None)).await;
-        bench.advance(MINUTE).await;
+        fixture.settle(&items[at].lease, fail(None)).await;
+        fixture.advance(MINUTE).await;
     }
-    let listed = bench.list(State::Dead).await;
+    let listed = fixture.list(State::Dead).await;
     let keys: Vec<_> = listed.iter().map(|item| item.key.to_string()).collect();
     assert_eq!(keys, ["3", "1", "4", "2"]);
     assert!(listed[0].age.expect("an age") >= 4 * MINUTE);
     assert!(listed[0].age > listed[3].age);
-    let two = bench
+    let two = fixture
         .store
-        .list(bench.queue, State::Dead, 2)
+        .list(fixture.queue, State::Dead, 2)
         .await
         .expect("list");
     let keys: Vec<_> = two.iter().map(|item| item.key.to_string()).collect();
     assert_eq!(keys, ["3", "1"]);
-    let none = bench
+    let none = fixture
         .store
-        .list(bench.queue, State::Dead, 0)
+        .list(fixture.queue, State::Dead, 0)
         .await
         .expect("list");
     assert_eq!(none.len(), 0);
 }
 
 pub(crate) async fn a_listed_lease_tells_who_holds_it_and_how_long<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    bench.claim_for(1, HOUR).await;
-    bench.advance(10 * MINUTE).await;
-    let listed = bench.list(State::Leased).await.remove(0);
+    let fixture = Fixture::<H>::items(1).await;
+    fixture.claim_for(1, HOUR).await;
+    fixture.advance(10 * MINUTE).await;
+    let listed = fixture.list(State::Leased).await.remove(0);
     assert_eq!(listed.owner.as_deref(), Some("worker"));
     assert!(about(listed.due_in.expect("a due time"), 50 * MINUTE));
     assert!(listed.age.expect("an age") >= 10 * MINUTE);
@@ -114,21 +118,21 @@ pub(crate) async fn a_listed_lease_tells_who_holds_it_and_how_long<H: Harness>()
 }
 
 pub(crate) async fn an_expired_lease_that_is_not_reaped_is_due_in_no_time<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    bench.claim_for(1, MINUTE).await;
-    bench.advance(HOUR).await;
-    let listed = bench.list(State::Leased).await.remove(0);
+    let fixture = Fixture::<H>::items(1).await;
+    fixture.claim_for(1, MINUTE).await;
+    fixture.advance(HOUR).await;
+    let listed = fixture.list(State::Leased).await.remove(0);
     assert_eq!(listed.due_in, Some(std::time::Duration::ZERO));
 }
 
 pub(crate) async fn the_secret_is_the_same_for_every_broker_on_the_database<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let id = lease.encode(bench.store.secret(), "item");
-    let other = bench.another().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let id = lease.encode(fixture.store.secret(), "item");
+    let other = fixture.another().await;
     let read = lease_broker::lease_id::LeaseRef::decode(other.store.secret(), "item", &id);
     assert_eq!(read, Some(lease));
-    let stranger = Bench::<H>::items(0).await;
+    let stranger = Fixture::<H>::items(0).await;
     let secret = stranger.store.secret();
     assert_eq!(
         lease_broker::lease_id::LeaseRef::decode(secret, "item", &id),
@@ -137,9 +141,9 @@ pub(crate) async fn the_secret_is_the_same_for_every_broker_on_the_database<H: H
 }
 
 pub(crate) async fn a_probe_of_a_working_store_is_answered<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
+    let fixture = Fixture::<H>::items(0).await;
     for _ in 0..3 {
-        assert_eq!(bench.store.probe().await, Ok(()));
+        assert_eq!(fixture.store.probe().await, Ok(()));
     }
-    assert_eq!(bench.another().await.store.probe().await, Ok(()));
+    assert_eq!(fixture.another().await.store.probe().await, Ok(()));
 }

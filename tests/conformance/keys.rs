@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::settle::endings;
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, call, complete, fail, queue, text};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, call, complete, fail, queue, text};
 use crate::harness::table::{Kind, Table};
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
@@ -33,10 +33,10 @@ async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
         .iter()
         .map(ToString::to_string)
         .collect();
-    let bench = Bench::<H>::over(&[keyed(kinds)], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[keyed(kinds)], vec![spec]).await;
     for row in rows {
         let row: Vec<_> = NAMES.into_iter().zip(row.iter().cloned()).collect();
-        bench.harness.insert("item", &row).await;
+        fixture.harness.insert("item", &row).await;
     }
     let all = |leases: &[LeaseRef]| {
         let distinct: HashSet<_> = leases.iter().map(|lease| lease.key.to_string()).collect();
@@ -47,38 +47,38 @@ async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     };
     for ending in endings().into_iter().skip(1) {
         let token = Uuid::new_v4();
-        let items = bench.request(token, 1_000).await;
+        let items = fixture.request(token, 1_000).await;
         let leases: Vec<LeaseRef> = items.into_iter().map(|item| item.lease).collect();
         all(&leases);
-        let again = bench.request(token, 1_000).await;
+        let again = fixture.request(token, 1_000).await;
         assert_eq!(again.len(), rows.len());
         for lease in &leases {
-            assert!(bench.heartbeat(lease, HOUR).await.is_some(), "{lease:?}");
+            assert!(fixture.heartbeat(lease, HOUR).await.is_some(), "{lease:?}");
             let mut other = lease.clone();
             other.key = leases[0].key.clone();
             if other.key != lease.key {
                 other.key.0[0] = Value::Null;
-                assert_eq!(bench.heartbeat(&other, HOUR).await, None);
+                assert_eq!(fixture.heartbeat(&other, HOUR).await, None);
             }
-            let settled = bench.settle(lease, ending.clone()).await;
+            let settled = fixture.settle(lease, ending.clone()).await;
             assert!(settled.is_some(), "{lease:?} {ending:?}");
-            assert_eq!(bench.settle(lease, ending.clone()).await, settled);
+            assert_eq!(fixture.settle(lease, ending.clone()).await, settled);
         }
-        bench.advance(2 * HOUR).await;
-        bench.reap(1_000).await;
-        bench.redrive(1_000).await;
+        fixture.advance(2 * HOUR).await;
+        fixture.reap(1_000).await;
+        fixture.redrive(1_000).await;
     }
-    let leases = bench.claim_for(1_000, MINUTE).await;
-    bench.advance(HOUR).await;
-    let expired = bench.reap(1_000).await.expired;
+    let leases = fixture.claim_for(1_000, MINUTE).await;
+    fixture.advance(HOUR).await;
+    let expired = fixture.reap(1_000).await.expired;
     all(&expired
         .into_iter()
         .map(|expired| expired.lease)
         .collect::<Vec<_>>());
-    let items = bench.claim(1_000).await;
+    let items = fixture.claim(1_000).await;
     assert_eq!(items.len(), leases.len());
     for item in items {
-        assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+        assert_eq!(fixture.complete(&item.lease).await, Some(State::Completed));
     }
 }
 
@@ -174,12 +174,12 @@ pub(crate) async fn items_are_claimed_in_the_order_of_all_key_columns<H: Harness
     let mut spec = queue("item");
     spec.key = vec!["first".to_owned(), "second".to_owned()];
     let table = keyed(&[Kind::Int, Kind::Text]);
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     for (first, second) in [(2, "a"), (1, "b"), (10, "a"), (1, "a")] {
         let row = [("first", Value::Int(first)), ("second", text(second))];
-        bench.harness.insert("item", &row).await;
+        fixture.harness.insert("item", &row).await;
     }
-    let items = bench.calls(vec![call("a", 3), call("b", 3)]).await;
+    let items = fixture.calls(vec![call("a", 3), call("b", 3)]).await;
     let got: Vec<_> = items
         .concat()
         .iter()
@@ -192,19 +192,19 @@ pub(crate) async fn a_lease_with_too_few_or_too_many_key_values_is_not_held<H: H
     let mut spec = queue("item");
     spec.key = vec!["first".to_owned(), "second".to_owned()];
     let table = keyed(&[Kind::Int, Kind::Int]);
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     let row = [("first", Value::Int(1)), ("second", Value::Int(1))];
-    bench.harness.insert("item", &row).await;
-    let lease = bench.one().await.lease;
+    fixture.harness.insert("item", &row).await;
+    let lease = fixture.one().await.lease;
     for length in [0, 1, 3, 4, 20] {
         let mut other = lease.clone();
         other.key.0 = vec![Value::Int(1); length].into();
-        assert_eq!(bench.heartbeat(&other, HOUR).await, None);
+        assert_eq!(fixture.heartbeat(&other, HOUR).await, None);
         for ending in endings() {
-            assert_eq!(bench.settle(&other, ending).await, None);
+            assert_eq!(fixture.settle(&other, ending).await, None);
         }
     }
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
 pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H: Harness>() {
@@ -212,21 +212,21 @@ pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H
         let mut spec = queue("item");
         spec.on_complete = on_complete.clone();
         let table = keyed(&[Kind::Int, Kind::Text]);
-        let bench = Bench::<H>::over(&[table], vec![spec]).await;
+        let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
         for (first, second) in [(1, "a"), (1, "b"), (2, "a")] {
             let row = [("first", Value::Int(first)), ("second", text(second))];
-            bench.harness.insert("item", &row).await;
+            fixture.harness.insert("item", &row).await;
         }
-        let items = bench.claim(9).await;
+        let items = fixture.claim(9).await;
         let settlements = vec![(&items[1].lease, complete()), (&items[2].lease, fail(None))];
-        bench.try_settle(settlements).await.expect("settle");
-        let left = bench.harness.rows("item", &["first", "second"]).await;
+        fixture.try_settle(settlements).await.expect("settle");
+        let left = fixture.harness.rows("item", &["first", "second"]).await;
         assert_eq!(
             left,
             [[Value::Int(1), text("a")], [Value::Int(2), text("a")]]
         );
         if let OnComplete::Archive(archive) = on_complete {
-            let moved = bench.harness.rows(&archive, &["first", "second"]).await;
+            let moved = fixture.harness.rows(&archive, &["first", "second"]).await;
             assert_eq!(moved, [[Value::Int(1), text("b")]]);
         }
     }
@@ -235,20 +235,20 @@ pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H
 pub(crate) async fn a_completed_key_may_come_again_where_its_row_is_deleted<H: Harness>() {
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Delete;
-    let bench = Bench::<H>::over(&[keyed(&[Kind::Text])], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[keyed(&[Kind::Text])], vec![spec]).await;
     let row = [("first", text("again"))];
-    bench.harness.insert("item", &row).await;
-    let old = bench.one().await.lease;
-    bench.complete(&old).await;
-    bench.harness.insert("item", &row).await;
-    let new = bench.one().await.lease;
+    fixture.harness.insert("item", &row).await;
+    let old = fixture.one().await.lease;
+    fixture.complete(&old).await;
+    fixture.harness.insert("item", &row).await;
+    let new = fixture.one().await.lease;
     assert_eq!((new.key == old.key, new.fence), (true, old.fence));
     for ending in endings() {
         assert_eq!(
-            bench.settle(&old, ending).await,
+            fixture.settle(&old, ending).await,
             None,
             "the token tells them apart"
         );
     }
-    assert_eq!(bench.complete(&new).await, Some(State::Completed));
+    assert_eq!(fixture.complete(&new).await, Some(State::Completed));
 }

@@ -6,7 +6,7 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, Broker, SECOND, keys, new_item, queue, text};
+use crate::harness::fixture::{Broker, Fixture, SECOND, keys, new_item, queue, text};
 use crate::harness::table::Kind;
 
 pub(crate) async fn a_managed_table_is_made_when_the_store_is_opened<H: Harness>() {
@@ -56,12 +56,12 @@ pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness
         ("shop".to_owned(), number.clone()),
         ("number".to_owned(), number),
     ]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let item =
         |shop, number| new_item(&[("shop", Value::Int(shop)), ("number", Value::Int(number))]);
     let items = vec![item(2, 1), item(1, 2), item(1, 1)];
-    bench.try_enqueue(items).await.expect("enqueue");
-    assert_eq!(keys(&bench.claim(9).await), ["[1,1]", "[1,2]", "[2,1]"]);
+    fixture.try_enqueue(items).await.expect("enqueue");
+    assert_eq!(keys(&fixture.claim(9).await), ["[1,1]", "[1,2]", "[2,1]"]);
 }
 
 pub(crate) async fn a_managed_tables_rows_tell_since_when_they_are_ready<H: Harness>() {
@@ -69,10 +69,10 @@ pub(crate) async fn a_managed_tables_rows_tell_since_when_they_are_ready<H: Harn
     let mut spec = queue("made");
     spec.key = vec!["id".to_owned()];
     spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let row = [("payload", text("by another program"))];
-    bench.harness.insert("made", &row).await;
-    bench.advance(100 * SECOND).await;
-    let age = bench.list(State::Ready).await[0].age.expect("an age");
+    fixture.harness.insert("made", &row).await;
+    fixture.advance(100 * SECOND).await;
+    let age = fixture.list(State::Ready).await[0].age.expect("an age");
     assert!(age >= 90 * SECOND && age < 200 * SECOND, "{age:?}");
 }

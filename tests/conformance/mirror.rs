@@ -8,8 +8,8 @@ use lease_broker::store::NewItem;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{
-    Bench, HOUR, MINUTE, SECOND, call, fail, item_table, keys, new_item, queue, release, text,
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, SECOND, call, fail, item_table, keys, new_item, queue, release, text,
 };
 use crate::harness::table::{Kind, Table};
 
@@ -48,16 +48,16 @@ fn spec() -> QueueSpec {
     spec
 }
 
-async fn mirrored<H: Harness>(rows: i64) -> Bench<H> {
-    let bench = Bench::<H>::over(&[table()], vec![spec()]).await;
-    bench.insert(1..=rows).await;
-    bench
+async fn mirrored<H: Harness>(rows: i64) -> Fixture<H> {
+    let fixture = Fixture::<H>::over(&[table()], vec![spec()]).await;
+    fixture.insert(1..=rows).await;
+    fixture
 }
 
 /// Returns the words, the workers and whether there is a moment, by id.
-async fn seen<H: Harness>(bench: &Bench<H>) -> Vec<(Value, Value, bool)> {
+async fn seen<H: Harness>(fixture: &Fixture<H>) -> Vec<(Value, Value, bool)> {
     let columns = ["id", "status", "by whom", "at"];
-    let rows = bench.harness.rows("item", &columns).await;
+    let rows = fixture.harness.rows("item", &columns).await;
     let read = |row: &Vec<Value>| {
         let moment = H::moment(&row[3]);
         assert_eq!(moment.is_some(), row[3] != Value::Null, "{:?}", row[3]);
@@ -72,19 +72,19 @@ fn word(state: State, worker: Option<&str>) -> (Value, Value, bool) {
 
 pub(crate) async fn each_transition_sets_the_columns_of_the_state_entered<H: Harness>() {
     use State::{Completed, Dead, Delayed, Leased, Ready};
-    let bench = mirrored::<H>(6).await;
-    assert_eq!(seen(&bench).await[0], (Value::Null, Value::Null, false));
+    let fixture = mirrored::<H>(6).await;
+    assert_eq!(seen(&fixture).await[0], (Value::Null, Value::Null, false));
     let mut hour = call("ann", 5);
     hour.duration = HOUR;
     let mut minute = call("bob", 1);
     minute.duration = MINUTE;
-    let items = bench.calls(vec![hour, minute]).await;
+    let items = fixture.calls(vec![hour, minute]).await;
     let ann = word(Leased, Some("ann"));
-    assert_eq!(seen(&bench).await[..5], vec![ann; 5]);
-    assert_eq!(seen(&bench).await[5], word(Leased, Some("bob")));
+    assert_eq!(seen(&fixture).await[..5], vec![ann; 5]);
+    assert_eq!(seen(&fixture).await[5], word(Leased, Some("bob")));
     let endings = super::settle::endings();
     let settlements = items[0].iter().map(|item| &item.lease).zip(endings);
-    bench
+    fixture
         .try_settle(settlements.collect())
         .await
         .expect("settle");
@@ -96,51 +96,51 @@ pub(crate) async fn each_transition_sets_the_columns_of_the_state_entered<H: Har
         word(Delayed, Some("ann")),
         word(Leased, Some("bob")),
     ];
-    assert_eq!(seen(&bench).await, after);
-    bench.advance(HOUR).await;
-    bench.reap(9).await;
-    let reaped = seen(&bench).await;
+    assert_eq!(seen(&fixture).await, after);
+    fixture.advance(HOUR).await;
+    fixture.reap(9).await;
+    let reaped = seen(&fixture).await;
     assert_eq!(reaped[2].0, text("ready"));
     assert_eq!(reaped[4].0, text("ready"));
     assert_eq!(reaped[5], word(Ready, Some("bob")), "who held it last");
-    bench.redrive(9).await;
-    assert_eq!(seen(&bench).await[1].0, text("ready"));
+    fixture.redrive(9).await;
+    assert_eq!(seen(&fixture).await[1].0, text("ready"));
 }
 
 pub(crate) async fn an_item_whose_attempts_are_spent_by_expiry_looks_dead<H: Harness>() {
     let mut spec = spec();
     spec.retry.max_attempts = Some(1);
-    let bench = Bench::<H>::over(&[table()], vec![spec]).await;
-    bench.insert([1]).await;
-    bench.claim_for(1, MINUTE).await;
-    bench.advance(HOUR).await;
-    bench.reap(9).await;
-    assert_eq!(seen(&bench).await[0], word(State::Dead, Some("worker")));
+    let fixture = Fixture::<H>::over(&[table()], vec![spec]).await;
+    fixture.insert([1]).await;
+    fixture.claim_for(1, MINUTE).await;
+    fixture.advance(HOUR).await;
+    fixture.reap(9).await;
+    assert_eq!(seen(&fixture).await[0], word(State::Dead, Some("worker")));
 }
 
 pub(crate) async fn a_recurring_item_looks_delayed<H: Harness>() {
     let mut spec = spec();
     spec.on_complete = OnComplete::Recur(HOUR);
-    let bench = Bench::<H>::over(&[table()], vec![spec]).await;
-    bench.insert([1]).await;
-    let lease = bench.one().await.lease;
-    bench.complete(&lease).await;
-    assert_eq!(seen(&bench).await[0].0, text("delayed"));
+    let fixture = Fixture::<H>::over(&[table()], vec![spec]).await;
+    fixture.insert([1]).await;
+    let lease = fixture.one().await.lease;
+    fixture.complete(&lease).await;
+    assert_eq!(seen(&fixture).await[0].0, text("delayed"));
 }
 
 pub(crate) async fn now_is_the_moment_of_the_change<H: Harness>() {
-    let bench = mirrored::<H>(1).await;
-    let item = bench.claim_for(1, HOUR).await.remove(0);
-    let moment = H::moment(&bench.harness.rows("item", &["at"]).await[0][0]);
+    let fixture = mirrored::<H>(1).await;
+    let item = fixture.claim_for(1, HOUR).await.remove(0);
+    let moment = H::moment(&fixture.harness.rows("item", &["at"]).await[0][0]);
     let claimed = item.expiry.expire_time - 3_600_000;
     let apart = moment.expect("a moment") - claimed;
     assert!(apart.abs() <= 10, "{apart} ms apart");
 }
 
 pub(crate) async fn a_claim_hands_out_the_columns_as_it_set_them<H: Harness>() {
-    let bench = mirrored::<H>(1).await;
-    let item = bench.one().await;
-    let columns = bench.store.columns(bench.queue);
+    let fixture = mirrored::<H>(1).await;
+    let item = fixture.one().await;
+    let columns = fixture.store.columns(fixture.queue);
     let at = |name| {
         columns
             .iter()
@@ -153,24 +153,26 @@ pub(crate) async fn a_claim_hands_out_the_columns_as_it_set_them<H: Harness>() {
 }
 
 pub(crate) async fn a_new_item_has_the_columns_of_its_state<H: Harness>() {
-    let bench = mirrored::<H>(0).await;
+    let fixture = mirrored::<H>(0).await;
     let later = NewItem {
         delay: HOUR,
         ..new_item(&[("id", Value::Int(2))])
     };
     let items = vec![new_item(&[("id", Value::Int(1))]), later];
-    bench.try_enqueue(items).await.expect("enqueue");
+    fixture.try_enqueue(items).await.expect("enqueue");
     let expected = [word(State::Ready, None), word(State::Delayed, None)];
-    assert_eq!(seen(&bench).await, expected);
+    assert_eq!(seen(&fixture).await, expected);
 }
 
 pub(crate) async fn a_column_of_one_state_is_left_alone_by_the_others<H: Harness>() {
-    let bench = mirrored::<H>(3).await;
-    let items = bench.claim(3).await;
-    bench.complete(&items[0].lease).await;
-    bench.settle(&items[1].lease, fail(None)).await;
-    bench.settle(&items[2].lease, release(Duration::ZERO)).await;
-    let done = bench.harness.rows("item", &["id", "done"]).await;
+    let fixture = mirrored::<H>(3).await;
+    let items = fixture.claim(3).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, fail(None)).await;
+    fixture
+        .settle(&items[2].lease, release(Duration::ZERO))
+        .await;
+    let done = fixture.harness.rows("item", &["id", "done"]).await;
     let done: Vec<bool> = done
         .iter()
         .map(|row| row[1] != Value::Int(0) && row[1] != Value::Bool(false))
@@ -183,14 +185,14 @@ pub(crate) async fn a_column_of_the_delayed_state_alone_is_set_for_a_new_item<H:
     let value = literal(text("wait"));
     spec.mirror = vec![mirror(State::Delayed, "status", value)];
     let table = item_table("item").defaulted("status", Kind::Text, text("new"));
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     let later = NewItem {
         delay: HOUR,
         ..new_item(&[("id", Value::Int(2))])
     };
     let items = vec![new_item(&[("id", Value::Int(1))]), later];
-    bench.try_enqueue(items).await.expect("enqueue");
-    let rows = bench.harness.rows("item", &["id", "status"]).await;
+    fixture.try_enqueue(items).await.expect("enqueue");
+    let rows = fixture.harness.rows("item", &["id", "status"]).await;
     let rows: Vec<_> = rows.into_iter().map(|mut row| row.remove(1)).collect();
     assert_eq!(rows, [text("new"), text("wait")]);
 }
@@ -202,14 +204,14 @@ pub(crate) async fn null_is_a_value_to_be_set<H: Harness>() {
         mirror(State::Ready, "at", literal(Value::Null)),
         mirror(State::Delayed, "at", literal(Value::Null)),
     ];
-    let bench = Bench::<H>::over(&[table()], vec![spec]).await;
-    bench.insert([1]).await;
+    let fixture = Fixture::<H>::over(&[table()], vec![spec]).await;
+    fixture.insert([1]).await;
     for ending in [release(Duration::ZERO), fail(Some(SECOND))] {
-        let lease = bench.one().await.lease;
-        let held = bench.harness.rows("item", &["at"]).await;
+        let lease = fixture.one().await.lease;
+        let held = fixture.harness.rows("item", &["at"]).await;
         assert!(H::moment(&held[0][0]).is_some());
-        bench.settle(&lease, ending).await;
-        assert_eq!(bench.harness.rows("item", &["at"]).await, [[Value::Null]]);
+        fixture.settle(&lease, ending).await;
+        assert_eq!(fixture.harness.rows("item", &["at"]).await, [[Value::Null]]);
     }
 }
 
@@ -239,11 +241,14 @@ pub(crate) async fn adoption_finds_the_rows_that_are_done_or_given_up_already<H:
         mirror(State::Dead, "status", literal(text("broken"))),
     ];
     let (harness, spec) = half_done::<H>(12, conditions).await;
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    assert_eq!(bench.counts().await, [5, 0, 0, 6, 1]);
-    assert_eq!(bench.harness.plan(&bench.queues[0]).await, Ok(Vec::new()));
-    assert_eq!(keys(&bench.claim(99).await), ["1", "3", "7", "9", "11"]);
-    assert_eq!(bench.list(State::Dead).await[0].key.to_string(), "5");
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    assert_eq!(fixture.counts().await, [5, 0, 0, 6, 1]);
+    assert_eq!(
+        fixture.harness.plan(&fixture.queues[0]).await,
+        Ok(Vec::new())
+    );
+    assert_eq!(keys(&fixture.claim(99).await), ["1", "3", "7", "9", "11"]);
+    assert_eq!(fixture.list(State::Dead).await[0].key.to_string(), "5");
 }
 
 pub(crate) async fn adoption_knows_done_by_several_columns_and_by_null<H: Harness>() {
@@ -252,8 +257,8 @@ pub(crate) async fn adoption_knows_done_by_several_columns_and_by_null<H: Harnes
         mirror(State::Completed, "status", literal(Value::Null)),
     ];
     let (harness, spec) = half_done::<H>(10, conditions).await;
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    let completed = bench.list(State::Completed).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let completed = fixture.list(State::Completed).await;
     let mut completed: Vec<_> = completed.iter().map(|item| item.key.to_string()).collect();
     completed.sort_unstable();
     assert_eq!(completed, ["2", "4", "6", "8"]);
@@ -271,9 +276,12 @@ pub(crate) async fn adoption_passes_over_rows_without_a_key<H: Harness>() {
     spec.key = vec!["code".to_owned()];
     let value = literal(Value::Bool(true));
     spec.mirror = vec![mirror(State::Completed, "done", value)];
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    assert_eq!(bench.list(State::Completed).await.len(), 1);
-    assert_eq!(bench.harness.plan(&bench.queues[0]).await, Ok(Vec::new()));
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    assert_eq!(fixture.list(State::Completed).await.len(), 1);
+    assert_eq!(
+        fixture.harness.plan(&fixture.queues[0]).await,
+        Ok(Vec::new())
+    );
 }
 
 pub(crate) async fn rows_done_by_the_old_program_after_adoption_are_found_by_the_next_apply<
@@ -281,23 +289,23 @@ pub(crate) async fn rows_done_by_the_old_program_after_adoption_are_found_by_the
 >() {
     let conditions = vec![mirror(State::Completed, "done", literal(Value::Bool(true)))];
     let (harness, spec) = half_done::<H>(4, conditions).await;
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    let held = bench.one().await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let held = fixture.one().await;
     for id in [1, 3] {
         let at = ("id", Value::Int(id));
-        bench
+        fixture
             .harness
             .update("item", ("done", Value::Bool(true)), at)
             .await;
     }
-    let spec = &bench.queues[0];
-    assert_eq!(bench.harness.plan(spec).await.expect("plan").len(), 1);
-    bench.harness.apply(spec).await.expect("apply");
+    let spec = &fixture.queues[0];
+    assert_eq!(fixture.harness.plan(spec).await.expect("plan").len(), 1);
+    fixture.harness.apply(spec).await.expect("apply");
     assert_eq!(
-        bench.counts().await,
+        fixture.counts().await,
         [0, 1, 0, 3, 0],
         "what is leased stays leased"
     );
-    assert_eq!(bench.complete(&held.lease).await, Some(State::Completed));
-    assert_eq!(bench.harness.plan(spec).await, Ok(Vec::new()));
+    assert_eq!(fixture.complete(&held.lease).await, Some(State::Completed));
+    assert_eq!(fixture.harness.plan(spec).await, Ok(Vec::new()));
 }

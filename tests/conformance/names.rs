@@ -7,7 +7,9 @@ use lease_broker::value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, by, complete_with, fail, new_item, queue, text};
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, by, complete_with, fail, new_item, queue, text,
+};
 use crate::harness::table::{Kind, Table};
 
 const HOSTILE: [&str; 9] = [
@@ -53,9 +55,9 @@ fn hostile<H: Harness>(name: &str) -> (Table, QueueSpec) {
 
 pub(crate) async fn any_name_will_do<H: Harness>() {
     let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile::<H>).unzip();
-    let bench = Bench::<H>::over(&tables, queues).await;
+    let fixture = Fixture::<H>::over(&tables, queues).await;
     for (at, name) in HOSTILE.into_iter().enumerate() {
-        let queue = bench.at(at);
+        let queue = fixture.at(at);
         let column = |suffix: &str| format!("{name}{suffix}");
         let item = |id: i64| -> NewItem {
             let payload = format!("payload {id}");
@@ -88,30 +90,30 @@ pub(crate) async fn any_name_will_do<H: Harness>() {
             .expect(name);
         queue.heartbeat(&items[2].lease, MINUTE).await.expect(name);
         queue.claim(1).await;
-        bench.advance(10 * MINUTE).await;
+        fixture.advance(10 * MINUTE).await;
         let reaped = queue.reap(9).await;
         assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1), "{name}");
         assert_eq!(queue.counts().await, [2, 1, 0, 0, 0], "{name}");
         let archive = column("archive");
-        let archived = bench
+        let archived = fixture
             .harness
             .rows(&archive, &[&column("k"), &column("m")])
             .await;
         assert_eq!(archived, [[Value::Int(3), text(name)]]);
-        bench.advance(HOUR).await;
+        fixture.advance(HOUR).await;
     }
 }
 
 pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called<H: Harness>() {
     for name in HOSTILE {
         let (table, spec) = hostile::<H>(name);
-        let bench = Bench::<H>::over(&[table], vec![spec]).await;
+        let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
         let columns = [(format!("{name}k"), Value::Int(1))];
         let item = NewItem {
             columns: columns.to_vec(),
             ..new_item(&[])
         };
-        let error = bench.try_enqueue(vec![item]).await.expect_err(name);
+        let error = fixture.try_enqueue(vec![item]).await.expect_err(name);
         let StoreError::Rejected(rejection) = error else {
             panic!("{name}: {error:?}");
         };
@@ -126,7 +128,7 @@ pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called
 
 pub(crate) async fn a_queue_may_be_called_otherwise_than_its_table<H: Harness>() {
     let name = "quite; \"another\" {name}".to_owned();
-    let bench = Bench::<H>::with(1, |spec| spec.name = name).await;
-    let lease = bench.one().await.lease;
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+    let fixture = Fixture::<H>::with(1, |spec| spec.name = name).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }

@@ -6,11 +6,11 @@ use lease_broker::queue::{Order, QueueSpec};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, SECOND, by, call, keys, queue, release, text};
+use crate::harness::fixture::{Fixture, SECOND, by, call, keys, queue, release, text};
 use crate::harness::table::{Kind, Table};
 
 /// Rows 1 to 6 with two columns to order by.
-async fn ranked<H: Harness>(order: Order) -> Bench<H> {
+async fn ranked<H: Harness>(order: Order) -> Fixture<H> {
     let table = Table::new("item")
         .required("id", Kind::BigInt)
         .column("rank", Kind::Int)
@@ -20,7 +20,7 @@ async fn ranked<H: Harness>(order: Order) -> Bench<H> {
         order,
         ..queue("item")
     };
-    let bench = Bench::<H>::over(&[table], vec![queue]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![queue]).await;
     for (id, rank, name) in [
         (1, 5, "b"),
         (2, 9, "a"),
@@ -34,14 +34,14 @@ async fn ranked<H: Harness>(order: Order) -> Bench<H> {
             ("rank", Value::Int(rank)),
             ("name", text(name)),
         ];
-        bench.harness.insert("item", &row).await;
+        fixture.harness.insert("item", &row).await;
     }
-    bench
+    fixture
 }
 
 async fn claimed<H: Harness>(order: Order) -> Vec<String> {
-    let bench = ranked::<H>(order).await;
-    let items = bench
+    let fixture = ranked::<H>(order).await;
+    let items = fixture
         .calls(vec![call("a", 2), call("b", 1), call("c", 9)])
         .await;
     keys(&items.concat())
@@ -76,50 +76,53 @@ pub(crate) async fn several_columns_order_each_in_its_direction<H: Harness>() {
 
 pub(crate) async fn without_order_every_item_is_claimed_once<H: Harness>() {
     for filtered in [true, false] {
-        let bench = Bench::<H>::with(6, |spec| {
+        let fixture = Fixture::<H>::with(6, |spec| {
             spec.order = Order::None;
             spec.filtered_indexes = filtered;
         })
         .await;
-        let mut got = [keys(&bench.claim(4).await), keys(&bench.claim(9).await)].concat();
+        let mut got = [keys(&fixture.claim(4).await), keys(&fixture.claim(9).await)].concat();
         got.sort_unstable();
         assert_eq!(got, ["1", "2", "3", "4", "5", "6"]);
     }
 }
 
 pub(crate) async fn an_order_without_filtered_indexes_is_the_same<H: Harness>() {
-    let bench = Bench::<H>::with(3, |spec| {
+    let fixture = Fixture::<H>::with(3, |spec| {
         spec.filtered_indexes = false;
         spec.order = by(&["-payload"]);
     })
     .await;
-    assert_eq!(keys(&bench.claim(9).await), ["3", "2", "1"]);
+    assert_eq!(keys(&fixture.claim(9).await), ["3", "2", "1"]);
 }
 
 pub(crate) async fn by_state_time_an_item_given_back_goes_to_the_end<H: Harness>() {
-    let bench = Bench::<H>::with(3, |spec| spec.order = by(&["lease_state_time"])).await;
-    let first = bench.one().await;
+    let fixture = Fixture::<H>::with(3, |spec| spec.order = by(&["lease_state_time"])).await;
+    let first = fixture.one().await;
     assert_eq!(keys(std::slice::from_ref(&first)), ["1"]);
-    bench.advance(SECOND).await;
-    bench.settle(&first.lease, release(Duration::ZERO)).await;
-    assert_eq!(keys(&bench.claim(9).await), ["2", "3", "1"]);
+    fixture.advance(SECOND).await;
+    fixture.settle(&first.lease, release(Duration::ZERO)).await;
+    assert_eq!(keys(&fixture.claim(9).await), ["2", "3", "1"]);
 }
 
 pub(crate) async fn a_null_in_an_order_column_is_claimed_too<H: Harness>() {
-    let bench = ranked::<H>(by(&["rank"])).await;
-    bench.harness.insert("item", &[("id", Value::Int(7))]).await;
-    let mut got = keys(&bench.claim(9).await);
+    let fixture = ranked::<H>(by(&["rank"])).await;
+    fixture
+        .harness
+        .insert("item", &[("id", Value::Int(7))])
+        .await;
+    let mut got = keys(&fixture.claim(9).await);
     got.sort_unstable();
     assert_eq!(got.len(), 7);
     assert_eq!(got[6], "7");
 }
 
 pub(crate) async fn a_change_of_the_order_column_changes_the_place<H: Harness>() {
-    let bench = ranked::<H>(by(&["rank"])).await;
+    let fixture = ranked::<H>(by(&["rank"])).await;
     let at = ("id", Value::Int(5));
-    bench
+    fixture
         .harness
         .update("item", ("rank", Value::Int(0)), at)
         .await;
-    assert_eq!(keys(&bench.claim(2).await), ["5", "4"]);
+    assert_eq!(keys(&fixture.claim(2).await), ["5", "4"]);
 }

@@ -5,8 +5,8 @@ use lease_broker::queue::OnComplete;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{
-    Bench, HOUR, MINUTE, about, complete, fail, item_table, queue, release, text,
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, about, complete, fail, item_table, queue, release, text,
 };
 use crate::harness::table::{Kind, Table};
 
@@ -15,39 +15,39 @@ fn archive() -> OnComplete {
 }
 
 pub(crate) async fn a_kept_row_stays_in_the_table<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.complete(&lease).await;
-    let listed = bench.list(State::Completed).await.remove(0);
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.complete(&lease).await;
+    let listed = fixture.list(State::Completed).await.remove(0);
     assert_eq!((listed.attempt, listed.fence), (1, 1));
     assert_eq!(listed.owner.as_deref(), Some("worker"));
     assert_eq!(listed.due_in, None);
 }
 
 pub(crate) async fn a_deleted_row_is_gone_and_others_are_not<H: Harness>() {
-    let bench = Bench::<H>::with(5, |spec| spec.on_complete = OnComplete::Delete).await;
-    let items = bench.claim(4).await;
+    let fixture = Fixture::<H>::with(5, |spec| spec.on_complete = OnComplete::Delete).await;
+    let items = fixture.claim(4).await;
     assert_eq!(
-        bench.complete(&items[0].lease).await,
+        fixture.complete(&items[0].lease).await,
         Some(State::Completed)
     );
-    bench.settle(&items[1].lease, fail(None)).await;
-    bench.settle(&items[2].lease, release(MINUTE)).await;
-    let ids = bench.harness.rows("item", &["id"]).await;
+    fixture.settle(&items[1].lease, fail(None)).await;
+    fixture.settle(&items[2].lease, release(MINUTE)).await;
+    let ids = fixture.harness.rows("item", &["id"]).await;
     assert_eq!(ids, [2, 3, 4, 5].map(|id| vec![Value::Int(id)]));
 }
 
 pub(crate) async fn an_archived_row_moves_with_its_own_columns<H: Harness>() {
-    let bench = Bench::<H>::with(2, |spec| spec.on_complete = archive()).await;
-    let lease = bench.one().await.lease;
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+    let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = archive()).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
     let own = ["id", "payload"];
-    let archived = bench.harness.rows("item archive", &own).await;
+    let archived = fixture.harness.rows("item archive", &own).await;
     assert_eq!(archived, [[Value::Int(1), text("payload 1")]]);
-    let left = bench.harness.rows("item", &own).await;
+    let left = fixture.harness.rows("item", &own).await;
     assert_eq!(left, [[Value::Int(2), text("payload 2")]]);
     let kept = ["lease_owner", "lease_fence", "lease_attempt"];
-    let kept = bench.harness.rows("item archive", &kept).await;
+    let kept = fixture.harness.rows("item archive", &kept).await;
     assert_eq!(kept, [[text("worker"), Value::Int(1), Value::Int(1)]]);
 }
 
@@ -62,12 +62,12 @@ pub(crate) async fn an_archive_made_by_hand_gets_the_columns_that_it_has<H: Harn
     harness.create(&history).await;
     let mut spec = queue("item");
     spec.on_complete = archive();
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    bench.insert([1]).await;
-    let lease = bench.one().await.lease;
-    bench.complete(&lease).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    fixture.insert([1]).await;
+    let lease = fixture.one().await.lease;
+    fixture.complete(&lease).await;
     let columns = ["id", "payload", "extra", "lease_owner"];
-    let archived = bench.harness.rows("item archive", &columns).await;
+    let archived = fixture.harness.rows("item archive", &columns).await;
     assert_eq!(
         archived,
         [[
@@ -83,23 +83,23 @@ pub(crate) async fn a_computed_column_does_not_hinder_the_archive<H: Harness>() 
     let table = item_table("item").copy("again", Kind::Text, "payload");
     let mut spec = queue("item");
     spec.on_complete = archive();
-    let bench = Bench::<H>::over(&[table], vec![spec]).await;
-    bench.insert([1]).await;
-    let item = bench.one().await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
+    fixture.insert([1]).await;
+    let item = fixture.one().await;
     assert_eq!(item.columns[2], text("payload 1"));
-    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
-    let archived = bench.harness.rows("item archive", &["payload"]).await;
+    assert_eq!(fixture.complete(&item.lease).await, Some(State::Completed));
+    let archived = fixture.harness.rows("item archive", &["payload"]).await;
     assert_eq!(archived, [[text("payload 1")]]);
 }
 
 pub(crate) async fn a_failed_item_is_not_archived<H: Harness>() {
-    let bench = Bench::<H>::with(2, |spec| spec.on_complete = archive()).await;
-    let items = bench.claim_for(2, MINUTE).await;
-    bench.settle(&items[0].lease, fail(None)).await;
-    bench.advance(HOUR).await;
-    assert_eq!(bench.complete(&items[1].lease).await, None);
-    assert_eq!(bench.harness.rows("item archive", &["id"]).await, [[]; 0]);
-    assert_eq!(bench.harness.rows("item", &["id"]).await.len(), 2);
+    let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = archive()).await;
+    let items = fixture.claim_for(2, MINUTE).await;
+    fixture.settle(&items[0].lease, fail(None)).await;
+    fixture.advance(HOUR).await;
+    assert_eq!(fixture.complete(&items[1].lease).await, None);
+    assert_eq!(fixture.harness.rows("item archive", &["id"]).await, [[]; 0]);
+    assert_eq!(fixture.harness.rows("item", &["id"]).await.len(), 2);
 }
 
 pub(crate) async fn an_archive_that_lacks_a_column_is_refused<H: Harness>() {
@@ -118,17 +118,20 @@ pub(crate) async fn an_archive_that_lacks_a_column_is_refused<H: Harness>() {
 
 pub(crate) async fn a_recurring_item_is_ready_again_with_new_attempts<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
-    let bench = Bench::<H>::with(1, |spec| spec.on_complete = every).await;
+    let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = every).await;
     for round in 1..=3 {
-        let lease = bench.one().await.lease;
+        let lease = fixture.one().await.lease;
         assert_eq!((lease.fence, lease.attempt), (round, 1));
-        assert_eq!(bench.settle(&lease, complete()).await, Some(State::Delayed));
-        let listed = bench.list(State::Delayed).await.remove(0);
+        assert_eq!(
+            fixture.settle(&lease, complete()).await,
+            Some(State::Delayed)
+        );
+        let listed = fixture.list(State::Delayed).await.remove(0);
         assert!(about(listed.due_in.expect("a due time"), HOUR));
         assert_eq!(listed.attempt, 0);
-        bench.advance(HOUR / 2).await;
-        assert_eq!(bench.reap(9).await.promoted, 0);
-        bench.advance(HOUR / 2).await;
-        assert_eq!(bench.reap(9).await.promoted, 1);
+        fixture.advance(HOUR / 2).await;
+        assert_eq!(fixture.reap(9).await.promoted, 0);
+        fixture.advance(HOUR / 2).await;
+        assert_eq!(fixture.reap(9).await.promoted, 1);
     }
 }

@@ -6,13 +6,13 @@ use lease_broker::item_state::State;
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, by, call, keys, release};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, by, call, keys, release};
 
 pub(crate) async fn the_same_request_gets_the_same_leases_and_no_more<H: Harness>() {
-    let bench = Bench::<H>::items(5).await;
+    let fixture = Fixture::<H>::items(5).await;
     let token = Uuid::new_v4();
-    let first = bench.request(token, 2).await;
-    let again = bench.request(token, 2).await;
+    let first = fixture.request(token, 2).await;
+    let again = fixture.request(token, 2).await;
     assert_eq!(keys(&first), ["1", "2"]);
     for (first, again) in first.iter().zip(&again) {
         assert_eq!(again.lease, first.lease);
@@ -21,14 +21,14 @@ pub(crate) async fn the_same_request_gets_the_same_leases_and_no_more<H: Harness
         assert!(again.expiry.time_left <= first.expiry.time_left);
     }
     assert_eq!(again.len(), 2);
-    assert_eq!(bench.counts().await, [3, 2, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [3, 2, 0, 0, 0]);
 }
 
 pub(crate) async fn another_broker_answers_the_same_request_with_the_same_leases<H: Harness>() {
-    let bench = Bench::<H>::items(5).await;
-    let other = bench.another().await;
+    let fixture = Fixture::<H>::items(5).await;
+    let other = fixture.another().await;
     let token = Uuid::new_v4();
-    let first = bench.request(token, 2).await;
+    let first = fixture.request(token, 2).await;
     let again = other.request(token, 2).await;
     let leases = |items: &[lease_broker::store::ClaimedItem]| -> Vec<_> {
         items.iter().map(|item| item.lease.clone()).collect()
@@ -41,97 +41,100 @@ pub(crate) async fn another_broker_answers_the_same_request_with_the_same_leases
 }
 
 pub(crate) async fn a_request_that_got_less_than_it_asked_for_gets_no_more_later<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
+    let fixture = Fixture::<H>::items(1).await;
     let token = Uuid::new_v4();
-    assert_eq!(keys(&bench.request(token, 5).await), ["1"]);
-    bench.insert([2, 3]).await;
-    assert_eq!(keys(&bench.request(token, 5).await), ["1"]);
+    assert_eq!(keys(&fixture.request(token, 5).await), ["1"]);
+    fixture.insert([2, 3]).await;
+    assert_eq!(keys(&fixture.request(token, 5).await), ["1"]);
 }
 
 pub(crate) async fn a_request_that_got_nothing_may_be_asked_again<H: Harness>() {
-    let bench = Bench::<H>::items(0).await;
+    let fixture = Fixture::<H>::items(0).await;
     let token = Uuid::new_v4();
-    assert_eq!(bench.request(token, 5).await, []);
-    bench.insert([1]).await;
-    assert_eq!(keys(&bench.request(token, 5).await), ["1"]);
+    assert_eq!(fixture.request(token, 5).await, []);
+    fixture.insert([1]).await;
+    assert_eq!(keys(&fixture.request(token, 5).await), ["1"]);
 }
 
 pub(crate) async fn leases_that_were_settled_are_not_handed_out_again<H: Harness>() {
-    let bench = Bench::<H>::items(6).await;
+    let fixture = Fixture::<H>::items(6).await;
     let token = Uuid::new_v4();
-    let items = bench.request(token, 3).await;
-    bench.complete(&items[0].lease).await;
-    bench.settle(&items[1].lease, release(MINUTE)).await;
-    assert_eq!(keys(&bench.request(token, 3).await), ["3"]);
+    let items = fixture.request(token, 3).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, release(MINUTE)).await;
+    assert_eq!(keys(&fixture.request(token, 3).await), ["3"]);
 }
 
 pub(crate) async fn leases_that_expired_are_not_handed_out_again<H: Harness>() {
-    let bench = Bench::<H>::items(3).await;
+    let fixture = Fixture::<H>::items(3).await;
     let mut short = call("worker", 1);
     short.duration = MINUTE;
     short.has_request_id = true;
-    let item = bench.claim_by(short.clone()).await.remove(0);
-    bench.advance(2 * MINUTE).await;
-    let next = bench.claim_by(short.clone()).await;
+    let item = fixture.claim_by(short.clone()).await.remove(0);
+    fixture.advance(2 * MINUTE).await;
+    let next = fixture.claim_by(short.clone()).await;
     assert_eq!(
         keys(&next),
         ["2"],
         "the expired lease is gone, reaped or not"
     );
-    assert_eq!(bench.heartbeat(&item.lease, HOUR).await, None);
-    assert_eq!(keys(&bench.claim_by(short).await), ["2"]);
+    assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
+    assert_eq!(keys(&fixture.claim_by(short).await), ["2"]);
 }
 
 pub(crate) async fn a_heartbeat_keeps_a_requests_lease<H: Harness>() {
-    let bench = Bench::<H>::items(3).await;
+    let fixture = Fixture::<H>::items(3).await;
     let mut short = call("worker", 1);
     short.duration = MINUTE;
     short.has_request_id = true;
-    let item = bench.claim_by(short.clone()).await.remove(0);
-    bench.heartbeat(&item.lease, HOUR).await.expect("held");
-    bench.advance(10 * MINUTE).await;
-    let again = bench.claim_by(short).await;
+    let item = fixture.claim_by(short.clone()).await.remove(0);
+    fixture.heartbeat(&item.lease, HOUR).await.expect("held");
+    fixture.advance(10 * MINUTE).await;
+    let again = fixture.claim_by(short).await;
     assert_eq!(keys(&again), ["1"]);
     assert!(again[0].expiry.time_left > 45 * MINUTE);
 }
 
 pub(crate) async fn the_same_request_may_win_the_same_item_twice<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
+    let fixture = Fixture::<H>::items(1).await;
     let token = Uuid::new_v4();
-    let first = bench.request(token, 1).await.remove(0);
-    bench.settle(&first.lease, release(Duration::ZERO)).await;
-    let second = bench.request(token, 1).await.remove(0);
+    let first = fixture.request(token, 1).await.remove(0);
+    fixture.settle(&first.lease, release(Duration::ZERO)).await;
+    let second = fixture.request(token, 1).await.remove(0);
     assert_eq!(second.lease.fence, first.lease.fence + 1);
     assert_eq!(
-        bench.complete(&first.lease).await,
+        fixture.complete(&first.lease).await,
         None,
         "the fence tells them apart"
     );
-    assert_eq!(bench.heartbeat(&first.lease, HOUR).await, None);
-    assert_eq!(bench.complete(&second.lease).await, Some(State::Completed));
+    assert_eq!(fixture.heartbeat(&first.lease, HOUR).await, None);
+    assert_eq!(
+        fixture.complete(&second.lease).await,
+        Some(State::Completed)
+    );
 }
 
 pub(crate) async fn two_requests_share_no_leases<H: Harness>() {
-    let bench = Bench::<H>::items(4).await;
+    let fixture = Fixture::<H>::items(4).await;
     let (a, b) = (Uuid::new_v4(), Uuid::new_v4());
-    assert_eq!(keys(&bench.request(a, 2).await), ["1", "2"]);
-    assert_eq!(keys(&bench.request(b, 2).await), ["3", "4"]);
-    assert_eq!(keys(&bench.request(a, 2).await), ["1", "2"]);
+    assert_eq!(keys(&fixture.request(a, 2).await), ["1", "2"]);
+    assert_eq!(keys(&fixture.request(b, 2).await), ["3", "4"]);
+    assert_eq!(keys(&fixture.request(a, 2).await), ["1", "2"]);
 }
 
 pub(crate) async fn repeats_and_new_calls_mix_in_one_operation<H: Harness>() {
-    let bench = Bench::<H>::items(6).await;
+    let fixture = Fixture::<H>::items(6).await;
     let mut known = call("a", 2);
     known.has_request_id = true;
-    bench.claim_by(known.clone()).await;
-    let items = bench.calls(vec![call("b", 1), known, call("c", 1)]).await;
+    fixture.claim_by(known.clone()).await;
+    let items = fixture.calls(vec![call("b", 1), known, call("c", 1)]).await;
     let got: Vec<_> = items.iter().map(|items| keys(items)).collect();
     assert_eq!(got, [vec!["3"], vec!["1", "2"], vec!["4"]]);
 }
 
 pub(crate) async fn a_repeated_request_keeps_the_queues_order<H: Harness>() {
-    let bench = Bench::<H>::with(4, |spec| spec.order = by(&["-id"])).await;
+    let fixture = Fixture::<H>::with(4, |spec| spec.order = by(&["-id"])).await;
     let token = Uuid::new_v4();
-    assert_eq!(keys(&bench.request(token, 3).await), ["4", "3", "2"]);
-    assert_eq!(keys(&bench.request(token, 3).await), ["4", "3", "2"]);
+    assert_eq!(keys(&fixture.request(token, 3).await), ["4", "3", "2"]);
+    assert_eq!(keys(&fixture.request(token, 3).await), ["4", "3", "2"]);
 }

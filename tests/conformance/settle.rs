@@ -8,7 +8,7 @@ use lease_broker::store::Ending;
 
 use super::heartbeat::impostors;
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, HOUR, MINUTE, SECOND, complete, fail, keys, release};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, complete, fail, keys, release};
 
 /// One of each kind.
 pub(crate) fn endings() -> [Ending; 5] {
@@ -23,42 +23,42 @@ pub(crate) fn endings() -> [Ending; 5] {
 
 pub(crate) async fn each_ending_leads_to_its_state<H: Harness>() {
     use State::{Completed, Dead, Delayed, Ready};
-    let bench = Bench::<H>::items(5).await;
-    let items = bench.claim(5).await;
+    let fixture = Fixture::<H>::items(5).await;
+    let items = fixture.claim(5).await;
     let settlements = items.iter().map(|item| &item.lease).zip(endings());
-    let states = bench.try_settle(settlements.collect()).await;
+    let states = fixture.try_settle(settlements.collect()).await;
     let expected = [Completed, Dead, Delayed, Ready, Delayed].map(Some);
     assert_eq!(states.expect("settle"), expected);
-    assert_eq!(bench.counts().await, [1, 0, 2, 1, 1]);
+    assert_eq!(fixture.counts().await, [1, 0, 2, 1, 1]);
 }
 
 pub(crate) async fn a_completed_item_is_never_claimed_again<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
-    bench.advance(24 * HOUR).await;
-    let reaped = bench.reap(9).await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
+    fixture.advance(24 * HOUR).await;
+    let reaped = fixture.reap(9).await;
     assert_eq!((reaped.expired.len(), reaped.promoted), (0, 0));
-    assert_eq!(bench.claim(9).await, []);
+    assert_eq!(fixture.claim(9).await, []);
 }
 
 pub(crate) async fn a_released_item_is_ready_at_once<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let released = bench.settle(&lease, release(Duration::ZERO)).await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let released = fixture.settle(&lease, release(Duration::ZERO)).await;
     assert_eq!(released, Some(State::Ready));
-    let listed = bench.list(State::Ready).await.remove(0);
+    let listed = fixture.list(State::Ready).await.remove(0);
     assert_eq!((listed.owner, listed.attempt), (None, 0));
-    assert_eq!(bench.another().await.one().await.lease.fence, 2);
+    assert_eq!(fixture.another().await.one().await.lease.fence, 2);
 }
 
 pub(crate) async fn a_failure_keeps_its_error_and_its_worker<H: Harness>() {
-    let bench = Bench::<H>::items(2).await;
-    let items = bench.claim(2).await;
-    bench.settle(&items[0].lease, fail(None)).await;
-    bench.settle(&items[1].lease, fail(Some(MINUTE))).await;
+    let fixture = Fixture::<H>::items(2).await;
+    let items = fixture.claim(2).await;
+    fixture.settle(&items[0].lease, fail(None)).await;
+    fixture.settle(&items[1].lease, fail(Some(MINUTE))).await;
     for state in [State::Dead, State::Delayed] {
-        let listed = bench.list(state).await.remove(0);
+        let listed = fixture.list(state).await.remove(0);
         assert_eq!(listed.error.as_deref(), Some("no luck"));
         assert_eq!(listed.owner.as_deref(), Some("worker"));
         assert_eq!(listed.attempt, 1);
@@ -66,14 +66,14 @@ pub(crate) async fn a_failure_keeps_its_error_and_its_worker<H: Harness>() {
 }
 
 pub(crate) async fn a_completion_forgets_an_earlier_error<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    bench.settle(&lease, fail(Some(SECOND))).await;
-    bench.advance(2 * SECOND).await;
-    bench.reap(9).await;
-    let lease = bench.one().await.lease;
-    bench.complete(&lease).await;
-    assert_eq!(bench.list(State::Completed).await[0].error, None);
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    fixture.settle(&lease, fail(Some(SECOND))).await;
+    fixture.advance(2 * SECOND).await;
+    fixture.reap(9).await;
+    let lease = fixture.one().await.lease;
+    fixture.complete(&lease).await;
+    assert_eq!(fixture.list(State::Completed).await[0].error, None);
 }
 
 pub(crate) async fn a_lease_past_its_due_time_can_not_be_settled_and_nothing_changes<H: Harness>() {
@@ -83,66 +83,66 @@ pub(crate) async fn a_lease_past_its_due_time_can_not_be_settled_and_nothing_cha
         OnComplete::Archive("done".to_owned()),
         OnComplete::Recur(HOUR),
     ] {
-        let bench = Bench::<H>::with(1, |spec| spec.on_complete = on_complete).await;
-        let lease = bench.claim_for(1, MINUTE).await.remove(0).lease;
-        bench.advance(MINUTE).await;
-        let before = bench.snapshot().await;
+        let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = on_complete).await;
+        let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+        fixture.advance(MINUTE).await;
+        let before = fixture.snapshot().await;
         for ending in endings() {
-            assert_eq!(bench.settle(&lease, ending).await, None);
+            assert_eq!(fixture.settle(&lease, ending).await, None);
         }
-        assert_eq!(bench.snapshot().await, before);
+        assert_eq!(fixture.snapshot().await, before);
     }
 }
 
 pub(crate) async fn a_lease_that_was_never_given_can_not_be_settled<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let before = bench.snapshot().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let before = fixture.snapshot().await;
     for impostor in impostors(&lease) {
         for ending in endings() {
-            let state = bench.settle(&impostor, ending).await;
+            let state = fixture.settle(&impostor, ending).await;
             assert_eq!(state, None, "{impostor:?}");
         }
     }
-    assert_eq!(bench.snapshot().await, before);
-    assert_eq!(bench.complete(&lease).await, Some(State::Completed));
+    assert_eq!(fixture.snapshot().await, before);
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
     for impostor in impostors(&lease) {
-        let state = bench.complete(&impostor).await;
+        let state = fixture.complete(&impostor).await;
         assert_eq!(state, None, "{impostor:?} repeats nothing");
     }
 }
 
 pub(crate) async fn a_lost_lease_in_a_list_does_not_spoil_the_others<H: Harness>() {
-    let bench = Bench::<H>::items(3).await;
-    let items = bench.claim(3).await;
+    let fixture = Fixture::<H>::items(3).await;
+    let items = fixture.claim(3).await;
     let lost = impostors(&items[1].lease).remove(0);
     let settlements = vec![
         (&items[2].lease, complete()),
         (&lost, complete()),
         (&items[0].lease, fail(None)),
     ];
-    let states = bench.try_settle(settlements).await.expect("settle");
+    let states = fixture.try_settle(settlements).await.expect("settle");
     assert_eq!(states, [Some(State::Completed), None, Some(State::Dead)]);
-    assert_eq!(bench.counts().await, [0, 1, 0, 1, 1]);
+    assert_eq!(fixture.counts().await, [0, 1, 0, 1, 1]);
 }
 
 pub(crate) async fn any_broker_may_settle_a_lease<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
-    let other = bench.another().await;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let other = fixture.another().await;
     assert_eq!(other.complete(&lease).await, Some(State::Completed));
-    assert_eq!(bench.counts().await, [0, 0, 0, 1, 0]);
+    assert_eq!(fixture.counts().await, [0, 0, 0, 1, 0]);
 }
 
 pub(crate) async fn the_same_lease_twice_in_one_list_is_settled_once<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    let lease = bench.one().await.lease;
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
     let settlements = vec![
         (&lease, complete()),
         (&lease, complete()),
         (&lease, fail(None)),
     ];
-    let states = bench.try_settle(settlements).await.expect("settle");
+    let states = fixture.try_settle(settlements).await.expect("settle");
     assert_eq!(
         states,
         [Some(State::Completed), Some(State::Completed), None]
@@ -150,7 +150,7 @@ pub(crate) async fn the_same_lease_twice_in_one_list_is_settled_once<H: Harness>
 }
 
 pub(crate) async fn an_empty_list_settles_nothing<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
-    assert_eq!(bench.try_settle(Vec::new()).await, Ok(Vec::new()));
-    assert_eq!(keys(&bench.claim(9).await), ["1"]);
+    let fixture = Fixture::<H>::items(1).await;
+    assert_eq!(fixture.try_settle(Vec::new()).await, Ok(Vec::new()));
+    assert_eq!(keys(&fixture.claim(9).await), ["1"]);
 }

@@ -4,7 +4,7 @@ use lease_broker::item_state::State;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, new_item, queue, text};
+use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
 /// Puts each value into a column of this kind, by a broker and by another program, and expects it back from a claim.
@@ -13,14 +13,14 @@ async fn round_trip<H: Harness>(kind: Kind, values: &[Value]) {
         .required("id", Kind::BigInt)
         .column("value", kind)
         .key(&["id"]);
-    let bench = Bench::<H>::over(&[table], vec![queue("item")]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![queue("item")]).await;
     for (id, value) in (1..).zip(values) {
         let row = [("id", Value::Int(id)), ("value", value.clone())];
-        bench.enqueue(new_item(&row)).await;
+        fixture.enqueue(new_item(&row)).await;
         let row = [("id", Value::Int(id + 1_000)), ("value", value.clone())];
-        bench.harness.insert("item", &row).await;
+        fixture.harness.insert("item", &row).await;
     }
-    let items = bench.claim(2_000).await;
+    let items = fixture.claim(2_000).await;
     let (ours, theirs) = items.split_at(values.len());
     for (at, value) in values.iter().enumerate() {
         let expected = H::as_read(kind, value);
@@ -97,10 +97,10 @@ pub(crate) async fn moments_pass_as_the_store_keeps_them<H: Harness>() {
 }
 
 pub(crate) async fn errors_and_worker_names_are_kept_as_they_are<H: Harness>() {
-    let bench = Bench::<H>::items(1).await;
+    let fixture = Fixture::<H>::items(1).await;
     let odd = "wörker '\"; --\u{1f980}";
-    let lease = bench
-        .claim_by(crate::harness::bench::call(odd, 1))
+    let lease = fixture
+        .claim_by(crate::harness::fixture::call(odd, 1))
         .await
         .remove(0)
         .lease;
@@ -108,8 +108,8 @@ pub(crate) async fn errors_and_worker_names_are_kept_as_they_are<H: Harness>() {
         error: format!("no luck, says {odd}"),
         retry: None,
     };
-    bench.settle(&lease, ending).await;
-    let listed = bench.list(State::Dead).await.remove(0);
+    fixture.settle(&lease, ending).await;
+    let listed = fixture.list(State::Dead).await.remove(0);
     assert_eq!(listed.owner.as_deref(), Some(odd));
     assert_eq!(listed.error, Some(format!("no luck, says {odd}")));
 }

@@ -2,7 +2,7 @@
 //! broker opens it, and how its time passes. One implementation for each store; the tests are the same for all.
 #![allow(dead_code, reason = "each test target uses its own part")]
 
-pub(crate) mod bench;
+pub(crate) mod fixture;
 pub(crate) mod mssql;
 pub(crate) mod sqlite;
 pub(crate) mod table;

@@ -43,7 +43,7 @@ impl<H: Harness> Run<H> {
             }
         }
         if self.model.policy == Policy::Archive {
-            let archived = self.bench.harness.rows("archive", &["id"]).await;
+            let archived = self.fixture.harness.rows("archive", &["id"]).await;
             assert_eq!(archived.len(), self.model.archived);
         }
     }

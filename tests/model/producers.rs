@@ -6,7 +6,7 @@ use rand::RngExt as _;
 
 use super::{Run, time};
 use crate::harness::Harness;
-use crate::harness::bench::new_item;
+use crate::harness::fixture::new_item;
 use crate::items::id;
 
 impl<H: Harness> Run<H> {
@@ -51,7 +51,7 @@ impl<H: Harness> Run<H> {
         self.next_id += 1;
         self.trace.note(format!("another program inserts {id}"));
         let row = [("id", Value::Int(id)), ("rank", Value::Int(rank))];
-        self.bench.harness.insert("item", &row).await;
+        self.fixture.harness.insert("item", &row).await;
         self.model.add(id, rank, 0);
     }
 
@@ -62,7 +62,7 @@ impl<H: Harness> Run<H> {
         let at = self.below(self.model.items.len());
         let id = *self.model.items.keys().nth(at).expect("an item");
         self.trace.note(format!("another program deletes {id}"));
-        self.bench
+        self.fixture
             .harness
             .delete("item", ("id", Value::Int(id)))
             .await;

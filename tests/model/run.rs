@@ -16,7 +16,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::bench::{Bench, Broker, by, item_table, queue};
+use crate::harness::fixture::{Broker, Fixture, by, item_table, queue};
 use crate::harness::table::Kind;
 use crate::items::{EVERY, Halves, MAX_ATTEMPTS, Model, Policy};
 
@@ -74,7 +74,7 @@ impl Drop for Trace {
 }
 
 struct Run<H> {
-    bench: Bench<H>,
+    fixture: Fixture<H>,
     brokers: Vec<Broker>,
     model: Model,
     random: StdRng,
@@ -87,13 +87,13 @@ struct Run<H> {
 /// Takes `steps` random steps from `seed`.
 pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
     let table = item_table("item").defaulted("rank", Kind::Int, Value::Int(0));
-    let bench = Bench::<H>::over(&[table], vec![spec(policy)]).await;
+    let fixture = Fixture::<H>::over(&[table], vec![spec(policy)]).await;
     let mut brokers = Vec::new();
     for _ in 0..BROKERS {
-        brokers.push(bench.another().await);
+        brokers.push(fixture.another().await);
     }
     let mut run = Run {
-        bench,
+        fixture,
         brokers,
         model: Model {
             now: 0,

@@ -88,13 +88,13 @@ impl<H: Harness> Run<H> {
     pub(super) async fn advance(&mut self) {
         let halves = 2 * self.random.random_range(1..4);
         self.trace.note(format!("advance by {halves}"));
-        self.bench.advance(time(halves)).await;
+        self.fixture.advance(time(halves)).await;
         self.model.now += halves;
     }
 
     pub(super) async fn restart_a_broker(&mut self) {
         let at = self.below(BROKERS);
         self.trace.note(format!("restart broker {at}"));
-        self.brokers[at] = self.bench.another().await;
+        self.brokers[at] = self.fixture.another().await;
     }
 }

@@ -6,7 +6,7 @@ use lease_broker::store::schema::Schema as _;
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, by, keys, queue};
+use crate::harness::fixture::{Fixture, by, keys, queue};
 use crate::program::{Program, start, start_on_sql_server};
 
 const ORDERS: &str = "CREATE TABLE orders (id int IDENTITY(1, 1) PRIMARY KEY, customer nvarchar(40) NOT NULL,
@@ -86,9 +86,9 @@ async fn a_plan_that_was_run_by_hand_is_complete_and_may_be_run_twice() {
     run_by_hand(&person, &scripts, true).await;
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
     assert_eq!(harness.plan(&spec()).await, Ok(Vec::new()));
-    let bench = Bench::adopt(harness, vec![spec()]).await;
-    assert_eq!(bench.counts().await, [2, 0, 0, 1, 0]);
-    let items = bench.claim(9).await;
+    let fixture = Fixture::adopt(harness, vec![spec()]).await;
+    assert_eq!(fixture.counts().await, [2, 0, 0, 1, 0]);
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["3", "1"]);
 }
 
@@ -98,9 +98,9 @@ async fn an_adopted_table_with_a_mirror_of_one_state_is_worked_off_into_its_arch
         return;
     };
     program.run(ORDERS).await;
-    let bench = Bench::adopt(harness, vec![spec()]).await;
-    let items = bench.claim(9).await;
-    bench.complete(&items[0].lease).await;
+    let fixture = Fixture::adopt(harness, vec![spec()]).await;
+    let items = fixture.claim(9).await;
+    fixture.complete(&items[0].lease).await;
     let done = program
         .rows("SELECT customer, processed, lease_owner FROM done")
         .await;

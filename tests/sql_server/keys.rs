@@ -3,7 +3,7 @@
 use lease_broker::item_state::State;
 use lease_broker::store::Renewal;
 
-use crate::harness::bench::{Bench, Broker, HOUR, MINUTE, SECOND, queue};
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
 
@@ -120,10 +120,10 @@ async fn each(harness: MssqlHarness, program: &Program, types: &[(&str, &str, &s
         program.run(&create).await;
         queues.push(queue(&table));
     }
-    let bench = Bench::adopt(harness, queues).await;
+    let fixture = Fixture::adopt(harness, queues).await;
     let mut unfit = Vec::new();
     for (at, (declared, ..)) in types.iter().enumerate() {
-        if let Err(why) = live(&bench, &bench.at(at)).await {
+        if let Err(why) = live(&fixture, &fixture.at(at)).await {
             unfit.push(format!("{declared}: {why}"));
         }
     }
@@ -157,15 +157,15 @@ async fn a_key_may_be_of_several_columns_of_different_types() {
         program.run(&create).await;
     }
     let queues = ["two", "three", "mixed"].map(queue);
-    let bench = Bench::adopt(harness, queues.to_vec()).await;
+    let fixture = Fixture::adopt(harness, queues.to_vec()).await;
     for (at, queue) in queues.iter().enumerate() {
-        let lived = live(&bench, &bench.at(at)).await;
+        let lived = live(&fixture, &fixture.at(at)).await;
         lived.unwrap_or_else(|why| panic!("{}: {why}", queue.table));
     }
 }
 
 /// Takes a queue of two items through claim, heartbeat, completion and expiry.
-async fn live(bench: &Bench<MssqlHarness>, broker: &Broker) -> Result<(), String> {
+async fn live(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> Result<(), String> {
     let must = |right: bool, what: &str| if right { Ok(()) } else { Err(what.to_owned()) };
     let items = broker.claim_for(9, MINUTE).await;
     must(items.len() == 2, "two items are claimed")?;
@@ -183,7 +183,7 @@ async fn live(bench: &Bench<MssqlHarness>, broker: &Broker) -> Result<(), String
         let state = broker.complete(&items[0].lease).await;
         must(state == Some(State::Completed), turn)?;
     }
-    bench.advance(MINUTE + SECOND).await;
+    fixture.advance(MINUTE + SECOND).await;
     let reaped = broker.reap(9).await;
     let expired: Vec<_> = reaped
         .expired
@@ -198,7 +198,7 @@ async fn live(bench: &Bench<MssqlHarness>, broker: &Broker) -> Result<(), String
         "it is the same key",
     )?;
     let failed = broker
-        .settle(&again[0].lease, crate::harness::bench::fail(None))
+        .settle(&again[0].lease, crate::harness::fixture::fail(None))
         .await;
     must(failed == Some(State::Dead), "it fails")?;
     must(

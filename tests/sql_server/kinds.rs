@@ -6,7 +6,7 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, keys, new_item, queue, text};
+use crate::harness::fixture::{Fixture, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::start;
 
@@ -145,16 +145,16 @@ async fn soft_lock_columns_of_larger_types_will_do() {
         lease_owner nvarchar(max), lease_attempt bigint NOT NULL DEFAULT 0, lease_error nvarchar(max),
         trace_parent nvarchar(60)); INSERT item (id) VALUES (1)";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let item = bench.one().await;
-    let failed = bench
-        .settle(&item.lease, crate::harness::bench::fail(None))
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let item = fixture.one().await;
+    let failed = fixture
+        .settle(&item.lease, crate::harness::fixture::fail(None))
         .await;
     assert_eq!(failed, Some(State::Dead));
-    assert_eq!(bench.redrive(9).await, 1);
-    let item = bench.one().await;
+    assert_eq!(fixture.redrive(9).await, 1);
+    let item = fixture.one().await;
     assert_eq!((item.lease.fence, item.lease.attempt), (2, 1));
-    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+    assert_eq!(fixture.complete(&item.lease).await, Some(State::Completed));
 }
 
 #[tokio::test]
@@ -164,12 +164,12 @@ async fn the_server_numbers_the_items_of_an_identity_key() {
     };
     let table = "CREATE TABLE item (id bigint IDENTITY(100, 10) PRIMARY KEY, payload nvarchar(50))";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let items = ["a", "b", "c"].map(|payload| new_item(&[("payload", text(payload))]));
-    let added = bench.try_enqueue(items.to_vec()).await.expect("added");
+    let added = fixture.try_enqueue(items.to_vec()).await.expect("added");
     let added: Vec<String> = added.iter().map(ToString::to_string).collect();
     assert_eq!(added, ["100", "110", "120"]);
-    assert_eq!(keys(&bench.claim(9).await), added);
+    assert_eq!(keys(&fixture.claim(9).await), added);
 }
 
 #[tokio::test]
@@ -179,17 +179,17 @@ async fn the_servers_own_default_makes_a_key() {
     };
     let table = "CREATE TABLE item (id uniqueidentifier NOT NULL DEFAULT NEWID() PRIMARY KEY, payload nvarchar(50))";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let item = |payload| new_item(&[("payload", text(payload))]);
-    let added = bench.try_enqueue(vec![item("a"), item("b")]).await;
+    let added = fixture.try_enqueue(vec![item("a"), item("b")]).await;
     let added = added.expect("added");
-    for claimed in bench.claim(9).await {
+    for claimed in fixture.claim(9).await {
         let place = usize::from(claimed.columns[1] == text("b"));
         assert_eq!(claimed.lease.key, added[place]);
-        let completed = bench.complete(&claimed.lease).await;
+        let completed = fixture.complete(&claimed.lease).await;
         assert_eq!(completed, Some(State::Completed));
     }
-    assert_eq!(bench.counts().await, [0, 0, 0, 2, 0]);
+    assert_eq!(fixture.counts().await, [0, 0, 0, 2, 0]);
 }
 
 #[tokio::test]
@@ -200,11 +200,11 @@ async fn computed_columns_are_handed_out_as_the_server_computes_them() {
     let table = "CREATE TABLE item (id int PRIMARY KEY, net int, gross AS (net * 2),
         above AS (net + 1) PERSISTED)";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    bench
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    fixture
         .enqueue(new_item(&[("id", Value::Int(1)), ("net", Value::Int(21))]))
         .await;
-    let item = bench.one().await;
+    let item = fixture.one().await;
     let expected = [
         Value::Int(1),
         Value::Int(21),
@@ -212,7 +212,7 @@ async fn computed_columns_are_handed_out_as_the_server_computes_them() {
         Value::Int(22),
     ];
     assert_eq!(item.columns, expected);
-    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+    assert_eq!(fixture.complete(&item.lease).await, Some(State::Completed));
 }
 
 #[tokio::test]
@@ -224,14 +224,14 @@ async fn a_row_without_a_value_in_a_nullable_key_is_never_claimed() {
     let table = "CREATE TABLE item (id int NULL UNIQUE, payload nvarchar(50));
         INSERT item (id) VALUES (NULL), (1), (2)";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![keyed_by("id")]).await;
-    let items = bench.claim(9).await;
+    let fixture = Fixture::adopt(harness, vec![keyed_by("id")]).await;
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["1", "2"]);
     for item in &items {
-        let completed = bench.complete(&item.lease).await;
+        let completed = fixture.complete(&item.lease).await;
         assert_eq!(completed, Some(State::Completed));
     }
-    assert!(bench.claim(9).await.is_empty());
+    assert!(fixture.claim(9).await.is_empty());
     let untouched =
         "SELECT COUNT(*) FROM item WHERE id IS NULL AND lease_state = 0 AND lease_fence = 0";
     assert_eq!(program.number(untouched).await, 1);
@@ -247,10 +247,10 @@ async fn a_column_of_a_type_with_a_name_of_the_users_own_is_one_of_the_type_behi
         .await;
     let table = "CREATE TABLE item (code order_code NOT NULL PRIMARY KEY, other order_code NULL)";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let item = new_item(&[("code", text("a")), ("other", text("b"))]);
-    let added = bench.try_enqueue(vec![item]).await;
-    let claimed = bench.claim(9).await;
+    let added = fixture.try_enqueue(vec![item]).await;
+    let claimed = fixture.claim(9).await;
     let counts = (added.map(|keys| keys.len()), keys(&claimed));
     program.run("DROP TABLE item").await;
     program.run("DROP TYPE order_code").await;

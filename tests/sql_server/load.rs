@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Broker, HOUR, complete_with, fail, new_item, queue, release, text};
+use crate::harness::fixture::{Broker, HOUR, complete_with, fail, new_item, queue, release, text};
 use crate::program::{Program, start};
 use crate::proxy::Proxy;
 use crate::storm::storm;

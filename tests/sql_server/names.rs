@@ -5,7 +5,7 @@ use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, Broker, HOUR, by, keys, new_item, queue};
+use crate::harness::fixture::{Broker, Fixture, HOUR, by, keys, new_item, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
 
@@ -65,11 +65,11 @@ async fn two_schemas_may_have_tables_of_one_name() {
         program.run(&table).await;
     }
     let queues = ["north.item", "south.item"].map(queue);
-    let bench = Bench::adopt(harness, queues.to_vec()).await;
-    let item = bench.at(1).one().await;
-    assert_eq!(bench.counts().await, [1, 0, 0, 0, 0]);
-    assert_eq!(bench.heartbeat(&item.lease, HOUR).await, None);
-    let completed = bench.at(1).complete(&item.lease).await;
+    let fixture = Fixture::adopt(harness, queues.to_vec()).await;
+    let item = fixture.at(1).one().await;
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
+    assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
+    let completed = fixture.at(1).complete(&item.lease).await;
     assert_eq!(completed, Some(State::Completed));
     for schema in ["north", "south"] {
         program.run(&format!("DROP TABLE {schema}.item")).await;
@@ -91,23 +91,23 @@ async fn columns_may_have_names_that_need_quoting() {
         .rename(SoftLockColumn::State, "the state's \"number\"".to_owned());
     spec.soft_lock
         .rename(SoftLockColumn::Owner, "wer]?".to_owned());
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let item = |id| {
         new_item(&[
             ("schlüssel \"1\"", Value::Int(id)),
             ("order", Value::Int(id)),
-            ("größe 'x'", crate::harness::bench::text("łódź")),
+            ("größe 'x'", crate::harness::fixture::text("łódź")),
         ])
     };
-    bench
+    fixture
         .try_enqueue(vec![item(1), item(2)])
         .await
         .expect("added");
-    let items = bench.claim(9).await;
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["2", "1"]);
-    assert_eq!(items[0].columns[2], crate::harness::bench::text("łódź"));
-    assert!(bench.heartbeat(&items[0].lease, HOUR).await.is_some());
-    let completed = bench.complete(&items[0].lease).await;
+    assert_eq!(items[0].columns[2], crate::harness::fixture::text("łódź"));
+    assert!(fixture.heartbeat(&items[0].lease, HOUR).await.is_some());
+    let completed = fixture.complete(&items[0].lease).await;
     assert_eq!(completed, Some(State::Completed));
 }
 
@@ -121,9 +121,9 @@ async fn names_are_found_whatever_their_case() {
     let mut spec = queue("ITEM");
     spec.key = vec!["ID".to_owned()];
     spec.order = by(&["-RANK"]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    assert_eq!(keys(&bench.claim(9).await), ["2", "1"]);
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    assert_eq!(keys(&fixture.claim(9).await), ["2", "1"]);
     // Babelfish lowers the letters of names.
-    let columns = bench.store.columns(bench.queue).join(" ");
+    let columns = fixture.store.columns(fixture.queue).join(" ");
     assert!(columns.eq_ignore_ascii_case("Id Rank"), "{columns}");
 }

@@ -10,7 +10,7 @@ use lease_broker::store::{FollowUp, QueueIndex};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{
+use crate::harness::fixture::{
     Broker, HOUR, complete_with, fail, keys, new_item, queue, release, text,
 };
 use crate::program::start;

@@ -5,7 +5,7 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, Broker, new_item, queue, text};
+use crate::harness::fixture::{Broker, Fixture, new_item, queue, text};
 use crate::program::{start, start_on_sql_server};
 
 /// Expects the second of three items to be refused for this column, and none of them to be added.
@@ -57,14 +57,14 @@ async fn columns_that_the_server_or_the_broker_fills_can_not_be_set() {
     program.run(table).await;
     let mut spec = queue("item");
     spec.columns = Some(vec!["id".to_owned(), "n".to_owned()]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let mut bad = vec![
         ("id", Value::Int(7)),
         ("twice", Value::Int(7)),
         ("any_type", Value::Int(7)),
     ];
     bad.extend(SoftLockColumn::ALL.map(|column| (column.default_name(), Value::Int(0))));
-    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+    all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_value_that_does_not_fit_is_refused_for_its_column() {
     let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, tiny tinyint, small smallint, whole int, flag bit,
         guid uniqueidentifier, digits decimal(5, 2), number float, day date, clock time(3), at datetime2(3), bytes varbinary(4))";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let bad = [
         ("tiny", Value::Int(256)),
         ("tiny", Value::Int(-1)),
@@ -93,7 +93,7 @@ async fn a_value_that_does_not_fit_is_refused_for_its_column() {
         ("at", Value::Int(1)),
         ("bytes", text("00")),
     ];
-    all_refused(&bench, &[("tiny", Value::Int(1))], &bad).await;
+    all_refused(&fixture, &[("tiny", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_c
     let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int, digits decimal(5, 2), day date, clock time(3),
         at datetime)";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let bad = [
         ("digits", Value::Decimal("1000.00".to_owned())),
         ("day", text("2026-02-30")),
@@ -117,7 +117,7 @@ async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_c
             },
         ),
     ];
-    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+    all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -128,10 +128,10 @@ async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
     let table =
         "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, code nvarchar(3), plain char(3))";
     program.run(table).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     for column in ["code", "plain"] {
         let items = ["fit", "four"].map(|value| new_item(&[(column, text(value))]));
-        let added = bench.try_enqueue(items.to_vec()).await;
+        let added = fixture.try_enqueue(items.to_vec()).await;
         let Err(StoreError::Rejected(rejection)) = added else {
             panic!("{added:?}");
         };
@@ -139,7 +139,7 @@ async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
         // Babelfish's message does not name it.
         assert!(program.babelfish || rejection.column.as_deref() == Some(column));
     }
-    assert_eq!(bench.counts().await, [0, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_value_with_more_digits_than_its_column_keeps_is_refused() {
     program.run(table).await;
     let mut spec = queue("item");
     spec.columns = Some(vec!["id".to_owned()]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let bad = [
         ("digits", Value::Decimal("1.005".to_owned())),
         ("price", Value::Decimal("1.00005".to_owned())),
@@ -172,7 +172,7 @@ async fn a_value_with_more_digits_than_its_column_keeps_is_refused() {
             },
         ),
     ];
-    all_refused(&bench, &[("n", Value::Int(1))], &bad).await;
+    all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn columns_of_types_that_no_value_stands_for_can_not_be_set_and_need_not_b
     program.run(table).await;
     let mut spec = queue("item");
     spec.columns = Some(vec!["id".to_owned(), "stamp".to_owned()]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let bad = [
         ("stamp", Value::Bytes(vec![0; 8])),
         ("place", text("POINT (1 1)")),
@@ -195,15 +195,15 @@ async fn columns_of_types_that_no_value_stands_for_can_not_be_set_and_need_not_b
     let mut wrong = Vec::new();
     for (column, value) in bad {
         let item = new_item(&[("id", Value::Int(1)), (column, value)]);
-        let added = bench.try_enqueue(vec![item]).await;
+        let added = fixture.try_enqueue(vec![item]).await;
         let named = matches!(&added, Err(StoreError::Rejected(rejection)) if rejection.column.as_deref() == Some(column));
         if !named {
             wrong.push(format!("{column}: {added:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    bench.enqueue(new_item(&[("id", Value::Int(1))])).await;
-    let item = bench.one().await;
+    fixture.enqueue(new_item(&[("id", Value::Int(1))])).await;
+    let item = fixture.one().await;
     let Value::Bytes(stamp) = &item.columns[1] else {
         panic!("{item:?}");
     };

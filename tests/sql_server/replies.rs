@@ -10,7 +10,7 @@ use lease_broker::store::{FollowUp, QueueIndex, StoreError};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Broker, call, complete_with, keys, new_item, queue, text};
+use crate::harness::fixture::{Broker, call, complete_with, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
 use crate::proxy::{Proxy, Way};

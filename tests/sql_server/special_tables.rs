@@ -8,29 +8,29 @@ use lease_broker::store::schema::Schema as _;
 use lease_broker::value::Value;
 use uuid::Uuid;
 
-use crate::harness::bench::{Bench, HOUR, fail, keys, new_item, queue, text};
+use crate::harness::fixture::{Fixture, HOUR, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::kinds::problems;
 use crate::program::{Program, start_on_sql_server};
 
 /// Takes an adopted table through every operation.
-async fn live(harness: MssqlHarness, spec: QueueSpec) -> Bench<MssqlHarness> {
-    let bench = Bench::adopt(harness, vec![spec]).await;
+async fn live(harness: MssqlHarness, spec: QueueSpec) -> Fixture<MssqlHarness> {
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let item = |id| new_item(&[("id", Value::Int(id)), ("payload", text("x"))]);
-    bench
+    fixture
         .try_enqueue(vec![item(1), item(2)])
         .await
         .expect("added");
-    let items = bench.claim(9).await;
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["1", "2"]);
-    assert!(bench.heartbeat(&items[0].lease, HOUR).await.is_some());
-    let completed = bench.complete(&items[0].lease).await;
+    assert!(fixture.heartbeat(&items[0].lease, HOUR).await.is_some());
+    let completed = fixture.complete(&items[0].lease).await;
     assert_eq!(completed, Some(State::Completed));
-    let failed = bench.settle(&items[1].lease, fail(Some(HOUR))).await;
+    let failed = fixture.settle(&items[1].lease, fail(Some(HOUR))).await;
     assert_eq!(failed, Some(State::Delayed));
-    bench.advance(2 * HOUR).await;
-    assert_eq!(bench.reap(9).await.promoted, 1);
-    bench
+    fixture.advance(2 * HOUR).await;
+    assert_eq!(fixture.reap(9).await.promoted, 1);
+    fixture
 }
 
 const TEMPORAL: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50),
@@ -52,11 +52,11 @@ async fn a_temporal_table_is_a_queue_and_its_history_sees_each_state() {
         return;
     };
     program.run(TEMPORAL).await;
-    let bench = Box::pin(live(harness, queue("item"))).await;
+    let fixture = Box::pin(live(harness, queue("item"))).await;
     let ready = "SELECT COUNT(*) FROM item_history WHERE id = 1 AND lease_state = 0";
     assert_eq!(program.number(ready).await, 1);
     end_history(&program).await;
-    drop(bench);
+    drop(fixture);
 }
 
 #[tokio::test]
@@ -80,13 +80,13 @@ async fn the_period_of_a_temporal_table_can_not_be_set() {
         return;
     };
     program.run(TEMPORAL).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let from = Value::Timestamp {
         seconds: 0,
         nanos: 0,
     };
     let item = new_item(&[("id", Value::Int(1)), ("valid_from", from)]);
-    let added = bench.try_enqueue(vec![item]).await;
+    let added = fixture.try_enqueue(vec![item]).await;
     end_history(&program).await;
     let Err(StoreError::Rejected(rejection)) = added else {
         panic!("{added:?}");
@@ -108,8 +108,8 @@ async fn a_partitioned_table_is_a_queue() {
     program
         .run("CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50)) ON tens (id)")
         .await;
-    let bench = Box::pin(live(harness, queue("item"))).await;
-    assert_eq!(bench.counts().await, [1, 0, 0, 1, 0]);
+    let fixture = Box::pin(live(harness, queue("item"))).await;
+    assert_eq!(fixture.counts().await, [1, 0, 0, 1, 0]);
     program.run("DROP TABLE item").await;
     program.run("DROP PARTITION SCHEME tens").await;
     program.run("DROP PARTITION FUNCTION by_tens").await;
@@ -166,9 +166,9 @@ async fn a_rowversion_is_handed_out_as_the_claim_left_it_and_stays_out_of_the_ar
         .await;
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Archive("done".to_owned());
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    bench.enqueue(new_item(&[("id", Value::Int(1))])).await;
-    let item = bench.one().await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    fixture.enqueue(new_item(&[("id", Value::Int(1))])).await;
+    let item = fixture.one().await;
     let Value::Bytes(version) = &item.columns[2] else {
         panic!("{item:?}");
     };
@@ -177,7 +177,7 @@ async fn a_rowversion_is_handed_out_as_the_claim_left_it_and_stays_out_of_the_ar
         lease_broker::value::hex(version)
     );
     assert_eq!(program.number(&same).await, 1);
-    let completed = bench.complete(&item.lease).await;
+    let completed = fixture.complete(&item.lease).await;
     assert_eq!(completed, Some(State::Completed));
     assert_eq!(program.number("SELECT COUNT(*) FROM done").await, 1);
     let columns = "SELECT COUNT(*) FROM sys.columns WHERE object_id = OBJECT_ID(N'done') AND name = N'version'";

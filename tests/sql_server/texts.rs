@@ -3,7 +3,7 @@
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
-use crate::harness::bench::{Bench, new_item, queue, text};
+use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
 use crate::types::pass;
@@ -93,34 +93,34 @@ async fn a_letter_that_a_varchar_columns_character_set_lacks_is_refused() {
     program
         .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, name varchar(20))")
         .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let added = bench
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let added = fixture
         .try_enqueue(vec![new_item(&[("name", text("Ωmega"))])])
         .await;
     let Err(StoreError::Rejected(rejection)) = added else {
         panic!("{added:?}");
     };
     assert_eq!(rejection.column.as_deref(), Some("name"));
-    bench.enqueue(new_item(&[("name", text("naïve"))])).await;
-    assert_eq!(bench.one().await.columns[1], text("naïve"));
+    fixture.enqueue(new_item(&[("name", text("naïve"))])).await;
+    assert_eq!(fixture.one().await.columns[1], text("naïve"));
 }
 
 /// A queue whose items have a body of this type; none where there is no server.
-async fn with_body(declared: &str) -> Option<(Bench<MssqlHarness>, Program)> {
+async fn with_body(declared: &str) -> Option<(Fixture<MssqlHarness>, Program)> {
     let (harness, program) = start().await?;
     let table = format!("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body {declared})");
     program.run(&table).await;
-    Some((Bench::adopt(harness, vec![queue("item")]).await, program))
+    Some((Fixture::adopt(harness, vec![queue("item")]).await, program))
 }
 
 #[tokio::test]
 async fn a_megabyte_of_text_passes() {
-    let Some((bench, program)) = with_body("nvarchar(max)").await else {
+    let Some((fixture, program)) = with_body("nvarchar(max)").await else {
         return;
     };
     let body = text(&"aż🦀".repeat(1_000_000 / 7));
-    bench.enqueue(new_item(&[("body", body.clone())])).await;
-    let item = bench.one().await;
+    fixture.enqueue(new_item(&[("body", body.clone())])).await;
+    let item = fixture.one().await;
     assert!(item.columns[1] == body, "the text has changed");
     // Babelfish counts other bytes than those of UTF-16.
     if !program.babelfish {
@@ -131,12 +131,12 @@ async fn a_megabyte_of_text_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_another_programs_text_passes() {
-    let Some((bench, program)) = with_body("nvarchar(max)").await else {
+    let Some((fixture, program)) = with_body("nvarchar(max)").await else {
         return;
     };
     let fill = "INSERT item (body) VALUES (REPLICATE(CONVERT(nvarchar(max), N'aż世'), 333333))";
     program.run(fill).await;
-    let item = bench.one().await;
+    let item = fixture.one().await;
     assert!(
         item.columns[1] == text(&"aż世".repeat(333_333)),
         "the text has changed"
@@ -145,12 +145,12 @@ async fn a_megabyte_of_another_programs_text_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_another_programs_bytes_passes() {
-    let Some((bench, program)) = with_body("varbinary(max)").await else {
+    let Some((fixture, program)) = with_body("varbinary(max)").await else {
         return;
     };
     let fill = "INSERT item (body) VALUES (CONVERT(varbinary(max), REPLICATE(CONVERT(varchar(max), 'abcd'), 250000)))";
     program.run(fill).await;
-    let item = bench.one().await;
+    let item = fixture.one().await;
     assert!(
         item.columns[1] == Value::Bytes(b"abcd".repeat(250_000)),
         "the bytes have changed"
@@ -159,13 +159,13 @@ async fn a_megabyte_of_another_programs_bytes_passes() {
 
 #[tokio::test]
 async fn a_megabyte_of_a_producers_bytes_passes() {
-    let Some((bench, _)) = with_body("varbinary(max)").await else {
+    let Some((fixture, _)) = with_body("varbinary(max)").await else {
         return;
     };
     let body = Value::Bytes((0..=255).cycle().take(1_000_000).collect());
-    bench.enqueue(new_item(&[("body", body.clone())])).await;
+    fixture.enqueue(new_item(&[("body", body.clone())])).await;
     assert!(
-        bench.one().await.columns[1] == body,
+        fixture.one().await.columns[1] == body,
         "the bytes have changed"
     );
 }

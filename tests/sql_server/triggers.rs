@@ -4,8 +4,8 @@ use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
 use lease_broker::store::StoreError;
 
-use crate::harness::bench::{
-    Bench, HOUR, MINUTE, SECOND, fail, keys, new_item, queue, release, text,
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, SECOND, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
 use crate::kinds::problems;
@@ -20,7 +20,7 @@ const AUDIT: [&str; 3] = [
     "CREATE TRIGGER item_deleted ON item AFTER DELETE AS INSERT audit (what, id) SELECT 'delete', id FROM deleted",
 ];
 
-async fn audited_with(on_complete: OnComplete) -> Option<(Bench<MssqlHarness>, Program)> {
+async fn audited_with(on_complete: OnComplete) -> Option<(Fixture<MssqlHarness>, Program)> {
     let (harness, program) = Box::pin(start()).await?;
     program.run(TABLE).await;
     for trigger in AUDIT {
@@ -30,10 +30,10 @@ async fn audited_with(on_complete: OnComplete) -> Option<(Bench<MssqlHarness>, P
         on_complete,
         ..queue("item")
     };
-    let bench = Box::pin(Bench::adopt(harness, vec![spec])).await;
+    let fixture = Box::pin(Fixture::adopt(harness, vec![spec])).await;
     // Adoption may write the rows.
     program.run("DELETE audit").await;
-    Some((bench, program))
+    Some((fixture, program))
 }
 
 /// Takes what has been audited since the last time.
@@ -45,30 +45,32 @@ async fn take(program: &Program) -> Vec<String> {
     rows.iter().map(|row| row.join(" ")).collect()
 }
 
-async fn every_operation(bench: &Bench<MssqlHarness>, program: &Program, completed: &[&str]) {
+async fn every_operation(fixture: &Fixture<MssqlHarness>, program: &Program, completed: &[&str]) {
     for payload in ["a", "b", "c", "d"] {
-        bench.enqueue(new_item(&[("payload", text(payload))])).await;
+        fixture
+            .enqueue(new_item(&[("payload", text(payload))]))
+            .await;
     }
     let inserted = ["insert 1", "insert 2", "insert 3", "insert 4"];
     assert_eq!(take(program).await, inserted);
-    let items = bench.claim_for(9, MINUTE).await;
+    let items = fixture.claim_for(9, MINUTE).await;
     assert_eq!(keys(&items), ["1", "2", "3", "4"]);
     let updated = ["update 1", "update 2", "update 3", "update 4"];
     assert_eq!(take(program).await, updated);
-    let held = bench.heartbeat(&items[0].lease, MINUTE).await;
+    let held = fixture.heartbeat(&items[0].lease, MINUTE).await;
     assert!(held.is_some());
     assert_eq!(take(program).await, ["update 1"]);
-    let done = bench.complete(&items[0].lease).await;
+    let done = fixture.complete(&items[0].lease).await;
     assert_eq!(done, Some(State::Completed));
     assert_eq!(take(program).await, completed);
-    let failed = bench.settle(&items[1].lease, fail(Some(HOUR))).await;
+    let failed = fixture.settle(&items[1].lease, fail(Some(HOUR))).await;
     assert_eq!(failed, Some(State::Delayed));
-    let released = bench.settle(&items[2].lease, release(2 * HOUR)).await;
+    let released = fixture.settle(&items[2].lease, release(2 * HOUR)).await;
     assert_eq!(released, Some(State::Delayed));
     assert_eq!(take(program).await, ["update 2", "update 3"]);
-    bench.advance(MINUTE + SECOND).await;
+    fixture.advance(MINUTE + SECOND).await;
     take(program).await;
-    let reaped = bench.reap(9).await;
+    let reaped = fixture.reap(9).await;
     assert_eq!(reaped.expired.len(), 1);
     assert_eq!(reaped.expired[0].lease, items[3].lease);
     assert_eq!(take(program).await, ["update 4"]);
@@ -76,29 +78,29 @@ async fn every_operation(bench: &Bench<MssqlHarness>, program: &Program, complet
 
 #[tokio::test]
 async fn triggers_see_every_operation_where_rows_are_kept() {
-    let Some((bench, program)) = audited_with(OnComplete::Keep).await else {
+    let Some((fixture, program)) = audited_with(OnComplete::Keep).await else {
         return;
     };
-    every_operation(&bench, &program, &["update 1"]).await;
-    assert_eq!(bench.counts().await, [1, 0, 2, 1, 0]);
+    every_operation(&fixture, &program, &["update 1"]).await;
+    assert_eq!(fixture.counts().await, [1, 0, 2, 1, 0]);
 }
 
 #[tokio::test]
 async fn triggers_see_every_operation_where_rows_are_deleted() {
-    let Some((bench, program)) = audited_with(OnComplete::Delete).await else {
+    let Some((fixture, program)) = audited_with(OnComplete::Delete).await else {
         return;
     };
-    every_operation(&bench, &program, &["delete 1"]).await;
-    assert_eq!(bench.counts().await, [1, 0, 2, 0, 0]);
+    every_operation(&fixture, &program, &["delete 1"]).await;
+    assert_eq!(fixture.counts().await, [1, 0, 2, 0, 0]);
 }
 
 #[tokio::test]
 async fn triggers_see_every_operation_where_rows_are_archived() {
     let archive = OnComplete::Archive("done".to_owned());
-    let Some((bench, program)) = audited_with(archive).await else {
+    let Some((fixture, program)) = audited_with(archive).await else {
         return;
     };
-    every_operation(&bench, &program, &["delete 1", "update 1"]).await;
+    every_operation(&fixture, &program, &["delete 1", "update 1"]).await;
     let archived = "SELECT payload FROM done";
     assert_eq!(program.texts(archived).await, ["a"]);
 }
@@ -128,9 +130,9 @@ async fn a_trigger_that_raises_an_error_refuses_the_item_and_nothing_is_added() 
     let trigger = "CREATE TRIGGER choosy ON item AFTER INSERT AS
         IF EXISTS (SELECT 1 FROM inserted WHERE payload = N'bad') THROW 50001, N'no bad items here', 1";
     program.run(trigger).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let item = |payload| new_item(&[("payload", text(payload))]);
-    let added = bench
+    let added = fixture
         .try_enqueue(vec![item("good"), item("bad"), item("good")])
         .await;
     let Err(StoreError::Rejected(rejection)) = added else {
@@ -141,9 +143,9 @@ async fn a_trigger_that_raises_an_error_refuses_the_item_and_nothing_is_added() 
         rejection.problem.contains("no bad items here"),
         "{rejection:?}"
     );
-    assert_eq!(bench.counts().await, [0, 0, 0, 0, 0]);
-    bench.enqueue(item("good")).await;
-    assert_eq!(bench.counts().await, [1, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
+    fixture.enqueue(item("good")).await;
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
@@ -155,13 +157,13 @@ async fn a_trigger_that_answers_rows_of_its_own_confuses_no_operation() {
     let trigger =
         "CREATE TRIGGER talkative ON item AFTER INSERT, UPDATE AS SELECT 77, 'seen' FROM inserted";
     program.run(trigger).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let key = bench.enqueue(new_item(&[("payload", text("a"))])).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let key = fixture.enqueue(new_item(&[("payload", text("a"))])).await;
     assert_eq!(key.to_string(), "1");
-    let items = bench.claim(9).await;
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["1"]);
-    let held = bench.heartbeat(&items[0].lease, HOUR).await;
+    let held = fixture.heartbeat(&items[0].lease, HOUR).await;
     assert!(held.is_some());
-    let done = bench.complete(&items[0].lease).await;
+    let done = fixture.complete(&items[0].lease).await;
     assert_eq!(done, Some(State::Completed));
 }

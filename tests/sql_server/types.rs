@@ -2,7 +2,7 @@
 
 use lease_broker::value::Value;
 
-use crate::harness::bench::{Bench, new_item, queue, text};
+use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
 
@@ -32,7 +32,7 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
         columns.concat()
     );
     program.run(&create).await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     for (at, (_, literal, _)) in samples.iter().enumerate() {
         program
             .run(&format!("INSERT item (c{at}) VALUES ({literal})"))
@@ -42,7 +42,7 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
         .iter()
         .enumerate()
         .map(|(at, (.., value))| new_item(&[(&*format!("c{at}"), value.clone())]));
-    let added = bench.try_enqueue(items.collect()).await.expect("added");
+    let added = fixture.try_enqueue(items.collect()).await.expect("added");
     let nulls: Vec<(String, Value)> = (0..samples.len())
         .map(|at| (format!("c{at}"), Value::Null))
         .collect();
@@ -50,8 +50,8 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
         .iter()
         .map(|(name, null)| (&**name, null.clone()))
         .collect();
-    bench.enqueue(new_item(&nulls)).await;
-    let claimed = bench.claim(1_000).await;
+    fixture.enqueue(new_item(&nulls)).await;
+    let claimed = fixture.claim(1_000).await;
     assert_eq!(claimed.len(), 2 * samples.len() + 1);
     let mut wrong = Vec::new();
     for (at, (declared, literal, value)) in samples.iter().enumerate() {
@@ -278,13 +278,13 @@ async fn a_moment_with_an_offset_is_handed_out_in_utc_and_one_that_is_sent_as_te
     program
         .run("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, at datetimeoffset(3))")
         .await;
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     program
         .run("INSERT item (at) VALUES ('2026-11-21T03:45:20.5+05:30')")
         .await;
     let sent = text("2026-11-21T03:45:20.5+05:30");
-    bench.enqueue(new_item(&[("at", sent)])).await;
-    for item in bench.claim(9).await {
+    fixture.enqueue(new_item(&[("at", sent)])).await;
+    for item in fixture.claim(9).await {
         assert_eq!(item.columns[1], moment(AT, 500_000_000));
     }
     let offsets = "SELECT DATEPART(tzoffset, at) FROM item ORDER BY id";

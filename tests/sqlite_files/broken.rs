@@ -7,7 +7,7 @@ use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 use lease_broker::store::{QueueIndex, Store as _, StoreError};
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, call, queue};
+use crate::harness::fixture::{Fixture, call, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Expects that the file is refused for what it is, under its name.
@@ -49,15 +49,15 @@ fn a_folder_and_a_file_in_a_folder_that_is_missing_can_not_be_opened() {
 }
 
 /// Makes a file with a queue of 500 rows and returns its bytes.
-async fn sound() -> (Bench<SqliteHarness>, Vec<u8>) {
-    let bench = Bench::<SqliteHarness>::items(0).await;
-    let connection = bench.harness.connect();
+async fn sound() -> (Fixture<SqliteHarness>, Vec<u8>) {
+    let fixture = Fixture::<SqliteHarness>::items(0).await;
+    let connection = fixture.harness.connect();
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500)
         INSERT INTO item (id, payload) SELECT n, hex(randomblob(100)) FROM n;
         PRAGMA wal_checkpoint(TRUNCATE)";
     connection.execute_batch(fill).expect(fill);
-    let bytes = fs::read(bench.harness.path()).expect("read");
-    (bench, bytes)
+    let bytes = fs::read(fixture.harness.path()).expect("read");
+    (fixture, bytes)
 }
 
 /// Opens the file, if it can be, and uses it; returns the first error.
@@ -76,8 +76,8 @@ async fn first_error(path: &Path) -> Option<StoreError> {
 
 #[tokio::test]
 async fn a_damaged_file_is_reported_and_nothing_is_taken_for_a_bug() {
-    let (bench, bytes) = sound().await;
-    let folder = bench.harness.path();
+    let (fixture, bytes) = sound().await;
+    let folder = fixture.harness.path();
     let path = folder.with_file_name("damaged.db");
     let page = 4_096;
     assert!(bytes.len() > 10 * page);

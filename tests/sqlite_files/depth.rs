@@ -4,7 +4,7 @@ use lease_broker::item_state::State;
 use lease_broker::store::Stats;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::Bench;
+use crate::harness::fixture::Fixture;
 use crate::harness::sqlite::SqliteHarness;
 
 /// The rows of a state lie together, the completed ones first; leases are due before delayed items are.
@@ -18,9 +18,9 @@ const FILL: &str =
 const COUNT_LIMIT: u64 = Stats::COUNT_LIMIT;
 
 /// A queue with so many items of each state.
-async fn filled(filtered: bool, rows: [u64; 5]) -> Bench<SqliteHarness> {
-    let bench = Bench::<SqliteHarness>::with(0, |spec| spec.filtered_indexes = filtered).await;
-    let connection = bench.harness.connect();
+async fn filled(filtered: bool, rows: [u64; 5]) -> Fixture<SqliteHarness> {
+    let fixture = Fixture::<SqliteHarness>::with(0, |spec| spec.filtered_indexes = filtered).await;
+    let connection = fixture.harness.connect();
     for state in [
         State::Completed,
         State::Ready,
@@ -31,11 +31,11 @@ async fn filled(filtered: bool, rows: [u64; 5]) -> Bench<SqliteHarness> {
         let rows = i64::try_from(rows[state as usize]).expect("few rows");
         connection.execute(FILL, (state.code(), rows)).expect(FILL);
     }
-    bench
+    fixture
 }
 
-async fn stats(bench: &Bench<SqliteHarness>) -> Stats {
-    bench.store.stats(bench.queue).await.expect("stats")
+async fn stats(fixture: &Fixture<SqliteHarness>) -> Stats {
+    fixture.store.stats(fixture.queue).await.expect("stats")
 }
 
 #[tokio::test]
@@ -52,8 +52,8 @@ async fn as_many_items_of_a_state_as_are_enough_are_counted_exactly() {
 #[tokio::test]
 async fn of_more_items_than_are_enough_it_is_said_that_there_may_be_more() {
     for filtered in [true, false] {
-        let bench = filled(filtered, [COUNT_LIMIT + 1; 5]).await;
-        let stats = stats(&bench).await;
+        let fixture = filled(filtered, [COUNT_LIMIT + 1; 5]).await;
+        let stats = stats(&fixture).await;
         assert_eq!(stats.count, [COUNT_LIMIT; 5]);
         assert_eq!(stats.is_lower_bound, [true; 5]);
     }
@@ -69,8 +69,12 @@ async fn exact_stats_count_all_items_however_many() {
         COUNT_LIMIT + 1,
     ];
     for filtered in [true, false] {
-        let bench = filled(filtered, rows).await;
-        let stats = bench.store.exact_stats(bench.queue).await.expect("stats");
+        let fixture = filled(filtered, rows).await;
+        let stats = fixture
+            .store
+            .exact_stats(fixture.queue)
+            .await
+            .expect("stats");
         assert_eq!((stats.count, stats.is_lower_bound), (rows, [false; 5]));
     }
 }
@@ -97,10 +101,10 @@ async fn completed_items_are_counted_exactly_in_a_table_that_is_not_deep() {
 async fn a_list_of_more_items_than_are_sorted_has_as_many_as_were_asked_for() {
     let rows = usize::try_from(COUNT_LIMIT + 500).expect("few rows");
     for filtered in [true, false] {
-        let bench = filled(filtered, [COUNT_LIMIT + 500; 5]).await;
+        let fixture = filled(filtered, [COUNT_LIMIT + 500; 5]).await;
         for state in State::ALL {
             for limit in [10, rows, rows + 1] {
-                let listed = bench.store.list(bench.queue, state, limit).await;
+                let listed = fixture.store.list(fixture.queue, state, limit).await;
                 let listed = listed.expect("list");
                 assert_eq!(listed.len(), limit.min(rows), "{}", state.name());
                 let ages = listed.iter().map(|item| item.age);
@@ -113,11 +117,15 @@ async fn a_list_of_more_items_than_are_sorted_has_as_many_as_were_asked_for() {
 #[tokio::test]
 async fn the_longest_dead_are_redriven_first_with_and_without_filtered_indexes() {
     for filtered in [true, false] {
-        let bench = filled(filtered, [0, 0, 0, 5, 5]).await;
+        let fixture = filled(filtered, [0, 0, 0, 5, 5]).await;
         let newest = "UPDATE item SET lease_state_time = 1 WHERE id = 4000005";
-        bench.harness.connect().execute_batch(newest).expect(newest);
-        assert_eq!(bench.redrive(2).await, 2);
-        let ready = bench.list(State::Ready).await;
+        fixture
+            .harness
+            .connect()
+            .execute_batch(newest)
+            .expect(newest);
+        assert_eq!(fixture.redrive(2).await, 2);
+        let ready = fixture.list(State::Ready).await;
         let mut keys: Vec<_> = ready.iter().map(|item| item.key.to_string()).collect();
         keys.sort_unstable();
         assert_eq!(keys, ["4000001", "4000005"]);
@@ -126,12 +134,12 @@ async fn the_longest_dead_are_redriven_first_with_and_without_filtered_indexes()
 
 #[tokio::test]
 async fn a_table_adopted_before_there_was_a_dead_index_gets_it_by_schema_apply() {
-    let bench = filled(true, [1, 0, 0, 0, 1]).await;
+    let fixture = filled(true, [1, 0, 0, 0, 1]).await;
     let drop = "DROP INDEX item_lease_dead";
-    bench.harness.connect().execute_batch(drop).expect(drop);
-    let spec = &bench.queues[0];
-    let missing = bench.harness.check(spec).await.expect("check");
+    fixture.harness.connect().execute_batch(drop).expect(drop);
+    let spec = &fixture.queues[0];
+    let missing = fixture.harness.check(spec).await.expect("check");
     assert_eq!(missing, ["table \"item\" lacks the index item_lease_dead"]);
-    bench.harness.apply(spec).await.expect("apply");
-    assert_eq!(bench.harness.check(spec).await, Ok(Vec::new()));
+    fixture.harness.apply(spec).await.expect("apply");
+    assert_eq!(fixture.harness.check(spec).await, Ok(Vec::new()));
 }

@@ -9,7 +9,7 @@ use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{Store, StoreError};
 use lease_broker::value::Value;
 
-use crate::harness::bench::{Broker, new_item, queue};
+use crate::harness::fixture::{Broker, new_item, queue};
 use crate::mount::SmallDisk;
 use crate::skipped::skipped;
 

@@ -3,14 +3,18 @@
 use lease_broker::store::StoreError;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::Bench;
+use crate::harness::fixture::Fixture;
 use crate::harness::sqlite::SqliteHarness;
 
 /// Changes a sound file and returns why it is refused.
 async fn refusal(change: &str) -> String {
-    let bench = Bench::<SqliteHarness>::items(1).await;
-    bench.harness.connect().execute_batch(change).expect(change);
-    match bench.harness.open(&bench.queues).await {
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    fixture
+        .harness
+        .connect()
+        .execute_batch(change)
+        .expect(change);
+    match fixture.harness.open(&fixture.queues).await {
         Err(StoreError::Misconfigured(text)) => text,
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("not refused"),
@@ -47,9 +51,9 @@ async fn a_spoilt_secret_is_refused() {
 
 #[tokio::test]
 async fn the_names_of_the_states_can_be_joined() {
-    let bench = Bench::<SqliteHarness>::items(1).await;
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
     let names = "SELECT name FROM item JOIN lease_broker_state USING (lease_state)";
-    let name: String = bench
+    let name: String = fixture
         .harness
         .connect()
         .query_row(names, [], |row| row.get(0))

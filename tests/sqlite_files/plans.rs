@@ -7,7 +7,7 @@ use lease_broker::store::sqlite::SqliteSchema;
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, by, keys, queue};
+use crate::harness::fixture::{Fixture, by, keys, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 const ORDERS: &str = "CREATE TABLE \"my orders\" (
@@ -99,10 +99,10 @@ async fn a_plan_that_was_run_by_hand_is_complete() {
     }
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
     assert_eq!(harness.plan(&spec()).await, Ok(Vec::new()));
-    let bench = Bench::adopt(harness, vec![spec()]).await;
-    let items = bench.claim(9).await;
+    let fixture = Fixture::adopt(harness, vec![spec()]).await;
+    let items = fixture.claim(9).await;
     assert_eq!(keys(&items), ["3", "1"]);
-    bench.complete(&items[0].lease).await;
+    fixture.complete(&items[0].lease).await;
     let done = "SELECT customer, processed, lease_owner FROM done";
     let done: (String, bool, String) = connection
         .query_row(done, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))

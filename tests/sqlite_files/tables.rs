@@ -6,7 +6,7 @@ use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, by, keys, new_item, queue, text};
+use crate::harness::fixture::{Fixture, by, keys, new_item, queue, text};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Makes tables and returns why the queue over `item` is refused.
@@ -106,15 +106,15 @@ async fn a_strict_table_is_a_queue_and_names_the_column_that_can_not_hold_a_valu
     let table =
         "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, size ANY, digest BLOB) STRICT";
     harness.connect().execute_batch(table).expect(table);
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let good = new_item(&[
         ("name", text("a")),
         ("size", text("12")),
         ("digest", Value::Bytes(vec![])),
     ]);
-    bench.enqueue(good).await;
+    fixture.enqueue(good).await;
     let bad = new_item(&[("digest", text("no bytes"))]);
-    let error = bench.try_enqueue(vec![bad]).await;
+    let error = fixture.try_enqueue(vec![bad]).await;
     let Err(StoreError::Rejected(rejection)) = error else {
         panic!("{error:?}");
     };
@@ -124,9 +124,9 @@ async fn a_strict_table_is_a_queue_and_names_the_column_that_can_not_hold_a_valu
         "{}",
         rejection.problem
     );
-    let item = bench.one().await;
+    let item = fixture.one().await;
     assert_eq!(item.columns[2], text("12"));
-    assert_eq!(bench.complete(&item.lease).await, Some(State::Completed));
+    assert_eq!(fixture.complete(&item.lease).await, Some(State::Completed));
 }
 
 #[tokio::test]
@@ -138,9 +138,9 @@ async fn an_order_by_the_state_itself_is_of_no_use_but_does_no_harm() {
         let mut spec = queue("item");
         spec.order = by(&["lease_state"]);
         spec.filtered_indexes = filtered;
-        let bench = Bench::adopt(harness, vec![spec]).await;
-        bench.enqueue(new_item(&[])).await;
-        assert_eq!(keys(&bench.claim(9).await), ["1"]);
+        let fixture = Fixture::adopt(harness, vec![spec]).await;
+        fixture.enqueue(new_item(&[])).await;
+        assert_eq!(keys(&fixture.claim(9).await), ["1"]);
     }
 }
 
@@ -153,7 +153,7 @@ async fn names_are_found_whatever_their_case() {
     let mut spec = queue("ITEM");
     spec.key = vec!["ID".to_owned()];
     spec.order = by(&["-RANK"]);
-    let bench = Bench::adopt(harness, vec![spec]).await;
-    assert_eq!(keys(&bench.claim(9).await), ["2", "1"]);
-    assert_eq!(*bench.store.columns(bench.queue), ["Id", "Rank"]);
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    assert_eq!(keys(&fixture.claim(9).await), ["2", "1"]);
+    assert_eq!(*fixture.store.columns(fixture.queue), ["Id", "Rank"]);
 }

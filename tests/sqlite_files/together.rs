@@ -10,7 +10,7 @@ use lease_broker::store::{Store as _, StoreError};
 use lease_broker::value::{Key, Value};
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, call, keys, new_item, queue};
+use crate::harness::fixture::{Fixture, call, keys, new_item, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 #[tokio::test]
@@ -54,15 +54,15 @@ async fn brokers_that_open_a_fresh_file_together_agree() {
 
 #[tokio::test]
 async fn a_write_waits_for_another_programs_transaction() {
-    let bench = Bench::<SqliteHarness>::items(1).await;
-    let other = bench.harness.connect();
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
     let claim = tokio::spawn({
-        let broker = bench.clone();
+        let broker = fixture.clone();
         async move { broker.claim(9).await }
     });
     assert_eq!(
-        bench.counts().await,
+        fixture.counts().await,
         [1, 0, 0, 0, 0],
         "a read does not wait"
     );
@@ -74,18 +74,22 @@ async fn a_write_waits_for_another_programs_transaction() {
 
 #[tokio::test]
 async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
-    let bench = Bench::<SqliteHarness>::items(1).await;
-    let other = bench.harness.connect();
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
     let calls = [call("worker", 1)];
-    let error = bench.store.claim(bench.queue, calls.into()).await;
+    let error = fixture.store.claim(fixture.queue, calls.into()).await;
     let Err(StoreError::Unavailable(outage)) = error else {
         panic!("{error:?}");
     };
     assert!(outage.reason.contains("write lock"), "{outage}");
     // Those behind it are told with it, and don't each wait as long again.
     let start = std::time::Instant::now();
-    let claims = (0..20).map(|_| bench.store.claim(bench.queue, [call("worker", 1)].into()));
+    let claims = (0..20).map(|_| {
+        fixture
+            .store
+            .claim(fixture.queue, [call("worker", 1)].into())
+    });
     for outcome in futures_util::future::join_all(claims).await {
         assert!(
             matches!(outcome, Err(StoreError::Unavailable(_))),
@@ -97,7 +101,7 @@ async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
         "twenty waits of five seconds"
     );
     other.execute_batch("ROLLBACK").expect("rollback");
-    assert_eq!(keys(&bench.claim(9).await), ["1"]);
+    assert_eq!(keys(&fixture.claim(9).await), ["1"]);
 }
 
 #[tokio::test]
@@ -110,9 +114,9 @@ async fn a_constraint_that_is_checked_at_the_end_spoils_no_other_operation() {
         );
         INSERT INTO shop VALUES (1)";
     harness.connect().execute_batch(tables).expect(tables);
-    let bench = Bench::adopt(harness, vec![queue("item")]).await;
-    let add = |shop| bench.try_enqueue(vec![new_item(&[("shop", Value::Int(shop))])]);
-    let other = bench.harness.connect();
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let add = |shop| fixture.try_enqueue(vec![new_item(&[("shop", Value::Int(shop))])]);
+    let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
     // All three wait for the lock, and so are in one transaction.
     let unlock = async { other.execute_batch("COMMIT") };
@@ -120,5 +124,5 @@ async fn a_constraint_that_is_checked_at_the_end_spoils_no_other_operation() {
     unlocked.expect("commit");
     assert!(first.is_ok() && last.is_ok(), "{first:?} {last:?}");
     assert!(bad.is_err(), "{bad:?}");
-    assert_eq!(bench.counts().await, [2, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
 }

@@ -6,7 +6,7 @@ use lease_broker::value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::bench::{Bench, HOUR, MINUTE, fail, keys, new_item, queue, release, text};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, fail, keys, new_item, queue, release, text};
 use crate::harness::sqlite::SqliteHarness;
 
 const TABLE: &str = "CREATE TABLE item (
@@ -14,12 +14,12 @@ const TABLE: &str = "CREATE TABLE item (
     ) WITHOUT ROWID;
     INSERT INTO item VALUES ('a', 2, x'00', 'x'), ('a', 1, x'', 'y'), ('b', 1, x'ff', 'z'), ('', 9, x'00', 'w')";
 
-async fn bench(on_complete: OnComplete) -> Bench<SqliteHarness> {
+async fn fixture(on_complete: OnComplete) -> Fixture<SqliteHarness> {
     let harness = SqliteHarness::start().await;
     harness.connect().execute_batch(TABLE).expect(TABLE);
     let mut spec = queue("item");
     spec.on_complete = on_complete;
-    Bench::adopt(harness, vec![spec]).await
+    Fixture::adopt(harness, vec![spec]).await
 }
 
 #[tokio::test]
@@ -30,35 +30,35 @@ async fn a_table_without_rowid_is_a_queue_like_any_other() {
         OnComplete::Archive("done".to_owned()),
         OnComplete::Recur(HOUR),
     ] {
-        let bench = bench(on_complete.clone()).await;
+        let fixture = fixture(on_complete.clone()).await;
         let token = Uuid::new_v4();
-        let items = bench.request(token, 3).await;
+        let items = fixture.request(token, 3).await;
         let expected = ["[\"\",9,\"00\"]", "[\"a\",1,\"\"]", "[\"a\",2,\"00\"]"];
         assert_eq!(keys(&items), expected);
-        assert_eq!(keys(&bench.request(token, 3).await), expected);
-        assert!(bench.complete(&items[0].lease).await.is_some());
+        assert_eq!(keys(&fixture.request(token, 3).await), expected);
+        assert!(fixture.complete(&items[0].lease).await.is_some());
         assert_eq!(
-            bench.settle(&items[1].lease, fail(None)).await,
+            fixture.settle(&items[1].lease, fail(None)).await,
             Some(State::Dead)
         );
-        let released = bench.settle(&items[2].lease, release(MINUTE)).await;
+        let released = fixture.settle(&items[2].lease, release(MINUTE)).await;
         assert_eq!(released, Some(State::Delayed));
-        let last = bench.claim_for(9, MINUTE).await;
+        let last = fixture.claim_for(9, MINUTE).await;
         assert_eq!(keys(&last), ["[\"b\",1,\"ff\"]"]);
-        bench.advance(10 * MINUTE).await;
-        assert_eq!(bench.heartbeat(&last[0].lease, HOUR).await, None);
-        let reaped = bench.reap(9).await;
+        fixture.advance(10 * MINUTE).await;
+        assert_eq!(fixture.heartbeat(&last[0].lease, HOUR).await, None);
+        let reaped = fixture.reap(9).await;
         assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1));
-        assert_eq!(bench.redrive(9).await, 1);
-        assert_eq!(bench.claim(9).await.len(), 3, "{on_complete:?}");
+        assert_eq!(fixture.redrive(9).await, 1);
+        assert_eq!(fixture.claim(9).await.len(), 3, "{on_complete:?}");
     }
 }
 
 #[tokio::test]
 async fn an_item_of_a_table_without_rowid_needs_its_whole_key() {
-    let bench = bench(OnComplete::Keep).await;
+    let fixture = fixture(OnComplete::Keep).await;
     let short = new_item(&[("shop", text("c")), ("number", Value::Int(1))]);
-    let error = bench
+    let error = fixture
         .try_enqueue(vec![short.clone()])
         .await
         .expect_err("refused");
@@ -67,5 +67,5 @@ async fn an_item_of_a_table_without_rowid_needs_its_whole_key() {
     whole
         .columns
         .push(("digest".to_owned(), Value::Bytes(vec![1])));
-    assert_eq!(bench.enqueue(whole).await.to_string(), "[\"c\",1,\"01\"]");
+    assert_eq!(fixture.enqueue(whole).await.to_string(), "[\"c\",1,\"01\"]");
 }

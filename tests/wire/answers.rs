@@ -13,7 +13,7 @@ pub(crate) const OPERATION: &[&str] = &["[items]", "[lease_state]"];
 const NOW: Cell = Cell::Time(Some(1_800_000_000_000));
 const DUE: Cell = Cell::Time(Some(1_800_003_600_000));
 
-/// The token of the bench's claims.
+/// The token of the fixture's claims.
 pub(crate) const TOKEN: Uuid = Uuid::from_u128(9);
 
 /// Token, now, key, fence, attempt, due time, trace context, columns.

@@ -5,34 +5,34 @@ use std::task::{Context, Waker};
 use lease_broker::store::{QueueIndex, Store as _};
 
 use crate::answers::{OPERATION, claimed, held};
-use crate::bench::{Bench, Limits, PATIENT, renewals};
+use crate::fixture::{Fixture, Limits, PATIENT, renewals};
 use crate::responder::log::Event;
 use crate::responder::script::{Gate, Reply};
 
 /// Starts a heartbeat of one lease, and goes away once the server has it.
-async fn go_away(bench: &Bench) {
-    let mut heartbeat = bench.store.heartbeat(QueueIndex(0), renewals(1));
+async fn go_away(fixture: &Fixture) {
+    let mut heartbeat = fixture.store.heartbeat(QueueIndex(0), renewals(1));
     let waiting = heartbeat
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));
     assert!(waiting.is_pending());
-    bench.server.until_asked(OPERATION, 1).await;
+    fixture.server.until_asked(OPERATION, 1).await;
     drop(heartbeat);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_goes_away_does_not_delay_the_next() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let gate = Gate::closed();
-    bench
+    fixture
         .server
         .on(OPERATION, vec![Reply::After(gate.clone(), held(1))]);
-    go_away(&bench).await;
-    bench
+    go_away(&fixture).await;
+    fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=2))]);
-    assert_eq!(bench.claim().await.expect("claimed").len(), 2);
-    let asked = bench.server.asked(OPERATION);
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
+    let asked = fixture.server.asked(OPERATION);
     assert_ne!(
         asked[0].connection, asked[1].connection,
         "the first is still in use"
@@ -42,7 +42,7 @@ async fn a_caller_that_goes_away_does_not_delay_the_next() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_whose_caller_went_away_leaves_a_connection_that_is_read_to_the_end() {
-    let bench = Bench::with(Limits {
+    let fixture = Fixture::with(Limits {
         connections: 1,
         ..PATIENT
     })
@@ -52,12 +52,12 @@ async fn an_operation_whose_caller_went_away_leaves_a_connection_that_is_read_to
         Reply::After(gate.clone(), held(1)),
         Reply::Answer(claimed(1..=2)),
     ];
-    bench.server.on(OPERATION, replies);
-    go_away(&bench).await;
+    fixture.server.on(OPERATION, replies);
+    go_away(&fixture).await;
     gate.open();
-    assert_eq!(bench.claim().await.expect("claimed").len(), 2);
-    let asked = bench.server.asked(OPERATION);
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
+    let asked = fixture.server.asked(OPERATION);
     assert_eq!(asked[0].connection, asked[1].connection);
-    let attention = bench.server.count(|event| *event == Event::Attention);
+    let attention = fixture.server.count(|event| *event == Event::Attention);
     assert_eq!(attention, 0, "it ran to its end");
 }

@@ -6,13 +6,13 @@ use lease_broker::store::StoreError;
 use crate::answers::{
     OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, settled, settled_row,
 };
-use crate::bench::Bench;
+use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
 /// Asserts that the statement came twice, the same, and not on the same connection.
-fn assert_sent_twice(bench: &Bench) {
-    let asked = bench.server.asked(OPERATION);
+fn assert_sent_twice(fixture: &Fixture) {
+    let asked = fixture.server.asked(OPERATION);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert_eq!(asked[0].request, asked[1].request);
     assert_ne!(asked[0].connection, asked[1].connection);
@@ -20,104 +20,104 @@ fn assert_sent_twice(bench: &Bench) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_heartbeat_whose_answer_is_cut_among_its_rows_is_run_again_elsewhere() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let row = held_row(0);
     let cut = Tokens::new().columns(&row).row(&row);
     let replies = vec![Reply::Cut(cut), Reply::Answer(held(2))];
-    bench.server.on(OPERATION, replies);
-    let held = bench.heartbeat(2).await.expect("extended");
+    fixture.server.on(OPERATION, replies);
+    let held = fixture.heartbeat(2).await.expect("extended");
     assert!(held.iter().all(Option::is_some), "{held:?}");
-    assert_sent_twice(&bench);
+    assert_sent_twice(&fixture);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_whose_answer_is_cut_among_its_rows_is_run_again_elsewhere() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let row = settled_row(0, 3);
     let cut = Tokens::new().columns(&row).row(&row);
     let replies = vec![Reply::Cut(cut), Reply::Answer(settled(2, 3))];
-    bench.server.on(OPERATION, replies);
-    let states = bench.complete(2).await.expect("settled");
+    fixture.server.on(OPERATION, replies);
+    let states = fixture.complete(2).await.expect("settled");
     assert_eq!(states, [Some(State::Completed); 2]);
-    assert_sent_twice(&bench);
+    assert_sent_twice(&fixture);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_whose_reply_was_lost_is_sent_again_with_the_same_parameters() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(settled(2, 3))];
-    bench.server.on(OPERATION, replies);
-    let states = bench.complete(2).await.expect("settled");
+    fixture.server.on(OPERATION, replies);
+    let states = fixture.complete(2).await.expect("settled");
     assert_eq!(states, [Some(State::Completed); 2]);
-    assert_sent_twice(&bench);
+    assert_sent_twice(&fixture);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_cut_after_its_rows_and_before_its_end_is_not_believed() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(held(1)), Reply::Answer(held(2))];
-    bench.server.on(OPERATION, replies);
-    let held = bench.heartbeat(2).await.expect("extended");
+    fixture.server.on(OPERATION, replies);
+    let held = fixture.heartbeat(2).await.expect("extended");
     assert!(held.iter().all(Option::is_some), "{held:?}");
-    assert_sent_twice(&bench);
+    assert_sent_twice(&fixture);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_without_a_request_id_is_not_run_twice() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let row = claimed_row(TOKEN, 1);
     let cut = Tokens::new().columns(&row).row(&row);
-    bench.server.on(OPERATION, vec![Reply::Cut(cut)]);
-    let error = bench.claim().await.expect_err("lost");
+    fixture.server.on(OPERATION, vec![Reply::Cut(cut)]);
+    let error = fixture.claim().await.expect_err("lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(bench.server.asked(OPERATION).len(), 1);
-    bench
+    assert_eq!(fixture.server.asked(OPERATION).len(), 1);
+    fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);
-    assert_eq!(bench.claim().await.expect("claimed").len(), 1);
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_with_a_request_id_is_run_again_with_the_same_token() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(claimed(1..=3))];
-    bench.server.on(OPERATION, replies);
-    let items = bench.claim_by("worker", true).await.expect("claimed");
+    fixture.server.on(OPERATION, replies);
+    let items = fixture.claim_by("worker", true).await.expect("claimed");
     assert_eq!(items.len(), 3);
-    assert_sent_twice(&bench);
+    assert_sent_twice(&fixture);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_enqueue_whose_reply_was_lost_is_not_run_twice() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(enqueued(1..=2))];
-    bench.server.on(OPERATION, replies);
-    let error = bench.enqueue(2).await.expect_err("lost");
+    fixture.server.on(OPERATION, replies);
+    let error = fixture.enqueue(2).await.expect_err("lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(bench.server.asked(OPERATION).len(), 1);
+    assert_eq!(fixture.server.asked(OPERATION).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_that_the_server_has_closed_costs_no_claim() {
-    let bench = Bench::start().await;
-    bench
+    let fixture = Fixture::start().await;
+    fixture
         .server
         .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
-    bench.heartbeat(1).await.expect("extended");
-    let connection = bench.server.asked(OPERATION)[0].connection;
-    bench.server.until_closed(connection).await;
-    bench
+    fixture.heartbeat(1).await.expect("extended");
+    let connection = fixture.server.asked(OPERATION)[0].connection;
+    fixture.server.until_closed(connection).await;
+    fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);
-    assert_eq!(bench.claim().await.expect("claimed").len(), 1);
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_takes_no_login_for_a_moment_after_a_cut_is_tried_again() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(held(1))];
-    bench.server.on(OPERATION, replies);
-    bench.server.refuse_logins(&[40_613]);
-    let held = bench.heartbeat(1).await.expect("extended");
+    fixture.server.on(OPERATION, replies);
+    fixture.server.refuse_logins(&[40_613]);
+    let held = fixture.heartbeat(1).await.expect("extended");
     assert!(held[0].is_some());
 }

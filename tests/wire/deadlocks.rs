@@ -4,7 +4,7 @@ use lease_broker::item_state::State;
 use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, claimed, enqueued, settled};
-use crate::bench::Bench;
+use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
@@ -15,26 +15,26 @@ fn victim() -> Reply {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlocks_victim_is_run_again_and_the_caller_sees_success() {
-    let bench = Bench::start().await;
-    bench
+    let fixture = Fixture::start().await;
+    fixture
         .server
         .on(OPERATION, vec![victim(), Reply::Answer(settled(1, 3))]);
-    let states = bench.complete(1).await.expect("settled");
+    let states = fixture.complete(1).await.expect("settled");
     assert_eq!(states, [Some(State::Completed)]);
-    assert_eq!(bench.server.asked(OPERATION).len(), 2);
+    assert_eq!(fixture.server.asked(OPERATION).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_and_an_enqueue_are_run_again_too_as_nothing_was_applied() {
-    let bench = Bench::start().await;
-    bench
+    let fixture = Fixture::start().await;
+    fixture
         .server
         .on(OPERATION, vec![victim(), Reply::Answer(claimed(1..=2))]);
-    assert_eq!(bench.claim().await.expect("claimed").len(), 2);
-    bench
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
+    fixture
         .server
         .on(OPERATION, vec![victim(), Reply::Answer(enqueued(1..=2))]);
-    assert_eq!(bench.enqueue(2).await.expect("added").len(), 2);
+    assert_eq!(fixture.enqueue(2).await.expect("added").len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,12 +55,12 @@ async fn who_gives_up_says_how_often_it_was_tried() {
 
 /// Returns how often the statement came, and what the caller was told at last.
 async fn always_the_victim() -> (usize, String) {
-    let bench = Bench::start().await;
-    bench.server.always(OPERATION, victim());
-    let error = bench.complete(1).await.expect_err("never settled");
+    let fixture = Fixture::start().await;
+    fixture.server.always(OPERATION, victim());
+    let error = fixture.complete(1).await.expect_err("never settled");
     let StoreError::Unavailable(outage) = error else {
         panic!("another time it may work: {error:?}");
     };
     assert_eq!(outage.number, Some(1205));
-    (bench.server.asked(OPERATION).len(), outage.to_string())
+    (fixture.server.asked(OPERATION).len(), outage.to_string())
 }

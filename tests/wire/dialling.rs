@@ -6,7 +6,7 @@ use lease_broker::store::StoreError;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::bench::{Limits, PATIENT, PLAIN, SHORT, open_with};
+use crate::fixture::{Limits, PATIENT, PLAIN, SHORT, open_with};
 use crate::skipped::skipped;
 
 const IN_TIME: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, TOKEN, claimed, claimed_row, held, held_row, settled};
-use crate::bench::Bench;
+use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
@@ -13,56 +13,56 @@ fn divided(rows: Tokens) -> Reply {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_before_an_error_in_the_same_answer_are_not_believed() {
-    let bench = Bench::start().await;
-    bench.server.on(OPERATION, vec![divided(claimed(1..=3))]);
-    bench.claim().await.expect_err("no claim");
-    bench.server.on(OPERATION, vec![divided(held(1))]);
-    bench.heartbeat(1).await.expect_err("no heartbeat");
-    bench.server.on(OPERATION, vec![divided(settled(1, 3))]);
-    bench.complete(1).await.expect_err("no settlement");
+    let fixture = Fixture::start().await;
+    fixture.server.on(OPERATION, vec![divided(claimed(1..=3))]);
+    fixture.claim().await.expect_err("no claim");
+    fixture.server.on(OPERATION, vec![divided(held(1))]);
+    fixture.heartbeat(1).await.expect_err("no heartbeat");
+    fixture.server.on(OPERATION, vec![divided(settled(1, 3))]);
+    fixture.complete(1).await.expect_err("no settlement");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_a_try_that_failed_are_not_among_those_of_the_next() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let row = claimed_row(TOKEN, 7);
     let victim = Tokens::new().columns(&row).row(&row);
     let victim = victim.error(1205, "Transaction was deadlocked.");
     let replies = vec![Reply::Answer(victim), Reply::Answer(claimed(1..=1))];
-    bench.server.on(OPERATION, replies);
-    let items = bench.claim().await.expect("claimed");
-    let keys = crate::harness::bench::keys(&items);
+    fixture.server.on(OPERATION, replies);
+    let items = fixture.claim().await.expect("claimed");
+    let keys = crate::harness::fixture::keys(&items);
     assert_eq!(keys, ["1"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_after_a_whole_result_set_counts_too() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let row = held_row(0);
     let two = held(1).columns(&row).row(&row).end_of_statement();
-    bench.server.on(OPERATION, vec![divided(two)]);
-    bench.heartbeat(1).await.expect_err("no heartbeat");
+    fixture.server.on(OPERATION, vec![divided(two)]);
+    fixture.heartbeat(1).await.expect_err("no heartbeat");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_of_no_known_kind_is_no_reason_to_try_again() {
-    let bench = Bench::start().await;
-    bench.server.always(OPERATION, divided(Tokens::new()));
-    let error = bench.complete(1).await.expect_err("no settlement");
+    let fixture = Fixture::start().await;
+    fixture.server.always(OPERATION, divided(Tokens::new()));
+    let error = fixture.complete(1).await.expect_err("no settlement");
     assert!(matches!(error, StoreError::Bug(_)), "{error:?}");
-    assert_eq!(bench.server.asked(OPERATION).len(), 1);
+    assert_eq!(fixture.server.asked(OPERATION).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_has_moved_is_looked_for_on_a_new_connection() {
     for number in [983, 40_613] {
-        let bench = Bench::start().await;
+        let fixture = Fixture::start().await;
         let moved = Tokens::new().error(number, "The database is not available.");
         let replies = vec![Reply::Answer(moved), Reply::Answer(settled(1, 3))];
-        bench.server.on(OPERATION, replies);
-        bench.complete(1).await.expect("settled");
-        let asked = bench.server.asked(OPERATION);
+        fixture.server.on(OPERATION, replies);
+        fixture.complete(1).await.expect("settled");
+        let asked = fixture.server.asked(OPERATION);
         assert_ne!(asked[0].connection, asked[1].connection, "error {number}");
-        bench.server.until_closed(asked[0].connection).await;
+        fixture.server.until_closed(asked[0].connection).await;
     }
 }

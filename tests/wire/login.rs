@@ -3,8 +3,8 @@
 use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, held};
-use crate::bench::{PASSWORD, PATIENT, PLAIN, open_with, responder, settings};
 use crate::database;
+use crate::fixture::{PASSWORD, PATIENT, PLAIN, open_with, responder, settings};
 use crate::responder::log::Event;
 use crate::responder::script::Reply;
 use crate::responder::server::{Encryption, Login, Server};
@@ -97,7 +97,7 @@ async fn a_login_that_is_sent_on_is_followed_to_the_other_port() {
     assert_eq!(target.count(is_login), 2);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker::store::QueueIndex(0);
-    let renewals = crate::bench::renewals(1);
+    let renewals = crate::fixture::renewals(1);
     let extended = lease_broker::store::Store::heartbeat(&store, queue, renewals);
     assert!(with_timeout(extended).await.expect("extended")[0].is_some());
 }

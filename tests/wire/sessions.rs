@@ -1,8 +1,8 @@
 //! What a connection brings to its next statement: the options that it needs, and nothing that an error left.
 
 use crate::answers::{OPERATION, held};
-use crate::bench::{Bench, Limits, PATIENT, PLAIN, open_queues, responder};
-use crate::harness::bench::{by, queue};
+use crate::fixture::{Fixture, Limits, PATIENT, PLAIN, open_queues, responder};
+use crate::harness::fixture::{by, queue};
 use crate::responder::log::Event;
 use crate::responder::request::Request;
 use crate::responder::script::Reply;
@@ -12,22 +12,22 @@ use crate::responder::tokens::Tokens;
 async fn a_connection_sets_what_filtered_indexes_need_once_and_before_its_first_operation() {
     const OPTIONS: &[&str] = &["set", "quoted_identifier", "arithabort", "on"];
 
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let replies = vec![Reply::Answer(held(1)), Reply::Answer(held(1))];
-    bench.server.on(OPERATION, replies);
-    bench.heartbeat(1).await.expect("extended");
-    bench.heartbeat(1).await.expect("extended");
+    fixture.server.on(OPERATION, replies);
+    fixture.heartbeat(1).await.expect("extended");
+    fixture.heartbeat(1).await.expect("extended");
     // One connection for the operations, and the one that is kept to probe with.
-    assert_eq!(bench.server.asked(OPTIONS).len(), 2);
-    let all = bench.server.asked(&[]);
+    assert_eq!(fixture.server.asked(OPTIONS).len(), 2);
+    let all = fixture.server.asked(&[]);
     let place = |fragments| all.iter().position(|asked| asked.request.has(fragments));
     assert!(place(OPTIONS) < place(OPERATION));
 }
 
 /// Returns what came first on the connection after its `nth` operation.
-fn after(bench: &Bench, nth: usize) -> (usize, Option<Request>) {
-    let connection = bench.server.asked(OPERATION)[nth].connection;
-    let entries = bench.server.log().entries().into_iter();
+fn after(fixture: &Fixture, nth: usize) -> (usize, Option<Request>) {
+    let connection = fixture.server.asked(OPERATION)[nth].connection;
+    let entries = fixture.server.log().entries().into_iter();
     let mut asked = entries.filter_map(|entry| match entry.event {
         Event::Asked(request) if entry.connection == connection => Some(request),
         _ => None,
@@ -39,19 +39,19 @@ fn after(bench: &Bench, nth: usize) -> (usize, Option<Request>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_an_error_left_is_ended_before_the_next_statement() {
     for number in [1205, 8134] {
-        let bench = Bench::with(Limits {
+        let fixture = Fixture::with(Limits {
             connections: 1,
             ..PATIENT
         })
         .await;
         let failed = Tokens::new().error(number, "It went wrong.");
         let replies = vec![Reply::Answer(failed), Reply::Answer(held(1))];
-        bench.server.on(OPERATION, replies);
-        if bench.heartbeat(1).await.is_err() {
-            bench.heartbeat(1).await.expect("extended");
+        fixture.server.on(OPERATION, replies);
+        if fixture.heartbeat(1).await.is_err() {
+            fixture.heartbeat(1).await.expect("extended");
         }
-        let (connection, next) = after(&bench, 0);
-        if bench.server.asked(OPERATION)[1].connection == connection {
+        let (connection, next) = after(&fixture, 0);
+        if fixture.server.asked(OPERATION)[1].connection == connection {
             let next = next.expect("a statement");
             assert!(next.has(&["@@trancount", "rollback"]), "{next:?}");
         }
@@ -60,16 +60,16 @@ async fn a_transaction_that_an_error_left_is_ended_before_the_next_statement() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_can_not_be_reset_is_replaced() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let failed = Tokens::new().error(8134, "Divide by zero error encountered.");
     let replies = vec![Reply::Answer(failed.clone()), Reply::Answer(held(1))];
-    bench.server.on(OPERATION, replies);
-    bench
+    fixture.server.on(OPERATION, replies);
+    fixture
         .server
         .always(&["@@trancount", "rollback"], Reply::Answer(failed));
-    bench.heartbeat(1).await.expect_err("no heartbeat");
-    bench.heartbeat(1).await.expect("extended");
-    let asked = bench.server.asked(OPERATION);
+    fixture.heartbeat(1).await.expect_err("no heartbeat");
+    fixture.heartbeat(1).await.expect("extended");
+    let asked = fixture.server.asked(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
 }
 

@@ -8,19 +8,19 @@ use uuid::Uuid;
 use crate::answers::{
     OPERATION, TOKEN, claimed_row, expired_row, held_row, next_due_row, settled_row,
 };
-use crate::bench::Bench;
+use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::{Cell, Tokens};
 
 /// Answers an operation with these result sets, and returns what is wrong with what the store makes of them.
 async fn problem(
-    bench: &Bench,
+    fixture: &Fixture,
     what: &str,
     answer: Tokens,
-    operation: impl AsyncFn(&Bench) -> Result<(), StoreError>,
+    operation: impl AsyncFn(&Fixture) -> Result<(), StoreError>,
 ) -> Option<String> {
-    bench.server.on(OPERATION, vec![Reply::Answer(answer)]);
-    match operation(bench).await {
+    fixture.server.on(OPERATION, vec![Reply::Answer(answer)]);
+    match operation(fixture).await {
         Ok(()) => Some(format!("believed: {what}")),
         Err(StoreError::Bug(text)) if text.contains("ended early") => {
             Some(format!("a panic: {what}: {text}"))
@@ -57,9 +57,9 @@ fn wrong(row: &[Cell], columns: &[usize]) -> Vec<(String, Vec<Cell>)> {
 async fn problems(
     rows: Vec<(String, Vec<Cell>)>,
     then: Option<Vec<Cell>>,
-    operation: impl AsyncFn(&Bench) -> Result<(), StoreError>,
+    operation: impl AsyncFn(&Fixture) -> Result<(), StoreError>,
 ) -> Vec<String> {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let mut problems = Vec::new();
     for (what, row) in rows {
         let answer = Tokens::new().rows(&[row]);
@@ -67,35 +67,35 @@ async fn problems(
             Some(row) => answer.rows(std::slice::from_ref(row)),
             None => answer,
         };
-        problems.extend(problem(&bench, &what, answer, &operation).await);
+        problems.extend(problem(&fixture, &what, answer, &operation).await);
     }
     problems
 }
 
 const NONE: [String; 0] = [];
 
-async fn claim(bench: &Bench) -> Result<(), StoreError> {
-    bench.claim().await.map(drop)
+async fn claim(fixture: &Fixture) -> Result<(), StoreError> {
+    fixture.claim().await.map(drop)
 }
 
-async fn heartbeat(bench: &Bench) -> Result<(), StoreError> {
-    bench.heartbeat(1).await.map(drop)
+async fn heartbeat(fixture: &Fixture) -> Result<(), StoreError> {
+    fixture.heartbeat(1).await.map(drop)
 }
 
-async fn complete(bench: &Bench) -> Result<(), StoreError> {
-    bench.complete(1).await.map(drop)
+async fn complete(fixture: &Fixture) -> Result<(), StoreError> {
+    fixture.complete(1).await.map(drop)
 }
 
-async fn reap(bench: &Bench) -> Result<(), StoreError> {
-    bench.reap().await.map(drop)
+async fn reap(fixture: &Fixture) -> Result<(), StoreError> {
+    fixture.reap().await.map(drop)
 }
 
-async fn enqueue(bench: &Bench) -> Result<(), StoreError> {
-    bench.enqueue(1).await.map(drop)
+async fn enqueue(fixture: &Fixture) -> Result<(), StoreError> {
+    fixture.enqueue(1).await.map(drop)
 }
 
-async fn redrive(bench: &Bench) -> Result<(), StoreError> {
-    bench.redrive().await.map(drop)
+async fn redrive(fixture: &Fixture) -> Result<(), StoreError> {
+    fixture.redrive().await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,11 +109,11 @@ async fn a_claims_answer_of_a_wrong_shape_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_another_claim_is_passed_over() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let rows = [claimed_row(Uuid::from_u128(8), 1), claimed_row(TOKEN, 2)];
     let answer = Reply::Answer(Tokens::new().rows(&rows));
-    bench.server.on(OPERATION, vec![answer]);
-    let items = bench.claim().await.expect("claimed");
+    fixture.server.on(OPERATION, vec![answer]);
+    let items = fixture.claim().await.expect("claimed");
     let keys: Vec<String> = items
         .iter()
         .map(|item| item.lease.key.to_string())
@@ -166,8 +166,8 @@ async fn a_reapers_answer_of_a_wrong_shape_is_an_error() {
 async fn an_enqueues_answer_without_keys_is_an_error() {
     let row = vec![Cell::BigInt(Some(1))];
     assert_eq!(problems(short(&row, 0..1), None, enqueue).await, NONE);
-    let bench = Bench::start().await;
-    let problem = problem(&bench, "nothing", Tokens::new(), enqueue).await;
+    let fixture = Fixture::start().await;
+    let problem = problem(&fixture, "nothing", Tokens::new(), enqueue).await;
     assert_eq!(problem, None);
 }
 
@@ -177,8 +177,8 @@ async fn a_redrives_answer_without_a_number_is_an_error() {
     let mut rows = wrong(&row, &[0]);
     rows.extend(short(&row, 0..1));
     assert_eq!(problems(rows, None, redrive).await, NONE);
-    let bench = Bench::start().await;
-    let problem = problem(&bench, "nothing", Tokens::new(), redrive).await;
+    let fixture = Fixture::start().await;
+    let problem = problem(&fixture, "nothing", Tokens::new(), redrive).await;
     assert_eq!(problem, None);
 }
 
@@ -223,11 +223,11 @@ async fn a_state_that_there_is_not_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_without_a_result_set_is_an_error() {
-    let bench = Bench::start().await;
+    let fixture = Fixture::start().await;
     let mut found = Vec::new();
-    found.extend(problem(&bench, "claim", Tokens::new(), claim).await);
-    found.extend(problem(&bench, "heartbeat", Tokens::new(), heartbeat).await);
-    found.extend(problem(&bench, "complete", Tokens::new(), complete).await);
-    found.extend(problem(&bench, "reap", Tokens::new(), reap).await);
+    found.extend(problem(&fixture, "claim", Tokens::new(), claim).await);
+    found.extend(problem(&fixture, "heartbeat", Tokens::new(), heartbeat).await);
+    found.extend(problem(&fixture, "complete", Tokens::new(), complete).await);
+    found.extend(problem(&fixture, "reap", Tokens::new(), reap).await);
     assert_eq!(found, NONE);
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, claimed, held, held_row};
-use crate::bench::{Bench, Limits, PATIENT, PLAIN, SHORT, open_with};
 use crate::database;
+use crate::fixture::{Fixture, Limits, PATIENT, PLAIN, SHORT, open_with};
 use crate::responder::log::Event;
 use crate::responder::script::Reply;
 use crate::responder::server::{Encryption, Login, Server};
@@ -21,61 +21,63 @@ const IN_TIME: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_heartbeat_that_gets_no_answer_is_run_again_on_a_new_connection() {
-    let bench = Bench::with(IMPATIENT).await;
+    let fixture = Fixture::with(IMPATIENT).await;
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(held(1))];
-    bench.server.on(OPERATION, replies);
-    let held = bench.heartbeat(1).await.expect("extended");
+    fixture.server.on(OPERATION, replies);
+    let held = fixture.heartbeat(1).await.expect("extended");
     assert!(held[0].is_some());
-    let asked = bench.server.asked(OPERATION);
+    let asked = fixture.server.asked(OPERATION);
     assert_eq!(asked.len(), 2);
     assert_ne!(asked[0].connection, asked[1].connection);
-    bench.server.until_closed(asked[0].connection).await;
+    fixture.server.until_closed(asked[0].connection).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_heartbeat_whose_answer_stops_among_its_rows_is_run_again_on_a_new_connection() {
-    let bench = Bench::with(IMPATIENT).await;
+    let fixture = Fixture::with(IMPATIENT).await;
     let row = held_row(0);
     let part = Tokens::new().columns(&row).row(&row);
     let replies = vec![Reply::Stall(part), Reply::Answer(held(2))];
-    bench.server.on(OPERATION, replies);
-    let held = bench.heartbeat(2).await.expect("extended");
+    fixture.server.on(OPERATION, replies);
+    let held = fixture.heartbeat(2).await.expect("extended");
     assert!(held.iter().all(Option::is_some), "{held:?}");
-    let asked = bench.server.asked(OPERATION);
+    let asked = fixture.server.asked(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_gets_no_answer_fails_in_time_and_the_next_has_a_new_connection() {
-    let bench = Bench::with(IMPATIENT).await;
+    let fixture = Fixture::with(IMPATIENT).await;
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(claimed(1..=1))];
-    bench.server.on(OPERATION, replies);
+    fixture.server.on(OPERATION, replies);
     let start = Instant::now();
-    let error = bench.claim().await.expect_err("no answer");
+    let error = fixture.claim().await.expect_err("no answer");
     assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(bench.claim().await.expect("claimed").len(), 1);
-    let asked = bench.server.asked(OPERATION);
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 1);
+    let asked = fixture.server.asked(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_never_answers_again_makes_every_operation_fail_in_time() {
-    let bench = Bench::with(IMPATIENT).await;
-    bench.server.always(OPERATION, Reply::Stall(Tokens::new()));
+    let fixture = Fixture::with(IMPATIENT).await;
+    fixture
+        .server
+        .always(OPERATION, Reply::Stall(Tokens::new()));
     let start = Instant::now();
-    let error = bench.heartbeat(1).await.expect_err("no answer");
+    let error = fixture.heartbeat(1).await.expect_err("no answer");
     assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_always_says_a_little_more_does_not_hold_an_operation_for_ever() {
-    let bench = Bench::with(IMPATIENT).await;
+    let fixture = Fixture::with(IMPATIENT).await;
     let little = Tokens::new().info(0, "still at it");
-    bench.server.always(OPERATION, Reply::Forever(little));
+    fixture.server.always(OPERATION, Reply::Forever(little));
     let start = Instant::now();
-    let error = bench.claim().await.expect_err("no end");
+    let error = fixture.claim().await.expect_err("no end");
     assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use lease_broker::store::StoreError;
 
-use crate::bench::{PATIENT, open_with, responder};
 use crate::database;
+use crate::fixture::{PATIENT, open_with, responder};
 use crate::responder::certificate::{Authority, Identity};
 use crate::responder::log::Event;
 use crate::responder::server::{Encryption, Login, Server};

@@ -14,7 +14,7 @@ use lease_broker::value::{Key, Value};
 
 use crate::answers::TOKEN;
 use crate::database;
-use crate::harness::bench::{HOUR, call, complete, complete_with, new_item, queue, text};
+use crate::harness::fixture::{HOUR, call, complete, complete_with, new_item, queue, text};
 use crate::responder::log::Event;
 use crate::responder::server::{Encryption, Login, Server};
 use crate::timeout::{TEST_TIMEOUT, with_timeout};
@@ -86,12 +86,12 @@ pub(crate) async fn responder() -> Server {
 }
 
 /// A store that is open, and the server under it.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) store: std::sync::Arc<MssqlStore>,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) async fn start() -> Self {
         Self::with(PATIENT).await
     }

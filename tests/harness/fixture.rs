@@ -256,13 +256,13 @@ impl Broker {
 }
 
 /// A database with its queues and one broker on the first of them.
-pub(crate) struct Bench<H> {
+pub(crate) struct Fixture<H> {
     pub(crate) harness: H,
     pub(crate) queues: Vec<QueueSpec>,
     broker: Broker,
 }
 
-impl<H> Deref for Bench<H> {
+impl<H> Deref for Fixture<H> {
     type Target = Broker;
 
     fn deref(&self) -> &Broker {
@@ -270,7 +270,7 @@ impl<H> Deref for Bench<H> {
     }
 }
 
-impl<H: Harness> Bench<H> {
+impl<H: Harness> Fixture<H> {
     /// A queue of rows 1 to `rows`, inserted by another program.
     pub(crate) async fn items(rows: i64) -> Self {
         Self::with(rows, |_| ()).await
@@ -280,9 +280,9 @@ impl<H: Harness> Bench<H> {
     pub(crate) async fn with(rows: i64, change: impl FnOnce(&mut QueueSpec)) -> Self {
         let mut spec = queue("item");
         change(&mut spec);
-        let bench = Self::over(&[item_table("item")], vec![spec]).await;
-        bench.insert(1..=rows).await;
-        bench
+        let fixture = Self::over(&[item_table("item")], vec![spec]).await;
+        fixture.insert(1..=rows).await;
+        fixture
     }
 
     /// Queues over new tables.
