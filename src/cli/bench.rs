@@ -1,63 +1,57 @@
-//! `bench`: a load generator over gRPC, which measures a broker and checks that it did all of the work once.
+//! The command `bench`: a load generator that measures a broker over gRPC and checks that every item is settled once.
 
-mod baselines;
-mod child;
-mod child_log;
-mod course;
-mod flags;
-mod holder;
+mod args;
+mod check;
+mod child_broker;
+mod client;
+mod heartbeat_worker;
+mod in_process_broker;
+mod in_process_store;
 mod interrupt;
-mod keys;
+mod item_ledger;
+mod key_set;
 mod latency;
-mod layer;
-mod ledger;
-mod load;
-mod machine;
-mod measured;
-mod minutes;
 mod noop;
-mod open_files;
-mod own;
-mod pace;
+mod process_stats;
 mod producer;
+mod progress;
 mod report;
-mod results;
+mod result;
 mod run;
-mod shares;
-mod stock;
+mod run_state;
+mod samples;
 mod tables;
 mod target;
-mod usage;
-mod verdict;
-mod view;
-mod wire;
+mod target_api;
+mod temporary_queues;
 mod worker;
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use self::baselines::Baseline;
-use self::flags::{LoadFlags, TargetFlags};
+use self::args::{LoadArgs, TargetArgs};
+use self::client::GrpcClient;
 use self::interrupt::Interrupt;
-use self::layer::grpc::OverGrpc;
-use self::layer::{Place, Terms};
-use self::load::{Load, Work};
-use self::measured::Measured;
-use self::noop::Noop;
-use self::results::Results;
-use self::target::Target;
+use self::process_stats::Machine;
+use self::report::{Baselines, LayerBaseline, NoopBaseline, Parameters, Report};
+use self::samples::Measured;
+use self::target::{Target, raise_open_file_limit};
+use self::target_api::WorkerId;
 use super::CommandError;
 
 /// Measure a broker under load.
 ///
-/// Workers claim and settle items over gRPC: on a broker of its own, with a temporary SQLite file and durable commits, or
-/// with a configuration, or on one that runs already. Measured are calls and items a second, latencies, and what the
-/// broker and this load generator use, which share the machine's cores. Checked is that every item was settled once, that
-/// no lease was lost, and that the store has what it must have; exit code 1 if not. The queue must be left to the bench.
+/// Starts a broker on a temporary SQLite file with durable commits. With --config, starts it with that configuration;
+/// with --address, uses a running broker. Workers then claim and settle items over gRPC.
 ///
-/// Workers are a closed loop: each claims again when it has settled, so that a slow broker is asked less. With --rate
-/// claims are due at fixed times, whatever the broker does, and their latency counts from then.
+/// Reports calls and items per second, latencies, and the CPU and memory of the broker and of this load generator; both
+/// share the machine's cores. Also checks that every item was settled exactly once, that no lease was lost, and that the
+/// store contains the expected items. If a check fails, the exit code is 1. No other program should use the queue during
+/// the run.
+///
+/// By default, a worker claims again as soon as it has settled its batch, so a slow broker gets fewer calls. With --rate,
+/// claims are due at fixed times, however slow the broker is, and their latency counts from the due time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -71,123 +65,148 @@ Examples:
   lease-broker bench --address http://127.0.0.1:50051 --broker-pid 4242 --json result.json")]
 pub(super) struct Bench {
     #[command(flatten)]
-    target: TargetFlags,
+    target: TargetArgs,
     #[command(flatten)]
-    load: LoadFlags,
-    /// Compare with this too; several separated by commas
+    load: LoadArgs,
+    /// Also measure these baselines, separated by commas, and compare the load with them
     #[arg(
         long,
         value_enum,
-        value_name = "WHAT",
+        value_name = "BASELINE",
         value_delimiter = ',',
         help_heading = "Results"
     )]
     baseline: Vec<Baseline>,
-    /// Write the results to this file as JSON; - for standard output, in the tables' place
+    /// Write the results to this file as JSON; - prints JSON instead of the tables
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     json: Option<PathBuf>,
 }
 
+/// A measurement to compare the load with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Baseline {
+    /// Empty calls to the same server, before and after the load
+    Noop,
+    /// The same load on a broker in this process, without gRPC
+    Broker,
+    /// The same load on a store in this process, without gRPC and broker
+    Direct,
+}
+
 impl Bench {
+    /// Measures, prints the results, and fails if a check fails.
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let load = self.load.load(self.target.queues, &self.target.column)?;
+        let load = self.load.clone().resolve(self.target.queues)?;
         self.check_baselines(&load)?;
-        open_files::make_room_for(load.connections)?;
+        raise_open_file_limit(load.connections)?;
         let mut interrupt = Interrupt::listen()?;
-        let target = interrupt.unless(Target::open(&self.target)).await?;
-        let measured = interrupt.unless(self.over_grpc(&load, &target)).await;
-        let (store, queues, alone) = (target.store(), target.queues.clone(), target.alone);
+        let opened = interrupt.unless_interrupted(Target::open(&self.target));
+        let target = opened.await?;
+        let measured = interrupt.unless_interrupted(self.measure_over_grpc(&load, &target));
+        let measured = measured.await;
+        let (store, queues) = (target.store_kind(), target.queues.clone());
+        // Stops the broker even if the measurement has failed.
         let ended = target.close().await;
-        let (over_grpc, noop) = measured?;
+        let (measured, noop) = measured?;
         let ended = ended?;
-        let mut results = Results {
-            wrongs: verdict::wrongs(&load, &over_grpc, ended.stock, alone),
+        let exclusive = self.target.is_temporary();
+        let mut report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            machine: Machine::current(),
             store,
-            queues,
-            over_grpc,
-            served: ended.served,
-            noop,
-            broker: None,
-            direct: None,
-            load,
+            errors: check::errors(&load, &measured, ended.store_counts, exclusive),
+            parameters: Parameters::new(&self.target, queues, load),
+            load: measured,
+            statements: ended.statements,
+            baselines: Baselines {
+                noop,
+                ..Baselines::default()
+            },
         };
-        interrupt.unless(self.compare(&mut results)).await?;
-        self.show(&results)
+        let layers = self.measure_lower_layers(&mut report);
+        interrupt.unless_interrupted(layers).await?;
+        self.show(&report)
     }
 
-    /// Puts the load on the broker, between two rounds of empty calls if they are asked for.
-    async fn over_grpc(
+    /// Puts the load on the broker. With `--baseline noop`, sends empty calls before and after.
+    async fn measure_over_grpc(
         &self,
-        load: &Load,
+        load: &LoadArgs,
         target: &Target,
-    ) -> Result<(Measured, Option<[Noop; 2]>), CommandError> {
+    ) -> Result<(Measured, Option<NoopBaseline>), CommandError> {
         let channels = target.connect(load.connections).await?;
-        let open = |place: Place, terms: &Terms| {
-            let channel = channels[place.worker % channels.len()].clone();
-            OverGrpc::new(channel, place, &target.queues[place.queue], terms)
+        let queues = &target.queues;
+        let open = |id: WorkerId| {
+            let channel = channels[id.worker % channels.len()].clone();
+            GrpcClient::new(channel, id, &queues[id.queue], &self.target.column, load)
         };
+        let measure = run::run("load", load, queues.len(), &target.watch, open);
         if !self.baseline.contains(&Baseline::Noop) {
-            let measured = run::run("load", load, &target.watch, open).await?;
-            return Ok((measured, None));
+            return Ok((measure.await?, None));
         }
-        let before = Noop::measure(load, &channels).await?;
-        let measured = run::run("load", load, &target.watch, open).await?;
-        let after = Noop::measure(load, &channels).await?;
-        Ok((measured, Some([before, after])))
+        let before = noop::measure(load.workers, &channels).await?;
+        let measured = measure.await?;
+        let after = noop::measure(load.workers, &channels).await?;
+        let noop = NoopBaseline::new(before, after, &measured);
+        Ok((measured, Some(noop)))
     }
 
-    /// Puts the load on what is below gRPC, if that is asked for.
-    async fn compare(&self, results: &mut Results) -> Result<(), CommandError> {
-        let Results { load, wrongs, .. } = results;
+    /// Measures the baselines `broker` and `direct`, if they are asked for.
+    async fn measure_lower_layers(&self, report: &mut Report) -> Result<(), CommandError> {
+        let load = &report.parameters.load;
         if self.baseline.contains(&Baseline::Broker) {
-            let run = baselines::on_broker(load, &self.target).await?;
-            wrongs.extend(verdict::wrongs(load, &run, None, true));
-            results.broker = Some(run);
+            let measured = in_process_broker::measure(load, &self.target).await?;
+            report
+                .errors
+                .extend(check::errors(load, &measured, None, true));
+            report.baselines.broker = Some(LayerBaseline::new(measured, &report.load));
         }
         if self.baseline.contains(&Baseline::Direct) {
-            let run = baselines::on_store(load, &self.target).await?;
-            wrongs.extend(verdict::wrongs(load, &run, None, true));
-            results.direct = Some(run);
+            let measured = in_process_store::measure(load, &self.target).await?;
+            report
+                .errors
+                .extend(check::errors(load, &measured, None, true));
+            report.baselines.direct = Some(LayerBaseline::new(measured, &report.load));
         }
         Ok(())
     }
 
-    fn show(&self, results: &Results) -> Result<(), CommandError> {
+    fn show(&self, report: &Report) -> Result<(), CommandError> {
         if let Some(file) = &self.json {
-            report::write(results, self, file)?;
+            report.write_json(file)?;
         }
         if self.json.as_deref() != Some(Path::new("-")) {
-            tables::print(results);
+            tables::print(report);
         }
-        if results.wrongs.is_empty() {
+        if report.errors.is_empty() {
             return Ok(());
         }
-        let wrongs = results.wrongs.join("; ");
-        Err(CommandError::failed(format!("bench: FAILED {wrongs}")))
+        let errors = report.errors.join("; ");
+        Err(CommandError::failed(format!("bench: FAILED {errors}")))
     }
 
-    fn check_baselines(&self, load: &Load) -> Result<(), CommandError> {
-        let below_grpc = [
+    fn check_baselines(&self, load: &LoadArgs) -> Result<(), CommandError> {
+        let lower_layers = [
             (Baseline::Broker, "--baseline broker"),
             (Baseline::Direct, "--baseline direct"),
         ];
-        for (baseline, name) in below_grpc {
+        for (baseline, flag) in lower_layers {
             if !self.baseline.contains(&baseline) {
                 continue;
             }
             if !self.target.is_temporary() {
                 return Err(CommandError::usage(format!(
-                    "{name} is measured on a temporary SQLite file: not with --address or --config"
+                    "{flag} cannot be combined with --address or --config: it is measured on a temporary SQLite file"
                 )));
             }
-            if matches!(load.work, Work::Hold { .. }) {
+            if load.hold.is_some() {
                 return Err(CommandError::usage(format!(
-                    "{name} with --hold: what is compared is items a second, and none are settled"
+                    "{flag} cannot be combined with --hold: a baseline compares settled items, and --hold settles none"
                 )));
             }
-            if baseline == Baseline::Direct && load.terms.wait.is_some() {
+            if baseline == Baseline::Direct && load.wait.is_some() {
                 return Err(CommandError::usage(format!(
-                    "{name} with --wait: claims wait in the broker, not in the store"
+                    "{flag} cannot be combined with --wait: claims wait in the broker, not in the store"
                 )));
             }
         }

@@ -1,17 +1,17 @@
-//! Signals that end a bench before its time: it still ends its broker and removes its files.
+//! SIGINT and SIGTERM: end a bench early, but not before it has stopped its broker and removed its files.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::CommandError;
 
-/// Listens for SIGINT and SIGTERM.
+/// Receives both signals.
 pub(super) struct Interrupt {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Interrupt {
-    /// Starts to listen: from now on a signal ends nothing by itself.
+    /// Starts to listen. From then on, the signals do not end the process.
     pub(super) fn listen() -> Result<Self, CommandError> {
         let listen = |kind| {
             signal(kind)
@@ -23,13 +23,13 @@ impl Interrupt {
         })
     }
 
-    /// Does the work unless a signal comes first.
-    pub(super) async fn unless<T>(
+    /// Runs `work`, and stops it with an error if a signal arrives.
+    pub(super) async fn unless_interrupted<T>(
         &mut self,
         work: impl Future<Output = Result<T, CommandError>>,
     ) -> Result<T, CommandError> {
         tokio::select! {
-            done = work => done,
+            result = work => result,
             _ = self.interrupt.recv() => Err(CommandError::failed("bench: interrupted")),
             _ = self.terminate.recv() => Err(CommandError::failed("bench: interrupted")),
         }

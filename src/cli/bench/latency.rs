@@ -1,14 +1,18 @@
-//! How long calls take: a histogram for each rpc, in a few shards, so that ten thousand workers neither share one lock
-//! nor hold ten thousand histograms.
+//! Latencies of calls: one histogram per rpc, which all workers share. A histogram per worker would need too much memory with
+//! ten thousand workers.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
-/// An rpc that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use super::target_api::Ending;
+
+/// A measured rpc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Rpc {
     ClaimBatch,
     Complete,
@@ -16,154 +20,113 @@ pub(super) enum Rpc {
     Release,
     Heartbeat,
     Enqueue,
+    /// The empty call of the health service.
     Check,
 }
 
-impl Rpc {
-    pub(super) const ALL: [Self; 7] = [
-        Self::ClaimBatch,
-        Self::Complete,
-        Self::Fail,
-        Self::Release,
-        Self::Heartbeat,
-        Self::Enqueue,
-        Self::Check,
-    ];
-
-    /// Returns the name as the API spells it.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::ClaimBatch => "ClaimBatch",
-            Self::Complete => "Complete",
-            Self::Fail => "Fail",
-            Self::Release => "Release",
-            Self::Heartbeat => "Heartbeat",
-            Self::Enqueue => "Enqueue",
-            Self::Check => "Check",
-        }
-    }
-
-    /// Returns the name as results in JSON spell it.
-    pub(super) const fn key(self) -> &'static str {
-        match self {
-            Self::ClaimBatch => "claim_batch",
-            Self::Complete => "complete",
-            Self::Fail => "fail",
-            Self::Release => "release",
-            Self::Heartbeat => "heartbeat",
-            Self::Enqueue => "enqueue",
-            Self::Check => "check",
+impl From<Ending> for Rpc {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Complete => Self::Complete,
+            Ending::Fail => Self::Fail,
+            Ending::Release => Self::Release,
         }
     }
 }
 
-/// Times in microseconds, to three digits, up to ten minutes; what lasts longer counts as ten minutes.
-type Times = Histogram<u32>;
+/// Latencies in microseconds with three significant digits.
+type Latency = Histogram<u32>;
 
-const LONGEST: u64 = 600_000_000;
-const DIGITS: u8 = 3;
+/// A longer call is recorded as 10 minutes.
+const MAX_LATENCY_US: u64 = 600_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
 
-fn no_times() -> Times {
-    Times::new_with_bounds(1, LONGEST, DIGITS).expect("bounds that a histogram takes")
+fn empty_histogram() -> Latency {
+    Latency::new_with_bounds(1, MAX_LATENCY_US, SIGNIFICANT_DIGITS).expect("valid bounds")
 }
 
-/// The times of all calls of one run.
-pub(super) struct Latencies {
-    shards: Box<[Mutex<Shard>]>,
-}
+/// The latencies of all calls of a run.
+pub(super) struct Latencies(Mutex<Histograms>);
 
-struct Shard {
-    rpcs: [Times; Rpc::ALL.len()],
-    /// Claims since the last whole minute.
-    lately: Times,
+struct Histograms {
+    rpcs: BTreeMap<Rpc, Latency>,
+    /// Claims since the last call of [`Latencies::take_recent_claims`].
+    recent_claims: Latency,
 }
 
 impl Latencies {
     pub(super) fn new() -> Self {
-        let shard = |_| {
-            Mutex::new(Shard {
-                rpcs: std::array::from_fn(|_| no_times()),
-                lately: no_times(),
-            })
-        };
-        let cores = available_parallelism().map_or(1, usize::from);
-        Self {
-            shards: (0..2 * cores).map(shard).collect(),
-        }
+        Self(Mutex::new(Histograms {
+            rpcs: BTreeMap::new(),
+            recent_claims: empty_histogram(),
+        }))
     }
 
-    /// Adds a call of the worker of that number.
-    pub(super) fn add(&self, worker: usize, rpc: Rpc, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(LONGEST);
-        let mut shard = lock(&self.shards[worker % self.shards.len()]);
-        shard.rpcs[rpc as usize].saturating_record(micros);
+    /// Records a call.
+    pub(super) fn record(&self, rpc: Rpc, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(MAX_LATENCY_US);
+        let mut histograms = self.lock();
+        let histogram = histograms.rpcs.entry(rpc).or_insert_with(empty_histogram);
+        histogram.saturating_record(micros);
         if rpc == Rpc::ClaimBatch {
-            shard.lately.saturating_record(micros);
+            histograms.recent_claims.saturating_record(micros);
         }
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub(super) fn clear(&self) {
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            for times in &mut shard.rpcs {
-                times.reset();
-            }
-            shard.lately.reset();
-        }
+        let mut histograms = self.lock();
+        histograms.rpcs.clear();
+        histograms.recent_claims.reset();
     }
 
-    /// Returns what is known of each rpc that was called.
-    pub(super) fn summaries(&self) -> Vec<(Rpc, Summary)> {
-        let summary = |rpc: Rpc| {
-            let times = self.merged(|shard| &mut shard.rpcs[rpc as usize]);
-            (!times.is_empty()).then(|| (rpc, Summary::of(&times)))
-        };
-        Rpc::ALL.into_iter().filter_map(summary).collect()
+    /// Summarizes each rpc that was called. `time`: the time over which the calls were recorded.
+    pub(super) fn summarize(&self, time: Duration) -> BTreeMap<Rpc, RpcSummary> {
+        let histograms = self.lock();
+        let summary = |(rpc, histogram): (&Rpc, _)| (*rpc, RpcSummary::new(histogram, time));
+        histograms.rpcs.iter().map(summary).collect()
     }
 
-    /// Returns what is known of the claims since this was asked last.
-    pub(super) fn claims_lately(&self) -> Option<Summary> {
-        let times = self.merged(|shard| &mut shard.lately);
-        for shard in &self.shards {
-            lock(shard).lately.reset();
-        }
-        (!times.is_empty()).then(|| Summary::of(&times))
+    /// Returns the 99th percentile of the claims since the last call, in microseconds. `None`: there were no claims.
+    pub(super) fn take_recent_claims(&self) -> Option<u64> {
+        let claims = &mut self.lock().recent_claims;
+        let p99 = (!claims.is_empty()).then(|| claims.value_at_quantile(0.99));
+        claims.reset();
+        p99
     }
 
-    fn merged(&self, of: impl Fn(&mut Shard) -> &mut Times) -> Times {
-        let mut all = no_times();
-        for shard in &self.shards {
-            all.add(&*of(&mut lock(shard)))
-                .expect("histograms of the same bounds");
-        }
-        all
+    /// Locks the histograms. Ignores poisoning: a panic in any task fails the run, so a partial record is not reported.
+    fn lock(&self) -> MutexGuard<'_, Histograms> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A panic in another task has left no histogram half written.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The calls of one rpc in numbers; times in microseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Summary {
+/// The number of calls of one rpc and percentiles of their latency.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct RpcSummary {
     pub(super) calls: u64,
-    pub(super) p50: u64,
-    pub(super) p99: u64,
-    pub(super) p999: u64,
-    pub(super) max: u64,
+    pub(super) calls_per_second: f64,
+    pub(super) p50_us: u64,
+    pub(super) p99_us: u64,
+    pub(super) p999_us: u64,
+    pub(super) max_us: u64,
 }
 
-impl Summary {
-    fn of(times: &Times) -> Self {
+impl RpcSummary {
+    fn new(histogram: &Latency, time: Duration) -> Self {
         Self {
-            calls: times.len(),
-            p50: times.value_at_quantile(0.5),
-            p99: times.value_at_quantile(0.99),
-            p999: times.value_at_quantile(0.999),
-            max: times.max(),
+            calls: histogram.len(),
+            calls_per_second: per_second(histogram.len(), time),
+            p50_us: histogram.value_at_quantile(0.5),
+            p99_us: histogram.value_at_quantile(0.99),
+            p999_us: histogram.value_at_quantile(0.999),
+            max_us: histogram.max(),
         }
     }
+}
+
+/// Returns a count divided by a time in seconds.
+#[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
+pub(super) fn per_second(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64().max(1e-6)
 }

@@ -1,64 +1,61 @@
-//! Adds items: all of them before the work begins, or as many as are consumed.
+//! A producer: enqueues items before the workers start, and keeps the backlog filled while they work.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::course::Course;
 use super::latency::Rpc;
-use super::layer::{Layer, Place};
-use crate::cli::CommandError;
+use super::result::Result;
+use super::run_state::RunState;
+use super::target_api::{TargetApi, WorkerId};
 
-/// The most items that one call may add.
-const LIST: u64 = 1_000;
-/// How often to look whether items were consumed.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// The most items that one Enqueue call accepts.
+const MAX_ITEMS_PER_CALL: u64 = 1_000;
+const BACKLOG_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// One producer.
-pub(super) struct Producer<L: Layer> {
-    pub(super) layer: L,
-    pub(super) place: Place,
-    pub(super) course: Arc<Course>,
+pub(super) struct Producer<A: TargetApi> {
+    pub(super) api: A,
+    pub(super) id: WorkerId,
+    pub(super) state: Arc<RunState>,
 }
 
-impl<L: Layer> Producer<L> {
-    /// Adds so many items.
-    pub(super) async fn fill(&mut self, mut items: u64) -> Result<(), CommandError> {
-        while items > 0 && !self.course.stop.is_cancelled() {
-            let list = items.min(LIST);
-            self.add(list).await?;
-            items -= list;
+impl<A: TargetApi> Producer<A> {
+    /// Enqueues this number of items.
+    pub(super) async fn fill(mut self, mut items: u64) -> Result<()> {
+        while items > 0 && !self.state.stop.is_cancelled() {
+            let count = items.min(MAX_ITEMS_PER_CALL);
+            self.enqueue(count).await?;
+            items -= count;
         }
         Ok(())
     }
 
-    /// Adds items whenever fewer than `backlog` wait, until the run is over.
-    pub(super) async fn keep_filled(mut self, backlog: u64) -> Result<(), CommandError> {
-        // Full lists where the backlog is deep enough not to run dry meanwhile.
-        let worth_it = (backlog / 4).clamp(1, LIST);
-        let stop = self.course.stop.clone();
+    /// Enqueues items whenever the queue's backlog is below this number, until the run ends.
+    pub(super) async fn keep_filled(mut self, backlog: u64) -> Result<()> {
+        // Waits until a quarter of the backlog is missing, or a full call, so that there are few large calls. The other
+        // three quarters last until the call returns.
+        let min_items = (backlog / 4).clamp(1, MAX_ITEMS_PER_CALL);
+        let stop = self.state.stop.clone();
         while !stop.is_cancelled() {
-            let room = backlog.saturating_sub(self.course.ledger.waiting(self.place.queue));
-            if room >= worth_it {
-                self.add(room.min(LIST)).await?;
+            let missing = backlog.saturating_sub(self.state.ledger.backlog(self.id.queue));
+            if missing >= min_items {
+                self.enqueue(missing.min(MAX_ITEMS_PER_CALL)).await?;
             } else {
-                stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY))
-                    .await;
+                let sleep = tokio::time::sleep(BACKLOG_CHECK_INTERVAL);
+                stop.run_until_cancelled(sleep).await;
             }
         }
         Ok(())
     }
 
-    async fn add(&mut self, items: u64) -> Result<(), CommandError> {
+    async fn enqueue(&mut self, items: u64) -> Result<()> {
         let start = Instant::now();
-        let keys = self
-            .layer
-            .enqueue(usize::try_from(items).unwrap_or(0))
-            .await?;
-        let course = &self.course;
-        course.record(self.place.worker, Rpc::Enqueue, start);
-        course.ledger.add(self.place.queue, keys.into_iter());
+        let items = usize::try_from(items).unwrap_or(0);
+        let keys = self.api.enqueue(items).await?;
+        self.state.record_call(Rpc::Enqueue, start);
+        self.state.ledger.record_enqueued(self.id.queue, keys);
         Ok(())
     }
 }

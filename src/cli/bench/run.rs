@@ -1,205 +1,158 @@
-//! One run of a load on a layer: fill, warm up, measure, stop.
+//! One run of a load on one layer: enqueue the first items, warm up, measure, stop, and collect the results.
 
 use std::sync::Arc;
 
-use super::course::{Course, Tasks};
-use super::holder::Holder;
-use super::layer::{Layer, Place, Terms};
-use super::load::{Load, Work};
-use super::measured::{Mark, Measured, Watch};
-use super::minutes::Minutes;
-use super::pace::Pace;
+use super::args::LoadArgs;
+use super::heartbeat_worker::HeartbeatWorker;
+use super::process_stats::Watch;
 use super::producer::Producer;
-use super::shares::Shares;
-use super::view::View;
+use super::progress::Progress;
+use super::result::Result;
+use super::run_state::{RunState, Tasks};
+use super::samples::{Measured, Sample, collect_minutes};
+use super::target_api::{Ending, TargetApi, WorkerId};
 use super::worker::Worker;
-use crate::cli::CommandError;
 
-/// How many producers there are, if not more queues: enough to keep full lists on their way.
-const PRODUCERS: usize = 4;
+/// The least number of producers. With fewer, the backlog could run out while their calls are in flight.
+const MIN_PRODUCERS: usize = 4;
 
-/// Puts a load on the layer that `open` gives access to; `name` is what the run is called while it lasts.
-pub(super) async fn run<L: Layer>(
+/// Puts a load on a layer. `name` is shown with the progress; `open` creates a worker's access to the layer.
+///
+/// # Errors
+/// The first call that fails, or calls that are still in flight 60 s after the end.
+pub(super) async fn run<A: TargetApi>(
     name: &'static str,
-    load: &Load,
+    load: &LoadArgs,
+    queues: usize,
     watch: &Watch,
-    open: impl Fn(Place, &Terms) -> L,
-) -> Result<Measured, CommandError> {
-    let course = Course::new(load, watch);
-    let _view = View::show(name, course.clone());
+    open: impl Fn(WorkerId) -> A,
+) -> Result<Measured> {
+    let state = RunState::new(load, queues, watch);
+    let _progress = Progress::show(name, state.clone());
     let mut tasks = Tasks::default();
-    for (mut producer, items) in producers(&course, &open, load.items_before()) {
-        tasks.spawn(async move { producer.fill(items).await });
+    for (producer, items) in producers(&state, queues, &open, load.initial_items()) {
+        tasks.spawn(producer.fill(items));
     }
-    tasks.all().await?;
+    tasks.join_all().await?;
 
-    course.latencies.clear();
-    let mut start = Mark::set(&course);
-    match load.work {
-        Work::Hold { leases, .. } => {
-            hold(&mut tasks, &course, &open, leases);
-            // What is measured begins when all are held.
-            tasks
-                .unless_one_fails(course.ledger.done().cancelled())
-                .await?;
-            course.latencies.clear();
-            start = Mark::set(&course);
+    let mut start = start_measurement(&state);
+    if let Some(leases) = load.hold {
+        for id in worker_ids(load, queues) {
+            let to_claim = share(leases, load.workers, id.worker);
+            let worker = HeartbeatWorker::new(open(id), id, state.clone(), to_claim);
+            tasks.spawn(worker.run());
         }
-        Work::Items(_) => work(&mut tasks, &course, &open, &start),
-        Work::For { backlog, .. } => {
-            work(&mut tasks, &course, &open, &start);
-            for (producer, backlog) in producers(&course, &open, backlog) {
-                tasks.spawn(producer.keep_filled(backlog));
-            }
+        // Only the heartbeats are measured, so the measurement starts when all leases are held.
+        let all_held = state.ledger.goal_reached().cancelled();
+        tasks.run_until(all_held).await?;
+        start = start_measurement(&state);
+    } else {
+        for id in worker_ids(load, queues) {
+            let worker = Worker::new(open(id), id, state.clone(), start.at);
+            tasks.spawn(worker.run());
+        }
+        for (producer, backlog) in producers(&state, queues, &open, load.backlog.unwrap_or(0)) {
+            tasks.spawn(producer.keep_filled(backlog));
         }
     }
-    if !load.warm_up.is_zero() {
-        let warm = tokio::time::sleep(load.warm_up);
-        tasks.unless_one_fails(warm).await?;
-        course.latencies.clear();
-        start = Mark::set(&course);
+    if let Some(warm_up) = load.warm_up.filter(|warm_up| !warm_up.is_zero()) {
+        tasks.run_until(tokio::time::sleep(warm_up)).await?;
+        start = start_measurement(&state);
     }
-    let mut minutes = Minutes::from(&start, load.time());
+
     let end = async {
-        match load.time() {
-            Some(time) => tokio::time::sleep_until(start.at + time).await,
-            None => course.ledger.done().cancelled().await,
+        match load.duration {
+            Some(duration) => tokio::time::sleep_until(start.at + duration).await,
+            None => state.ledger.goal_reached().cancelled().await,
         }
     };
-    let watched = async {
-        tokio::pin!(end);
-        loop {
-            tokio::select! {
-                biased;
-                () = minutes.next(&course) => {}
-                () = &mut end => return,
-            }
-        }
-    };
-    tasks.unless_one_fails(watched).await?;
-    let end = Mark::set(&course);
-    let measured = Measured::between(&start, &end, &course);
-    course.stop.cancel();
-    tasks.end().await?;
-    Ok(Measured {
-        minutes: minutes.rows(),
-        total: course.ledger.tally(),
-        balance: course.ledger.balance(),
-        claimed_after: match load.work {
-            Work::Items(_) => claim_after(load, &open).await?,
-            Work::For { .. } | Work::Hold { .. } => 0,
-        },
-        ..measured
-    })
-}
-
-/// Starts the workers.
-fn work<L: Layer>(
-    tasks: &mut Tasks,
-    course: &Arc<Course>,
-    open: &impl Fn(Place, &Terms) -> L,
-    start: &Mark,
-) {
-    let load = &course.load;
-    for place in places(load) {
-        let pace = |rate| Pace::new(start.at, rate, load, place.worker);
-        let worker = Worker {
-            layer: open(place, &load.terms),
-            place,
-            course: course.clone(),
-            shares: Shares::new(load.mix.fail, load.mix.release, place.worker),
-            pace: load.rate.map(pace),
-        };
-        tasks.spawn(worker.work());
+    let minutes = tasks
+        .run_until(collect_minutes(&state, &start, end))
+        .await?;
+    let mut measured = Measured::between(&start, &Sample::take(&state), &state);
+    state.stop.cancel();
+    tasks.join_stopped().await?;
+    measured.set_minutes(minutes);
+    measured.items = state.ledger.final_counts();
+    if load.items.is_some() {
+        measured.claimed_after_end = claim_after_end(queues, &open).await?;
     }
+    Ok(measured)
 }
 
-/// Starts workers that only hold leases.
-fn hold<L: Layer>(
-    tasks: &mut Tasks,
-    course: &Arc<Course>,
-    open: &impl Fn(Place, &Terms) -> L,
-    leases: u64,
-) {
-    for place in places(&course.load) {
-        let holder = Holder::new(
-            open(place, &course.load.terms),
-            place,
-            course.clone(),
-            part(leases, course.load.workers, place.worker),
-        );
-        tasks.spawn(holder.hold());
-    }
+/// Discards the latencies recorded so far, and takes the first sample.
+fn start_measurement(state: &RunState) -> Sample {
+    state.latencies.clear();
+    Sample::take(state)
 }
 
-/// Returns the producers, each with its part of `items`.
-fn producers<L: Layer>(
-    course: &Arc<Course>,
-    open: &impl Fn(Place, &Terms) -> L,
+/// Creates the producers, each with its share of `items`. Leaves out those without a share.
+fn producers<A: TargetApi>(
+    state: &Arc<RunState>,
+    queues: usize,
+    open: &impl Fn(WorkerId) -> A,
     items: u64,
-) -> Vec<(Producer<L>, u64)> {
-    let load = &course.load;
-    let count = PRODUCERS.max(load.queues);
-    let producer = |at: usize| {
-        let place = Place {
-            worker: load.workers + at,
-            queue: at % load.queues,
+) -> Vec<(Producer<A>, u64)> {
+    let count = MIN_PRODUCERS.max(queues);
+    let shares = (0..count).map(|index| (index, share(items, count, index)));
+    let producer = |(index, items)| {
+        let id = WorkerId {
+            worker: state.load.workers + index,
+            queue: index % queues,
         };
         let producer = Producer {
-            layer: open(place, &load.terms),
-            place,
-            course: course.clone(),
+            api: open(id),
+            id,
+            state: state.clone(),
         };
-        (producer, part(items, count, at))
+        (producer, items)
     };
-    let all = (0..count).map(producer);
-    all.filter(|(_, items)| *items > 0).collect()
+    shares
+        .filter(|(_, items)| *items > 0)
+        .map(producer)
+        .collect()
 }
 
-fn places(load: &Load) -> impl Iterator<Item = Place> {
-    let queues = load.queues;
-    (0..load.workers).map(move |worker| Place {
+fn worker_ids(load: &LoadArgs, queues: usize) -> impl Iterator<Item = WorkerId> {
+    (0..load.workers).map(move |worker| WorkerId {
         worker,
         queue: worker % queues,
     })
 }
 
-/// Claims from each queue after everything has ended, gives back what comes, and returns how much that was.
-async fn claim_after<L: Layer>(
-    load: &Load,
-    open: &impl Fn(Place, &Terms) -> L,
-) -> Result<u64, CommandError> {
-    let terms = Terms {
-        wait: None,
-        ..load.terms.clone()
-    };
+/// Claims from each queue after the run, releases the leases, and returns how many there were. There should be none.
+async fn claim_after_end<A: TargetApi>(
+    queues: usize,
+    open: &impl Fn(WorkerId) -> A,
+) -> Result<u64> {
     let mut claimed = 0;
-    for queue in 0..load.queues {
-        let mut layer = open(Place { worker: 0, queue }, &terms);
-        let leases = layer.claim(1).await?;
-        claimed += leases.len() as u64;
+    for queue in 0..queues {
+        let mut api = open(WorkerId { worker: 0, queue });
+        let leases = api.claim(1, None).await?;
         if !leases.is_empty() {
-            layer.settle(super::layer::Ending::Release, &leases).await?;
+            claimed += leases.len() as u64;
+            let (ids, _): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
+            api.settle(Ending::Release, ids, None).await?;
         }
     }
     Ok(claimed)
 }
 
-/// Returns the part of `items` that the task of that number does.
-fn part(items: u64, tasks: usize, at: usize) -> u64 {
-    let (tasks, at) = (tasks as u64, at as u64);
-    items / tasks + u64::from(at < items % tasks)
+/// Returns the share of `items` of the task with this index. The shares of all tasks differ by at most one.
+fn share(items: u64, tasks: usize, index: usize) -> u64 {
+    let (tasks, index) = (tasks as u64, index as u64);
+    items / tasks + u64::from(index < items % tasks)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::part;
+    use super::share;
 
     #[test]
-    fn the_parts_of_all_tasks_are_the_whole() {
+    fn shares_add_up_to_the_whole() {
         for (items, tasks) in [(0, 3), (2, 3), (10, 3), (1_000, 7)] {
-            let parts = (0..tasks).map(|at| part(items, tasks, at));
-            assert_eq!(parts.sum::<u64>(), items);
+            let shares = (0..tasks).map(|index| share(items, tasks, index));
+            assert_eq!(shares.sum::<u64>(), items);
         }
     }
 }

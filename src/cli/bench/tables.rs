@@ -1,188 +1,156 @@
-//! The results as tables for people.
+//! The results of a bench as tables for people.
 
-use std::time::Duration;
+use comfy_table::Table;
 
-use super::latency::{Rpc, Summary};
-use super::load::Work;
-use super::measured::Measured;
-use super::noop::Noop;
-use super::results::Results;
+use super::latency::{Rpc, RpcSummary};
+use super::report::{Baselines, Report};
+use super::samples::{CpuStats, Measured};
 use crate::cli::output::{self, print_line, write_line};
 
-/// What is not known.
+/// The cell of an unknown value.
 const UNKNOWN: &str = "–";
 
 /// Prints the results.
-pub(super) fn print(results: &Results) {
-    let run = &results.over_grpc;
-    rpcs(run, results.noop);
-    if let Some(table) = run.timetable {
+pub(super) fn print(report: &Report) {
+    let load = &report.load;
+    print_rpcs(report);
+    if let Some(claims) = load.schedule {
         print_line!(
             "\nclaims: {} sent in time, {} late, {} missed",
-            table.sent - table.late,
-            table.late,
-            table.missed
+            claims.sent - claims.late,
+            claims.late,
+            claims.missed
         );
     }
-    uses(run);
-    statements(results);
-    minutes(run);
-    baselines(results);
-    let (total, balance) = (&run.total, &run.balance);
+    print_resources(load);
+    print_statements(report);
+    print_minutes(load);
+    print_baselines(&report.baselines);
+    let items = &load.items;
     print_line!(
         "\nenqueued {}  completed {}  failed {}  released {}  dead {}  left {}  lost {}",
-        total.added,
-        total.completed,
-        total.failed,
-        total.released,
-        total.dead,
-        balance.left,
-        total.lost
+        items.enqueued,
+        items.completed,
+        items.failed,
+        items.released,
+        items.dead,
+        items.unfinished,
+        items.leases_lost
     );
-    let (rate, what) = match results.load.work {
-        Work::Hold { .. } => (run.per_second(run.extended), "leases extended/s"),
-        Work::Items(_) | Work::For { .. } => (run.items_per_second(), "items/s"),
+    let (rate, unit) = if report.parameters.load.hold.is_some() {
+        (load.leases_extended_per_second, "leases extended/s")
+    } else {
+        (load.items_per_second, "items/s")
     };
     print_line!(
-        "{} {what} over {} s, {} calls/s",
+        "{} {unit} over {} s, {} calls/s",
         number(rate),
-        number(run.time.as_secs_f64()),
-        number(run.calls_per_second())
+        number(load.seconds),
+        number(load.calls_per_second)
     );
 }
 
-fn rpcs(run: &Measured, noop: Option<[Noop; 2]>) {
-    let mut table = output::table();
-    table.set_header(["rpc", "calls", "calls/s", "p50", "p99", "p99.9", "max"]);
-    let mut row = |name: String, summary: &Summary, calls_per_second: f64| {
-        let times = [summary.p50, summary.p99, summary.p999, summary.max].map(time);
-        let counts = [name, summary.calls.to_string(), number(calls_per_second)];
-        table.add_row(counts.into_iter().chain(times));
+fn print_rpcs(report: &Report) {
+    let mut table = table("rpc|calls|calls/s|p50|p99|p99.9|max");
+    let mut add = |name: String, rpc: &RpcSummary| {
+        let latencies = [rpc.p50_us, rpc.p99_us, rpc.p999_us, rpc.max_us].map(latency);
+        let counts = [name, rpc.calls.to_string(), number(rpc.calls_per_second)];
+        table.add_row(counts.into_iter().chain(latencies));
     };
-    for (rpc, summary) in &run.rpcs {
-        row(
-            rpc.name().to_owned(),
-            summary,
-            run.per_second(summary.calls),
-        );
+    for (rpc, summary) in &report.load.rpcs {
+        add(format!("{rpc:?}"), summary);
     }
-    for (noop, when) in noop.into_iter().flatten().zip(["before", "after"]) {
-        if let Some(summary) = &noop.summary {
-            row(
-                format!("{}, {when}", Rpc::Check.name()),
-                summary,
-                noop.calls_per_second,
-            );
-        }
+    if let Some(noop) = &report.baselines.noop {
+        add(format!("{:?}, before", Rpc::Check), &noop.before);
+        add(format!("{:?}, after", Rpc::Check), &noop.after);
     }
-    output::align_left(&mut table);
-    write_line(&table.trim_fmt());
+    print_table("", table);
 }
 
-fn uses(run: &Measured) {
-    let mut table = output::table();
-    table.set_header([
-        "uses",
-        "cores",
-        "µs/item",
-        "resident",
-        "at most",
-        "store, start",
-        "end",
-    ]);
-    let cpu = |cpu: Option<Duration>| {
-        let cores = cpu.map(|cpu| format!("{:.2}", run.cores(cpu)));
-        let each = cpu.and_then(|cpu| run.micros_per_item(cpu)).map(number);
-        [cores, each].map(|cell| cell.unwrap_or_else(|| UNKNOWN.to_owned()))
+fn print_resources(load: &Measured) {
+    let mut table = table("uses|cores|µs/item|resident|at most|store, start|end");
+    let cpu = |cpu: &CpuStats| {
+        let cores = cpu.cpu_cores.map(|cores| format!("{cores:.2}"));
+        [cores, cpu.cpu_us_per_item.map(number)].map(or_unknown)
     };
-    let [cores, each] = cpu(run.broker_cpu);
-    let [start, end] = run.store_bytes.map(bytes);
+    let [cores, per_item] = cpu(&load.broker.cpu);
     table.add_row([
         "broker".to_owned(),
         cores,
-        each,
-        bytes(run.memory.map(|memory| memory.resident)),
-        bytes(run.memory.map(|memory| memory.peak)),
-        start,
-        end,
+        per_item,
+        megabytes(load.broker.resident_bytes_end),
+        megabytes(load.broker.resident_bytes_peak),
+        megabytes(load.store_bytes_start),
+        megabytes(load.store_bytes_end),
     ]);
-    let [cores, each] = cpu(run.own_cpu);
-    table.add_row(["generator".to_owned(), cores, each]);
-    output::align_left(&mut table);
-    print_line!("\n{}", table.trim_fmt());
+    let [cores, per_item] = cpu(&load.generator);
+    table.add_row(["generator".to_owned(), cores, per_item]);
+    print_table("\n", table);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ratios")]
-fn statements(results: &Results) {
-    let Some(served) = &results.served else {
+fn print_statements(report: &Report) {
+    let Some(statements) = &report.statements else {
         return;
     };
-    let mut table = output::table();
-    table.set_header([
-        "broker, from its start",
-        "calls",
-        "statements",
-        "items",
-        "statements/call",
-    ]);
-    for (operation, count) in served.iter().filter(|(_, count)| count.statements > 0) {
-        let each = if count.calls > 0 {
-            number(count.statements as f64 / count.calls as f64)
-        } else {
-            UNKNOWN.to_owned()
-        };
-        let counts = [count.calls, count.statements, count.items].map(|count| count.to_string());
-        let name = operation.name().to_owned();
-        table.add_row([name].into_iter().chain(counts).chain([each]));
+    let mut table = table("broker, from its start|calls|statements|items|statements/call");
+    for (operation, count) in &statements.0 {
+        if count.statements > 0 {
+            table.add_row([
+                operation.name().to_owned(),
+                count.calls.to_string(),
+                count.statements.to_string(),
+                count.items.to_string(),
+                or_unknown(count.statements_per_call.map(number)),
+            ]);
+        }
     }
-    output::align_left(&mut table);
-    print_line!("\n{}", table.trim_fmt());
+    print_table("\n", table);
 }
 
-fn minutes(run: &Measured) {
-    if run.minutes.is_empty() {
+fn print_minutes(load: &Measured) {
+    if load.minutes.is_empty() {
         return;
     }
-    let mut table = output::table();
-    table.set_header(["minute", "items/s", "ClaimBatch p99", "resident", "store"]);
-    for (at, minute) in run.minutes.iter().enumerate() {
+    let mut table = table("minute|items/s|ClaimBatch p99|resident|store");
+    for (number_of_minute, minute) in (1..).zip(&load.minutes) {
         table.add_row([
-            (at + 1).to_string(),
+            i32::to_string(&number_of_minute),
             number(minute.items_per_second),
-            minute.claim_p99.map_or(UNKNOWN.to_owned(), time),
-            bytes(minute.resident),
-            bytes(minute.store_bytes),
+            or_unknown(minute.claim_batch_p99_us.map(latency)),
+            megabytes(minute.resident_bytes),
+            megabytes(minute.store_bytes),
         ]);
     }
-    output::align_left(&mut table);
-    print_line!("\n{}", table.trim_fmt());
-    if let Some(share) = run.last_minute_to_first() {
-        print_line!("the last minute's items/s are {:.2} of the first's", share);
+    print_table("\n", table);
+    if let Some(ratio) = load.last_minute_to_first {
+        print_line!("items/s in the last minute: {ratio:.2} of the first minute's");
     }
 }
 
-fn baselines(results: &Results) {
+fn print_baselines(baselines: &Baselines) {
     let mut lines = Vec::new();
-    if let (Some([before, after]), Some(share)) = (results.noop, results.of_ceiling()) {
+    if let Some(noop) = &baselines.noop
+        && let Some(ratio) = noop.load_ratio
+    {
         lines.push(format!(
-            "empty call: {} calls/s before, {} after; the load's calls are {:.0} % of its ceiling",
-            number(before.calls_per_second),
-            number(after.calls_per_second),
-            share * 100.0
+            "empty call: {} calls/s before, {} after; the load reaches {:.0} % of that",
+            number(noop.before.calls_per_second),
+            number(noop.after.calls_per_second),
+            ratio * 100.0
         ));
     }
     let layers = [
-        ("the broker without gRPC", &results.broker),
-        ("the store alone", &results.direct),
+        ("the broker without gRPC", &baselines.broker),
+        ("the store alone", &baselines.direct),
     ];
-    for (name, run) in layers {
-        if let Some(run) = run
-            && let Some(share) = results.of_baseline(run)
+    for (name, layer) in layers {
+        if let Some(layer) = layer
+            && let Some(ratio) = layer.load_ratio
         {
-            let items = number(run.items_per_second());
-            let percent = share * 100.0;
             lines.push(format!(
-                "{name}: {items} items/s; over gRPC {percent:.0} % of it"
+                "{name}: {} items/s; over gRPC the load reaches {:.0} % of that",
+                number(layer.measured.items_per_second),
+                ratio * 100.0
             ));
         }
     }
@@ -191,9 +159,25 @@ fn baselines(results: &Results) {
     }
 }
 
-/// Writes microseconds in the unit that suits them.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn time(micros: u64) -> String {
+/// Returns an empty table. `columns`: the headers, separated by `|`.
+fn table(columns: &str) -> Table {
+    let mut table = output::table();
+    table.set_header(columns.split('|'));
+    table
+}
+
+fn print_table(before: &str, mut table: Table) {
+    output::align_left(&mut table);
+    write_line(&format!("{before}{}", table.trim_fmt()));
+}
+
+fn or_unknown(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+/// Formats microseconds with a suitable unit.
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
+fn latency(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
         1_000..1_000_000 => format!("{} ms", number(micros as f64 / 1e3)),
@@ -201,7 +185,7 @@ fn time(micros: u64) -> String {
     }
 }
 
-/// Writes a number to three digits or, if it is large, as a whole one.
+/// Formats a number with three digits, or as an integer from 100.
 fn number(number: f64) -> String {
     match number.abs() {
         0.0..10.0 => format!("{number:.2}"),
@@ -210,9 +194,7 @@ fn number(number: f64) -> String {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn bytes(bytes: Option<u64>) -> String {
-    bytes.map_or(UNKNOWN.to_owned(), |bytes| {
-        format!("{} MB", number(bytes as f64 / 1e6))
-    })
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
+fn megabytes(bytes: Option<u64>) -> String {
+    or_unknown(bytes.map(|bytes| format!("{} MB", number(bytes as f64 / 1e6))))
 }

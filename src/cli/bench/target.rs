@@ -1,109 +1,110 @@
-//! The broker under load: one of the bench's own, or one that runs already.
+//! The broker to measure: a running one at `--address`, or a child process that the bench starts.
 
-use std::path::Path;
-
-use tempfile::TempDir;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tonic::transport::{Channel, Endpoint};
 
-use super::child::ChildBroker;
-use super::child_log::Served;
-use super::flags::TargetFlags;
-use super::measured::Watch;
-use super::own;
-use super::stock::Stock;
-use super::usage::Pid;
+use super::args::TargetArgs;
+use super::child_broker::{ChildBroker, StatementCounts};
+use super::process_stats::Watch;
+use super::result::Result;
+use super::temporary_queues::{TemporaryQueues, queue_names, read_config};
 use crate::cli::CommandError;
+use crate::cli::config_args::open_store;
 use crate::config::{Config, StoreKind};
+use crate::item_state::State;
+use crate::store::QueueIndex;
 
-/// The broker under load.
+/// File descriptors that a process needs besides its connections.
+const OTHER_OPEN_FILES: u64 = 256;
+
+/// The broker to measure.
 pub(super) struct Target {
     address: String,
     pub(super) queues: Vec<String>,
     pub(super) watch: Watch,
-    /// None where the broker runs already.
-    own: Option<Own>,
-    /// Whether nobody else can use the queues.
-    pub(super) alone: bool,
+    /// `None`: the broker at `--address`.
+    child: Option<Child>,
 }
 
-/// A broker of the bench's own.
-struct Own {
-    child: ChildBroker,
+struct Child {
+    broker: ChildBroker,
     config: Config,
-    before: Stock,
-    /// Removed in the end.
-    _folder: Option<TempDir>,
+    counts_before: StoreCounts,
+    /// `None`: the queues of `--config`. They are removed after the broker has ended.
+    _temporary: Option<TemporaryQueues>,
 }
 
-/// What is known once the broker has ended.
+/// Results that are known after the broker has ended. Empty for a broker at `--address`.
 #[derive(Default)]
 pub(super) struct Ended {
-    pub(super) served: Option<Served>,
-    /// What its store had before and after.
-    pub(super) stock: Option<[Stock; 2]>,
+    pub(super) statements: Option<StatementCounts>,
+    /// The counts before and after the run.
+    pub(super) store_counts: Option<[StoreCounts; 2]>,
+}
+
+/// Numbers of items in the queues under load, read from the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StoreCounts {
+    /// Ready, leased or delayed.
+    pub(super) unfinished: u64,
+    pub(super) dead: u64,
 }
 
 impl Target {
-    /// Finds the broker, or starts one.
-    pub(super) async fn open(flags: &TargetFlags) -> Result<Self, CommandError> {
-        if let Some(address) = &flags.address {
-            return Ok(Self {
-                address: with_scheme(address),
-                queues: vec![flags.queue.clone()],
-                watch: Watch {
-                    broker: flags.broker_pid.map(Pid),
-                    file: None,
-                },
-                own: None,
-                alone: false,
-            });
-        }
-        if let Some(file) = &flags.config {
-            return Self::start(file, None, vec![flags.queue.clone()], None).await;
-        }
-        let folder = TempDir::with_prefix("lease-broker-bench-")
-            .map_err(|error| CommandError::io(format!("no temporary folder: {error}")))?;
-        let config = own::write_config(folder.path(), flags)?;
-        let store = folder.path().join("bench.db");
-        Self::start(&config, Some(&store), own::queues(flags), Some(folder)).await
-    }
-
-    async fn start(
-        file: &Path,
-        store: Option<&Path>,
-        queues: Vec<String>,
-        folder: Option<TempDir>,
-    ) -> Result<Self, CommandError> {
-        let config = own::read_config(file, store)?;
-        let child = ChildBroker::start(file, store).await?;
+    /// Starts the broker, unless it runs at `--address`.
+    pub(super) async fn open(args: &TargetArgs) -> Result<Self> {
+        let named_queue = vec![args.queue.clone()];
+        let (config_file, queues, temporary) = match (&args.address, &args.config) {
+            (Some(address), _) => {
+                return Ok(Self {
+                    address: with_scheme(address),
+                    queues: named_queue,
+                    watch: Watch {
+                        broker: args.broker_pid,
+                        store_file: None,
+                    },
+                    child: None,
+                });
+            }
+            (None, Some(file)) => (file.clone(), named_queue, None),
+            (None, None) => {
+                let temporary = TemporaryQueues::create(args)?;
+                let config_file = temporary.config_file.clone();
+                (config_file, queue_names(args), Some(temporary))
+            }
+        };
+        let store_file = temporary.as_ref().map(|queues| &*queues.store_file);
+        let config = read_config(&config_file, store_file)?;
+        let broker = ChildBroker::start(&config_file, store_file).await?;
+        let has_file = config.store.kind == StoreKind::Sqlite;
         Ok(Self {
-            address: child.address.clone(),
+            address: broker.address.clone(),
             watch: Watch {
-                broker: Some(child.pid),
-                file: (config.store.kind == StoreKind::Sqlite).then(|| config.store.path.clone()),
+                broker: Some(broker.pid),
+                store_file: has_file.then(|| config.store.path.clone()),
             },
-            alone: folder.is_some(),
-            own: Some(Own {
-                child,
-                before: Stock::take(&config, &queues).await?,
+            child: Some(Child {
+                broker,
+                counts_before: StoreCounts::read(&config, &queues).await?,
                 config,
-                _folder: folder,
+                _temporary: temporary,
             }),
             queues,
         })
     }
 
-    /// Returns the kind of store, where it is known.
-    pub(super) fn store(&self) -> Option<&'static str> {
-        let own = self.own.as_ref()?;
-        Some(match own.config.store.kind {
-            StoreKind::Sqlite => "sqlite",
-            StoreKind::Mssql => "mssql",
-        })
+    /// Returns the kind of store. `None`: unknown, as the broker runs at `--address`.
+    pub(super) fn store_kind(&self) -> Option<&'static str> {
+        self.child
+            .as_ref()
+            .map(|child| match child.config.store.kind {
+                StoreKind::Sqlite => "sqlite",
+                StoreKind::Mssql => "mssql",
+            })
     }
 
-    /// Makes so many connections.
-    pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>, CommandError> {
+    /// Opens connections to the broker.
+    pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>> {
         let address = &self.address;
         let endpoint = Endpoint::from_shared(address.clone())
             .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?
@@ -113,25 +114,61 @@ impl Target {
             let channel = endpoint.connect().await.map_err(|error| {
                 let cause = std::error::Error::source(&error)
                     .map_or(error.to_string(), ToString::to_string);
-                CommandError::unavailable(format!("no service answers at {address} ({cause})"))
+                CommandError::unavailable(format!("no broker answers at {address} ({cause})"))
             })?;
             channels.push(channel);
         }
         Ok(channels)
     }
 
-    /// Ends the bench's own broker, and asks its store what it has.
-    pub(super) async fn close(self) -> Result<Ended, CommandError> {
-        let Some(own) = self.own else {
+    /// Stops the broker if the bench has started it, and counts the items of its store.
+    pub(super) async fn close(self) -> Result<Ended> {
+        let Some(child) = self.child else {
             return Ok(Ended::default());
         };
-        let served = own.child.stop().await?;
-        let after = Stock::take(&own.config, &self.queues).await?;
+        let statements = child.broker.stop().await?;
+        let counts_after = StoreCounts::read(&child.config, &self.queues).await?;
         Ok(Ended {
-            served,
-            stock: Some([own.before, after]),
+            statements,
+            store_counts: Some([child.counts_before, counts_after]),
         })
     }
+}
+
+impl StoreCounts {
+    /// Counts the items of these queues, over a connection of this process.
+    async fn read(config: &Config, queues: &[String]) -> Result<Self> {
+        let store = open_store(config).await?;
+        let mut counts = Self::default();
+        for (index, queue) in config.queues.iter().enumerate() {
+            if queues.contains(&queue.name) {
+                let stats = store.exact_stats(QueueIndex(index)).await?;
+                for state in [State::Ready, State::Leased, State::Delayed] {
+                    counts.unfinished += stats.count_of(state);
+                }
+                counts.dead += stats.count_of(State::Dead);
+            }
+        }
+        Ok(counts)
+    }
+}
+
+/// Raises the limit of open files, for this process and the broker that it starts, to hold this many connections.
+pub(super) fn raise_open_file_limit(connections: usize) -> Result<()> {
+    let needed = connections as u64 + OTHER_OPEN_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).map_err(|error| {
+        CommandError::usage(format!(
+            "--connections {connections}: the limit of open files can't be raised to {needed}: {error}"
+        ))
+    })
 }
 
 fn with_scheme(address: &str) -> String {

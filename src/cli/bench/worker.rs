@@ -1,136 +1,207 @@
-//! A worker of a run: claims, perhaps extends, settles, and claims again.
+//! A worker of the load: claims a batch, sends heartbeats if asked to, settles the batch, and claims again.
+//!
+//! With `--rate`, claims are due at fixed times, however slow the broker is. A worker that is still busy sends its claim
+//! late, and the delay is part of the claim's latency.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::time::{Instant, Interval, interval_at};
 
-use super::course::Course;
+use super::args::LoadArgs;
 use super::latency::Rpc;
-use super::layer::{Ending, Layer, Place};
-use super::ledger::Settled;
-use super::pace::Pace;
-use super::shares::Shares;
-use crate::cli::CommandError;
+use super::result::Result;
+use super::run_state::RunState;
+use super::target_api::{Ending, Leases, TargetApi, WorkerId};
 
-/// How long to leave a store alone that has nothing ready, while other workers' items may come back.
-const LULL: Duration = Duration::from_millis(10);
+/// Pause after a claim without items, while items of other workers can become ready again.
+const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
+
+/// A claim that starts more than this after its due time counts as late.
+const LATE_AFTER: Duration = Duration::from_millis(2);
 
 /// One worker.
-pub(super) struct Worker<L: Layer> {
-    pub(super) layer: L,
-    pub(super) place: Place,
-    pub(super) course: Arc<Course>,
-    pub(super) shares: Shares,
-    pub(super) pace: Option<Pace>,
+pub(super) struct Worker<A: TargetApi> {
+    api: A,
+    id: WorkerId,
+    state: Arc<RunState>,
+    endings: Endings,
+    /// The due times of the claims. `None`: the worker claims again as soon as it has settled its batch.
+    schedule: Option<Interval>,
 }
 
-impl<L: Layer> Worker<L> {
-    /// Works until the run is over.
-    pub(super) async fn work(mut self) -> Result<(), CommandError> {
-        let course = self.course.clone();
-        let (stop, done) = (&course.stop, course.ledger.done());
+impl<A: TargetApi> Worker<A> {
+    pub(super) fn new(api: A, id: WorkerId, state: Arc<RunState>, start: Instant) -> Self {
+        Self {
+            endings: Endings::new(&state.load, id.worker),
+            schedule: schedule(&state.load, id.worker, start),
+            api,
+            id,
+            state,
+        }
+    }
+
+    /// Works until the run ends or its goal is reached.
+    pub(super) async fn run(mut self) -> Result<()> {
+        let state = self.state.clone();
+        let (stop, goal_reached) = (&state.stop, state.ledger.goal_reached());
         while !self.is_over() {
-            let due = match &mut self.pace {
+            let start = match &mut self.schedule {
                 None => Instant::now(),
-                Some(pace) => match stop.run_until_cancelled(pace.next(&course.lateness)).await {
+                Some(schedule) => match stop.run_until_cancelled(schedule.tick()).await {
                     Some(due) => due,
                     None => break,
                 },
             };
-            let claim = self.layer.claim(course.load.batch);
-            let leases = if course.load.terms.wait.is_some() {
-                // The broker gives back what it would have got.
+            if self.schedule.is_some() {
+                state.record_scheduled_claim(start.elapsed() > LATE_AFTER);
+            }
+            let claim = self.api.claim(state.load.batch, state.load.wait);
+            let mut leases = if state.load.wait.is_some() {
+                // A waiting claim is abandoned. The broker releases leases that it can no longer deliver.
                 tokio::select! {
                     leases = claim => leases?,
                     () = stop.cancelled() => break,
-                    () = done.cancelled() => break,
+                    () = goal_reached.cancelled() => break,
                 }
             } else {
                 claim.await?
             };
-            self.record(Rpc::ClaimBatch, due);
+            self.record(Rpc::ClaimBatch, start);
             if leases.is_empty() {
-                course.ledger.nothing_claimed();
-                if course.load.goal().is_some() {
-                    let _ = tokio::time::timeout(LULL, done.cancelled()).await;
+                state.ledger.record_empty_claim();
+                if state.load.goal().is_some() {
+                    let _ = tokio::time::timeout(EMPTY_CLAIM_PAUSE, goal_reached.cancelled()).await;
                 }
-                continue;
             }
-            let mut leases = leases;
             while !leases.is_empty() {
-                leases = self.process(&leases).await?;
+                leases = self.process(leases).await?;
             }
         }
         Ok(())
     }
 
-    /// Processes a batch, and returns the next one if its completion claims that.
-    async fn process(&mut self, leases: &[L::Lease]) -> Result<Vec<L::Lease>, CommandError> {
-        for _ in 0..self.course.load.mix.heartbeats {
+    /// Processes a batch. With `--next`, returns the next batch, which its completion has claimed.
+    async fn process(&mut self, leases: Leases<A::LeaseId>) -> Result<Leases<A::LeaseId>> {
+        for _ in 0..self.state.load.heartbeats {
             let start = Instant::now();
-            let lost = self.layer.heartbeat(leases).await?;
+            let lost = self.api.heartbeat(&leases).await?;
             self.record(Rpc::Heartbeat, start);
             let extended = leases.len() as u64 - lost;
-            self.course.ledger.extend(extended, lost);
+            self.state.ledger.record_heartbeat(extended, lost);
         }
-        let [fail, release] = self.shares.of(leases.len());
-        let (failed, rest) = leases.split_at(fail);
-        let (released, completed) = rest.split_at(release);
-        self.settle(Ending::Fail, Rpc::Fail, failed).await?;
-        self.settle(Ending::Release, Rpc::Release, released).await?;
-        if self.course.load.next && !completed.is_empty() && !self.is_over() {
-            return self.complete_and_claim(completed).await;
+        let (mut completed, mut failed, mut released) = (leases, Vec::new(), Vec::new());
+        if self.endings.vary() {
+            for lease in std::mem::take(&mut completed) {
+                match self.endings.draw() {
+                    Ending::Complete => completed.push(lease),
+                    Ending::Fail => failed.push(lease),
+                    Ending::Release => released.push(lease),
+                }
+            }
         }
-        self.settle(Ending::Complete, Rpc::Complete, completed)
-            .await?;
-        Ok(Vec::new())
-    }
-
-    /// Returns whether nothing more is to be claimed.
-    fn is_over(&self) -> bool {
-        self.course.stop.is_cancelled() || self.course.ledger.done().is_cancelled()
-    }
-
-    async fn complete_and_claim(
-        &mut self,
-        leases: &[L::Lease],
-    ) -> Result<Vec<L::Lease>, CommandError> {
-        let start = Instant::now();
-        let both = self
-            .layer
-            .complete_and_claim(leases, self.course.load.batch);
-        let (settled, next) = both.await?;
-        self.record(Rpc::Complete, start);
-        self.note(leases, settled);
-        Ok(next)
-    }
-
-    /// Writes down what became of leases.
-    fn note(&self, leases: &[L::Lease], settled: Vec<Settled>) {
-        let keys = leases.iter().map(L::key);
-        self.course
-            .ledger
-            .settle(self.place.queue, keys.zip(settled));
+        self.settle(Ending::Fail, failed, None).await?;
+        self.settle(Ending::Release, released, None).await?;
+        let claims_next = self.state.load.next && !self.is_over();
+        let next = claims_next.then_some(self.state.load.batch);
+        self.settle(Ending::Complete, completed, next).await
     }
 
     async fn settle(
         &mut self,
         ending: Ending,
-        rpc: Rpc,
-        leases: &[L::Lease],
-    ) -> Result<(), CommandError> {
+        leases: Leases<A::LeaseId>,
+        next: Option<usize>,
+    ) -> Result<Leases<A::LeaseId>> {
         if leases.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let (ids, keys) = leases.into_iter().unzip();
         let start = Instant::now();
-        let settled: Vec<Settled> = self.layer.settle(ending, leases).await?;
-        self.record(rpc, start);
-        self.note(leases, settled);
-        Ok(())
+        let (results, next_leases) = self.api.settle(ending, ids, next).await?;
+        self.record(ending.into(), start);
+        let ledger = &self.state.ledger;
+        ledger.record_settled(self.id.queue, ending, keys, &results);
+        Ok(next_leases)
     }
 
-    fn record(&self, rpc: Rpc, since: Instant) {
-        self.course.record(self.place.worker, rpc, since);
+    /// Returns whether the worker must not claim any more.
+    fn is_over(&self) -> bool {
+        self.state.stop.is_cancelled() || self.state.ledger.goal_reached().is_cancelled()
+    }
+
+    fn record(&self, rpc: Rpc, start: Instant) {
+        self.state.record_call(rpc, start);
+    }
+}
+
+/// Returns the due times of a worker's claims. The workers take turns, and together claim `--rate` items per second. A tick
+/// that is late is not skipped.
+#[expect(clippy::cast_precision_loss, reason = "numbers below a million")]
+fn schedule(load: &LoadArgs, worker: usize, start: Instant) -> Option<Interval> {
+    let interval = Duration::from_secs_f64((load.workers * load.batch) as f64 / load.rate?);
+    let offset = interval.mul_f64(worker as f64 / load.workers as f64);
+    Some(interval_at(start + offset, interval))
+}
+
+/// Random choice between completion, failure and release, by the shares of the load. The seed is the worker's number.
+struct Endings {
+    fail: f64,
+    release: f64,
+    rng: SmallRng,
+}
+
+impl Endings {
+    fn new(load: &LoadArgs, worker: usize) -> Self {
+        Self {
+            fail: load.fail,
+            release: load.release,
+            rng: SmallRng::seed_from_u64(worker as u64),
+        }
+    }
+
+    /// Returns whether not all items are completed.
+    fn vary(&self) -> bool {
+        self.fail + self.release > 0.0
+    }
+
+    fn draw(&mut self) -> Ending {
+        let number: f64 = self.rng.random();
+        if number < self.fail {
+            Ending::Fail
+        } else if number < self.fail + self.release {
+            Ending::Release
+        } else {
+            Ending::Complete
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Draws for 100,000 items, and returns how many were failed and how many released.
+    fn draw(fail: f64, release: f64) -> [usize; 2] {
+        let rng = SmallRng::seed_from_u64(3);
+        let mut endings = Endings { fail, release, rng };
+        let drawn: Vec<Ending> = (0..100_000).map(|_| endings.draw()).collect();
+        [Ending::Fail, Ending::Release]
+            .map(|ending| drawn.iter().filter(|drawn| **drawn == ending).count())
+    }
+
+    #[test]
+    fn endings_follow_the_shares() {
+        let [failed, released] = draw(0.1, 0.25);
+        assert!(failed.abs_diff(10_000) <= 500, "{failed}");
+        assert!(released.abs_diff(25_000) <= 500, "{released}");
+    }
+
+    #[test]
+    fn a_share_of_one_or_zero_is_exact() {
+        assert_eq!(draw(1.0, 0.0), [100_000, 0]);
+        assert_eq!(draw(0.0, 0.0), [0, 0]);
     }
 }

@@ -1,0 +1,102 @@
+//! A worker of `--hold`: claims its share of the leases, then extends each batch when a third of its lease has passed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::latency::Rpc;
+use super::result::Result;
+use super::run_state::RunState;
+use super::target_api::{Ending, Leases, TargetApi, WorkerId};
+
+/// Pause after a claim that missed the items that are still ready, for example because other claims had locked them.
+const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
+
+/// One worker.
+pub(super) struct HeartbeatWorker<A: TargetApi> {
+    api: A,
+    id: WorkerId,
+    state: Arc<RunState>,
+    /// Number of leases still to claim.
+    to_claim: u64,
+    /// The batches with the due times of their next heartbeats, in that order.
+    batches: VecDeque<(Instant, Leases<A::LeaseId>)>,
+    interval: Duration,
+}
+
+impl<A: TargetApi> HeartbeatWorker<A> {
+    pub(super) fn new(api: A, id: WorkerId, state: Arc<RunState>, to_claim: u64) -> Self {
+        let lease = state.load.lease.unwrap_or_default();
+        Self {
+            api,
+            id,
+            state,
+            to_claim,
+            batches: VecDeque::new(),
+            interval: lease / 3,
+        }
+    }
+
+    /// Holds the leases until the run ends. Then extends each batch once more, which shows lost leases, and releases it.
+    pub(super) async fn run(mut self) -> Result<()> {
+        let stop = self.state.stop.clone();
+        while !stop.is_cancelled() {
+            let next_due = self.batches.front().map(|(due, _)| *due);
+            match next_due {
+                Some(due) if due <= Instant::now() => self.extend_first().await?,
+                _ if self.to_claim > 0 => self.claim().await?,
+                Some(due) => {
+                    let sleep = tokio::time::sleep_until(due);
+                    stop.run_until_cancelled(sleep).await;
+                }
+                None => break,
+            }
+        }
+        for _ in 0..self.batches.len() {
+            self.extend_first().await?;
+        }
+        for (_, leases) in std::mem::take(&mut self.batches) {
+            let (ids, keys) = leases.into_iter().unzip();
+            let (results, _) = self.api.settle(Ending::Release, ids, None).await?;
+            let ledger = &self.state.ledger;
+            ledger.record_settled(self.id.queue, Ending::Release, keys, &results);
+        }
+        Ok(())
+    }
+
+    async fn claim(&mut self) -> Result<()> {
+        let to_claim = usize::try_from(self.to_claim).unwrap_or(usize::MAX);
+        let max_items = to_claim.min(self.state.load.batch);
+        let start = Instant::now();
+        let leases = self.api.claim(max_items, None).await?;
+        self.state.record_call(Rpc::ClaimBatch, start);
+        if leases.is_empty() {
+            self.state.ledger.record_empty_claim();
+            tokio::time::sleep(EMPTY_CLAIM_PAUSE).await;
+            return Ok(());
+        }
+        self.to_claim = self.to_claim.saturating_sub(leases.len() as u64);
+        self.state.ledger.record_held(leases.len() as u64);
+        // The first heartbeat is due at a random time within the interval, which spreads the calls evenly from then on.
+        let due = Instant::now() + self.interval.mul_f64(rand::random());
+        let index = self.batches.partition_point(|(other, _)| *other <= due);
+        self.batches.insert(index, (due, leases));
+        Ok(())
+    }
+
+    async fn extend_first(&mut self) -> Result<()> {
+        let Some((due, leases)) = self.batches.pop_front() else {
+            return Ok(());
+        };
+        let start = Instant::now();
+        let lost = self.api.heartbeat(&leases).await?;
+        self.state.record_call(Rpc::Heartbeat, start);
+        let extended = leases.len() as u64 - lost;
+        self.state.ledger.record_heartbeat(extended, lost);
+        let next_due = due.max(start) + self.interval;
+        self.batches.push_back((next_due, leases));
+        Ok(())
+    }
+}

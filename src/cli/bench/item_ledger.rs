@@ -1,0 +1,190 @@
+//! The bench's own record of every item, kept on the client's side of the calls: enqueued, settled, and how often.
+//!
+//! At the end of a run it shows items that were settled twice, never settled, or never enqueued by this run.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::key_set::{ItemKey, KeySet};
+use super::target_api::{Ending, Settled};
+
+/// The record of all queues under load.
+pub(super) struct ItemLedger {
+    record: Mutex<Record>,
+    /// Number of items to finish, or of leases to hold.
+    goal: Option<u64>,
+    goal_reached: CancellationToken,
+}
+
+#[derive(Default)]
+struct Record {
+    counts: ItemCounts,
+    queues: Vec<QueueRecord>,
+    /// Progress towards the goal.
+    reached: u64,
+}
+
+/// The keys of one queue. `backlog`: how many items are enqueued and not finished.
+#[derive(Default)]
+struct QueueRecord {
+    enqueued: KeySet,
+    /// Completed, or dead.
+    finished: KeySet,
+    backlog: u64,
+}
+
+/// Numbers of items and leases since the start of a run.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct ItemCounts {
+    pub(super) enqueued: u64,
+    pub(super) completed: u64,
+    /// Includes the dead items.
+    pub(super) failed: u64,
+    pub(super) released: u64,
+    pub(super) dead: u64,
+    /// Enqueued by this run and not finished. Known only at the end, see [`ItemLedger::final_counts`].
+    #[serde(rename = "left")]
+    pub(super) unfinished: u64,
+    /// Finished, but not enqueued by this run. Known only at the end.
+    #[serde(rename = "found")]
+    pub(super) unexpected: u64,
+    #[serde(rename = "ended_again")]
+    pub(super) settled_twice: u64,
+    pub(super) leases_lost: u64,
+    pub(super) leases_extended: u64,
+    /// Claims that returned no lease.
+    pub(super) empty_claims: u64,
+}
+
+impl ItemCounts {
+    /// Returns the number of leases that were settled in any way.
+    pub(super) const fn settled(&self) -> u64 {
+        self.completed + self.failed + self.released
+    }
+
+    /// Returns the number of items that need no more work.
+    pub(super) const fn finished(&self) -> u64 {
+        self.completed + self.dead
+    }
+}
+
+impl ItemLedger {
+    pub(super) fn new(queues: usize, goal: Option<u64>) -> Self {
+        Self {
+            record: Mutex::new(Record {
+                queues: (0..queues).map(|_| QueueRecord::default()).collect(),
+                ..Record::default()
+            }),
+            goal,
+            goal_reached: CancellationToken::new(),
+        }
+    }
+
+    /// Records enqueued items.
+    pub(super) fn record_enqueued(&self, queue: usize, keys: Vec<ItemKey>) {
+        let mut record = self.lock();
+        record.counts.enqueued += keys.len() as u64;
+        let queue = &mut record.queues[queue];
+        queue.backlog += keys.len() as u64;
+        for key in keys {
+            queue.enqueued.insert(key);
+        }
+    }
+
+    /// Records the results of settling leases.
+    pub(super) fn record_settled(
+        &self,
+        queue: usize,
+        ending: Ending,
+        keys: Vec<ItemKey>,
+        results: &[Settled],
+    ) {
+        let mut record = self.lock();
+        let Record {
+            counts,
+            queues,
+            reached,
+        } = &mut *record;
+        let queue = &mut queues[queue];
+        for (key, result) in keys.into_iter().zip(results) {
+            match (result, ending) {
+                (Settled::Lost, _) => counts.leases_lost += 1,
+                (_, Ending::Complete) => counts.completed += 1,
+                (_, Ending::Fail) => counts.failed += 1,
+                (_, Ending::Release) => counts.released += 1,
+            }
+            let is_dead = *result == Settled::Dead;
+            counts.dead += u64::from(is_dead);
+            let is_completed = (*result, ending) == (Settled::Applied, Ending::Complete);
+            if !(is_completed || is_dead) {
+                continue;
+            }
+            queue.backlog = queue.backlog.saturating_sub(1);
+            if !queue.finished.insert(key) {
+                counts.settled_twice += 1;
+            } else if queue.enqueued.contains(key) {
+                // Items that were in the queue before the run do not count towards the goal.
+                *reached += 1;
+            }
+        }
+        self.check_goal(&record);
+    }
+
+    /// Records the results of a heartbeat.
+    pub(super) fn record_heartbeat(&self, extended: u64, lost: u64) {
+        let counts = &mut self.lock().counts;
+        counts.leases_extended += extended;
+        counts.leases_lost += lost;
+    }
+
+    /// Records leases that a worker claimed in order to hold them.
+    pub(super) fn record_held(&self, leases: u64) {
+        let mut record = self.lock();
+        record.reached += leases;
+        self.check_goal(&record);
+    }
+
+    /// Records a claim that returned no lease.
+    pub(super) fn record_empty_claim(&self) {
+        self.lock().counts.empty_claims += 1;
+    }
+
+    /// Returns how many items of a queue this run has enqueued and not finished.
+    pub(super) fn backlog(&self, queue: usize) -> u64 {
+        self.lock().queues[queue].backlog
+    }
+
+    /// Returns a token that is cancelled when the goal is reached.
+    pub(super) fn goal_reached(&self) -> &CancellationToken {
+        &self.goal_reached
+    }
+
+    /// Returns the current counts. Does not compare the keys.
+    pub(super) fn counts(&self) -> ItemCounts {
+        self.lock().counts
+    }
+
+    /// Returns the counts, and compares the enqueued keys with the finished ones.
+    pub(super) fn final_counts(&self) -> ItemCounts {
+        let record = self.lock();
+        let mut counts = record.counts;
+        for queue in &record.queues {
+            counts.unfinished += queue.enqueued.difference_len(&queue.finished);
+            counts.unexpected += queue.finished.difference_len(&queue.enqueued);
+        }
+        counts
+    }
+
+    fn check_goal(&self, record: &Record) {
+        if self.goal.is_some_and(|goal| record.reached >= goal) {
+            self.goal_reached.cancel();
+        }
+    }
+
+    /// Locks the record. Ignores poisoning: a panic in any task fails the run, so a partial record is not reported.
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

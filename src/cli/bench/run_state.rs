@@ -1,0 +1,111 @@
+//! The state that all tasks of a run share, and the set of these tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::args::LoadArgs;
+use super::item_ledger::ItemLedger;
+use super::latency::{Latencies, Rpc};
+use super::process_stats::Watch;
+use super::result::Result;
+use crate::cli::CommandError;
+
+/// Timeout of the calls that are in flight when the run ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The state that all tasks of a run share.
+pub(super) struct RunState {
+    pub(super) load: LoadArgs,
+    pub(super) watch: Watch,
+    pub(super) ledger: ItemLedger,
+    pub(super) latencies: Latencies,
+    /// Claims that were sent at or after a due time of `--rate`, and those of them that were late.
+    scheduled_claims: [AtomicU64; 2],
+    /// Cancelled to end the run. Each task first settles the leases that it has.
+    pub(super) stop: CancellationToken,
+}
+
+impl RunState {
+    pub(super) fn new(load: &LoadArgs, queues: usize, watch: &Watch) -> Arc<Self> {
+        Arc::new(Self {
+            load: load.clone(),
+            watch: watch.clone(),
+            ledger: ItemLedger::new(queues, load.goal()),
+            latencies: Latencies::new(),
+            scheduled_claims: Default::default(),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    /// Records a call that started at `start` and that has ended now.
+    pub(super) fn record_call(&self, rpc: Rpc, start: Instant) {
+        self.latencies.record(rpc, start.elapsed());
+    }
+
+    /// Records a claim of `--rate`.
+    pub(super) fn record_scheduled_claim(&self, is_late: bool) {
+        let [sent, late] = &self.scheduled_claims;
+        sent.fetch_add(1, Ordering::Relaxed);
+        late.fetch_add(u64::from(is_late), Ordering::Relaxed);
+    }
+
+    /// Returns how many claims of `--rate` were sent, and how many of them late.
+    pub(super) fn scheduled_claims(&self) -> [u64; 2] {
+        self.scheduled_claims
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// The tasks of a run. If one fails, the run fails.
+#[derive(Default)]
+pub(super) struct Tasks(JoinSet<Result<()>>);
+
+impl Tasks {
+    pub(super) fn spawn(&mut self, task: impl Future<Output = Result<()>> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    /// Waits for `event`.
+    ///
+    /// # Errors
+    /// The first task that fails before.
+    pub(super) async fn run_until<T>(&mut self, event: impl Future<Output = T>) -> Result<T> {
+        tokio::pin!(event);
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut event => return Ok(value),
+                Some(result) = self.0.join_next() => flatten(result)?,
+            }
+        }
+    }
+
+    /// Waits until all tasks have ended.
+    pub(super) async fn join_all(&mut self) -> Result<()> {
+        while let Some(result) = self.0.join_next().await {
+            flatten(result)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all tasks have ended after [`RunState::stop`], but no longer than [`STOP_TIMEOUT`].
+    pub(super) async fn join_stopped(&mut self) -> Result<()> {
+        let joined = tokio::time::timeout(STOP_TIMEOUT, self.join_all()).await;
+        joined.unwrap_or_else(|_| {
+            Err(CommandError::unavailable(format!(
+                "bench: FAILED calls were not answered within {}",
+                humantime::format_duration(STOP_TIMEOUT)
+            )))
+        })
+    }
+}
+
+fn flatten(result: std::result::Result<Result<()>, JoinError>) -> Result<()> {
+    result.unwrap_or_else(|panic| Err(CommandError::failed(format!("bench: FAILED {panic}"))))
+}
