@@ -1,10 +1,12 @@
-//! What the operations of the embedded store cost on a short table and on a deep one: the answer is to be the same.
-//! Completed items lie behind (40 %), delayed ones in front (20 %), ready ones ahead (40 %); the files are in memory where
-//! the system has `/dev/shm`. Every figure is a median, of rounds that alternate between the two.
+//! Benchmark of the embedded store's operations on a small and on a large table. Their cost should be the same.
 //!
-//! `cargo bench --bench depth -- --rows 5000000`: one file of so many rows, beside one of 10,000.
+//! In both tables, the first 40 % of the rows are completed, the next 20 % delayed and the last 40 % ready. The files are in
+//! memory if the system has `/dev/shm`, so that the device does not add noise. Every figure is the median of rounds that
+//! alternate between the two tables.
+//!
+//! `cargo bench --bench depth -- --rows 5000000` compares 5,000,000 rows with 10,000.
 
-#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+#![expect(clippy::print_stdout, reason = "the output of the benchmark")]
 
 #[path = "depth/file.rs"]
 mod file;
@@ -19,29 +21,29 @@ use tokio::runtime::Runtime;
 use file::File;
 use rounds::{OPERATIONS, Operation};
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Rounds before those that count: caches are warm then.
+/// Number of rounds to warm the caches, which are not measured.
 const WARM_UP: usize = 5;
 
-/// Compare the cost of each operation on a short table and on a deep one.
+/// Compare the cost of each operation on a small and on a large table.
 #[derive(Parser)]
 struct Options {
-    /// Rows of the short table
+    /// Insert N rows into the small table
     #[arg(long, default_value_t = 10_000)]
     short: u64,
-    /// Rows of the deep table
+    /// Insert N rows into the large table
     #[arg(long, default_value_t = 5_000_000)]
     rows: u64,
-    /// Timed rounds of each operation on each table
+    /// Measure N rounds of each operation on each table
     #[arg(long, default_value_t = 300)]
     rounds: usize,
-    /// Folder for the two files
+    /// Create the two files in this folder [default: /dev/shm, or the temporary folder]
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// What cargo adds
+    /// Ignored; `cargo bench` adds it
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -49,28 +51,28 @@ struct Options {
 fn main() {
     let options = Options::parse();
     let memory = PathBuf::from("/dev/shm");
-    let place = options.folder.unwrap_or_else(|| {
+    let parent = options.folder.unwrap_or_else(|| {
         if memory.is_dir() {
             memory
         } else {
             std::env::temp_dir()
         }
     });
-    let folder = tempfile::tempdir_in(place).expect("a folder");
+    let folder = tempfile::tempdir_in(parent).expect("a folder");
     let runtime = Runtime::new().expect("a runtime");
     let files = [options.short, options.rows]
         .map(|rows| File::fill(&folder.path().join(format!("{rows}.db")), rows));
-    let [short, deep] = [options.short, options.rows].map(|rows| format!("{rows} rows"));
-    line(&["median, ms", &short, &deep, "ratio"]);
+    let [small, large] = [options.short, options.rows].map(|rows| format!("{rows} rows"));
+    print_row(&["median, ms", &small, &large, "ratio"]);
     for (name, operation) in OPERATIONS {
         let medians = runtime.block_on(compare(&files, operation, options.rounds));
-        let [short, deep] = medians.map(|median| format!("{median:.3}"));
+        let [small, large] = medians.map(|median| format!("{median:.3}"));
         let ratio = format!("{:.2}", medians[1] / medians[0]);
-        line(&[name, &short, &deep, &ratio]);
+        print_row(&[name, &small, &large, &ratio]);
     }
 }
 
-/// Returns the median of an operation on each file, in milliseconds. Which file goes first changes with every round.
+/// Returns the median time of an operation on each file, in milliseconds. The files take turns at being first.
 async fn compare(files: &[File; 2], operation: Operation, rounds: usize) -> [f64; 2] {
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..WARM_UP + rounds {
@@ -88,7 +90,7 @@ async fn compare(files: &[File; 2], operation: Operation, rounds: usize) -> [f64
     })
 }
 
-fn line(cells: &[&str; 4]) {
-    let [name, short, deep, ratio] = cells;
-    println!("{name:<20} {short:>14} {deep:>14} {ratio:>7}");
+fn print_row(cells: &[&str; 4]) {
+    let [name, small, large, ratio] = cells;
+    println!("{name:<20} {small:>14} {large:>14} {ratio:>7}");
 }

@@ -1,5 +1,6 @@
-//! The inner loops of the embedded store, without gRPC and the broker: what a claim, its completion and an insert cost.
-//! The file is in memory where the system has `/dev/shm`, so that a change of the code shows and the device does not.
+//! Benchmark of the embedded store without gRPC and the broker: the time of a claim, a completion and an insert.
+//!
+//! The file is in memory if the system has `/dev/shm`, so that the figures show the code and not the device.
 //!
 //! `cargo bench --bench store`
 
@@ -18,7 +19,7 @@ use lease_broker::store::{
 };
 use lease_broker::value::Value;
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -36,12 +37,12 @@ fn open(folder: &tempfile::TempDir) -> SqliteStore {
 
 fn folder() -> tempfile::TempDir {
     let memory = PathBuf::from("/dev/shm");
-    let place = if memory.is_dir() {
+    let parent = if memory.is_dir() {
         memory
     } else {
         std::env::temp_dir()
     };
-    tempfile::tempdir_in(place).expect("a folder")
+    tempfile::tempdir_in(parent).expect("a folder")
 }
 
 fn items(count: usize) -> Arc<[NewItem]> {
@@ -53,7 +54,7 @@ fn items(count: usize) -> Arc<[NewItem]> {
     vec![item; count].into()
 }
 
-/// As many calls of one item each, or one call of as many items.
+/// Returns `calls` claims of up to `max_items` items each.
 fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
     let call = |_| ClaimCall {
         worker: "bench".to_owned(),
@@ -75,7 +76,9 @@ fn completions(leases: Vec<Vec<ClaimedItem>>) -> Arc<[Settlement]> {
     leases.into_iter().flatten().map(completion).collect()
 }
 
-/// Times claims and completions of `rounds` groups, each apart.
+/// Runs rounds of `width` claims of `batch` items and their completion.
+///
+/// Returns the total time of the claims and of the completions.
 async fn cycle(store: &SqliteStore, rounds: u64, width: usize, batch: usize) -> [Duration; 2] {
     let mut times = [Duration::ZERO; 2];
     for _ in 0..rounds {

@@ -1,26 +1,28 @@
-//! Through the broker or straight on the database: the same workers on the same table, one item at a time, in turns. On
-//! SQLite, and on the T-SQL server that `LEASE_BROKER_TEST_MSSQL` names.
+//! Benchmark of the broker against workers that use the database directly: equal workers on equal tables, one item at a time.
+//!
+//! Runs on SQLite, and on the T-SQL server of the connection string in `LEASE_BROKER_TEST_MSSQL`. The runs alternate, so that
+//! disturbances of the machine affect all of them.
 //!
 //! `cargo bench --bench straight`
 
 #[path = "straight/arguments.rs"]
 mod arguments;
-#[path = "straight/broker.rs"]
-mod broker;
-#[path = "straight/course.rs"]
-mod course;
+#[path = "straight/child_broker.rs"]
+mod child_broker;
+#[path = "straight/cpu_time.rs"]
+mod cpu_time;
 #[path = "straight/database.rs"]
 mod database;
 #[path = "straight/design.rs"]
 mod design;
-#[path = "straight/over_grpc.rs"]
-mod over_grpc;
-#[path = "straight/processor_time.rs"]
-mod processor_time;
+#[path = "straight/grpc_worker.rs"]
+mod grpc_worker;
 #[path = "straight/report.rs"]
 mod report;
 #[path = "straight/rounds.rs"]
 mod rounds;
+#[path = "straight/run_window.rs"]
+mod run_window;
 #[path = "straight/sqlite.rs"]
 mod sqlite;
 #[path = "straight/tsql.rs"]
@@ -30,7 +32,7 @@ use clap::Parser as _;
 
 use arguments::{Arguments, Kind};
 
-/// Names the T-SQL server, by an ADO.NET connection string.
+/// The environment variable with the T-SQL server's ADO.NET connection string.
 const SERVER: &str = "LEASE_BROKER_TEST_MSSQL";
 
 #[tokio::main]
@@ -44,12 +46,12 @@ async fn main() {
     let server = std::env::var(SERVER).ok().filter(|name| !name.is_empty());
     match server {
         Some(server) if arguments.wants(Kind::Mssql) => {
-            let mut database = tsql::Server::connect(&server, arguments.most_workers()).await;
+            let mut database = tsql::Server::connect(&server, arguments.max_workers()).await;
             results.extend(rounds::all(&arguments, &mut database).await);
             database.close().await;
         }
         None if arguments.wants(Kind::Mssql) => {
-            eprintln!("skipped: {SERVER} names no T-SQL server");
+            eprintln!("skipped: T-SQL server: {SERVER} is not set");
         }
         _ => {}
     }

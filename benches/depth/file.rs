@@ -1,4 +1,4 @@
-//! A queue's file, filled to a depth, with a store on it.
+//! An SQLite file with a number of rows, and a store on it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use lease_broker::config::Sources;
 use lease_broker::store::schema::Schema as _;
 use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 
-/// Fills the table. Delayed items are due in a month or more: no reaper touches them.
+/// Fills the table. The delayed items are due in a month or later, so that no reap changes them.
 const FILL: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
     INSERT INTO \"default\" (payload, lease_state, lease_state_time, lease_due_time, lease_fence, lease_attempt)
     SELECT printf('%.100c', 'x'), CASE WHEN n <= ?1 * 4 / 10 THEN 3 WHEN n <= ?1 * 6 / 10 THEN 2 ELSE 0 END,
@@ -23,12 +23,12 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Makes the table as the store would, fills it without a journal, and opens a store on it.
+    /// Creates the table as the store would, fills it without a journal, and opens a store on it.
     pub(crate) fn fill(path: &Path, rows: u64) -> Self {
-        make_table(path);
+        create_table(path);
         let start = Instant::now();
         let connection = connect(path);
-        // Nothing of a file that a crash of this program would damage is worth keeping.
+        // The file is temporary, so a crash may damage it.
         let fast =
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144";
         connection.execute_batch(fast).expect(fast);
@@ -45,14 +45,14 @@ impl File {
         }
     }
 
-    /// Lets every lease be past its due time, as if the workers were long gone.
+    /// Sets the due time of every lease to the past, as if the workers had died long ago.
     pub(crate) fn expire(&self) {
         let sql = "UPDATE \"default\" INDEXED BY default_lease_token SET lease_due_time = 1 WHERE lease_state = 1";
         connect(&self.path).execute_batch(sql).expect(sql);
     }
 }
 
-fn make_table(path: &Path) {
+fn create_table(path: &Path) {
     let config = Sources::default().load().expect("the defaults");
     let mut schema = SqliteSchema::open(path).expect("a file");
     for step in schema.plan(&config.queues[0]).expect("a plan") {
@@ -67,7 +67,7 @@ fn open(path: &Path) -> SqliteStore {
 
 fn connect(path: &Path) -> Connection {
     let connection = Connection::open(path).expect("a file");
-    let patience = Duration::from_secs(20);
-    connection.busy_timeout(patience).expect("busy_timeout");
+    let timeout = Duration::from_secs(20);
+    connection.busy_timeout(timeout).expect("busy_timeout");
     connection
 }

@@ -1,4 +1,4 @@
-//! One round of each operation: what it needs is made ready outside the time that is taken.
+//! One round of each operation. Its preparation is not part of the measured time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::file::File;
 const QUEUE: QueueIndex = QueueIndex(0);
 const LEASE: Duration = Duration::from_secs(600);
 const BATCH: usize = 100;
-/// As many as a reaper takes at once.
-const REAPED: usize = 1_000;
+/// The most rows that one reap changes.
+const MAX_REAPED: usize = 1_000;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Operation {
@@ -30,8 +30,8 @@ pub(crate) enum Operation {
     Enqueue,
 }
 
-/// `Stats` comes first, while the tables are as they were filled; completed items are replaced, so that each table keeps
-/// the ready items that it had.
+/// The operations in the order of their measurement. `Stats` is first, because the others change the tables. Completed
+/// items are replaced by new ones, so that the number of ready items stays the same.
 pub(crate) const OPERATIONS: [(&str, Operation); 8] = [
     ("stats", Operation::Stats),
     ("claim 1", Operation::Claim(1)),
@@ -44,7 +44,7 @@ pub(crate) const OPERATIONS: [(&str, Operation); 8] = [
 ];
 
 impl Operation {
-    /// Runs the operation once and returns what it took.
+    /// Runs the operation once and returns the time that it took.
     pub(crate) async fn run(self, file: &File) -> Duration {
         let store = &file.store;
         match self {
@@ -104,7 +104,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
     let time = start.elapsed();
     let items = claimed.expect("claimed").into_iter().flatten();
     let leases: Vec<LeaseRef> = items.map(|item| item.lease).collect();
-    assert_eq!(leases.len(), count, "the table has run dry");
+    assert_eq!(leases.len(), count, "the table has too few ready items");
     (leases, time)
 }
 
@@ -126,7 +126,7 @@ async fn complete(file: &File, leases: &[LeaseRef]) -> Duration {
 
 async fn reap(file: &File, expected: usize) -> Duration {
     let start = Instant::now();
-    let reaped = file.store.reap(QUEUE, REAPED).await.expect("reaped");
+    let reaped = file.store.reap(QUEUE, MAX_REAPED).await.expect("reaped");
     let time = start.elapsed();
     assert_eq!(reaped.expired.len(), expected);
     time

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# beanstalkd with its log on the device at every command (-b -f 0), and in memory for reference. See `run` for the verbs.
+# beanstalkd with a log that is synced at every command (-b -f 0), and in memory for reference. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/needs.sh"
@@ -12,8 +12,8 @@ prepare() {
   (cd "$here/beanstalkd" && go build -buildvcs=false -o "$load" .) >&2
 }
 
-# measure CASE ITEMS; a case is durable or memory, connections, commands on their way at once, and `next` if a delete and the
-# next reserve are sent together.
+# measure CASE ITEMS. A case is DURABILITY:CONNECTIONS:PIPELINE, and :next if a delete and the next reserve are sent together.
+# DURABILITY is durable or memory; PIPELINE is the number of commands in flight.
 measure() {
   local durability connections pipeline next port log
   IFS=: read -r durability connections pipeline next <<<"$1"
@@ -30,7 +30,7 @@ measure() {
 case "$1" in
   prepare) prepare ;;
   version) beanstalkd -v ;;
-  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  # case | clients | items per call | expected items per second | comparable case of lease-broker | description
   cases)
     cat <<'EOF'
 durable:8:1|8|1|8000|delete:8:1|one at a time

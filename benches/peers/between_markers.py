@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts standard input between `<!-- NAME: begin -->` and `<!-- NAME: end -->` of a file, in place of what is there.
+"""Replaces the text between `<!-- NAME: begin -->` and `<!-- NAME: end -->` of a file by standard input.
 
 between_markers.py FILE NAME
 """
@@ -13,7 +13,7 @@ def main() -> None:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        sys.exit(f"{path} has to have {begin} and {end} once, in this order")
+        sys.exit(f"{path} must contain {begin} and {end} once each, in this order")
     before, after = text[: text.index(begin)], text[text.index(end) :]
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"{before}{begin}\n\n{sys.stdin.read().strip()}\n\n{after}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# BullMQ, a queue for Node on Redis, with Redis's log on the device before each answer. See `run` for the verbs.
+# BullMQ, a queue for Node on Redis. Redis syncs its log before each reply. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/needs.sh"
@@ -13,7 +13,7 @@ prepare() {
   (cd "$load" && npm install --silent --no-fund --no-audit) >&2 || skip "npm could not install BullMQ"
 }
 
-# measure CASE ITEMS; a case is processes, workers in all, jobs at once a worker.
+# measure CASE ITEMS. A case is PROCESSES:WORKERS:CONCURRENCY: workers of all processes, concurrent jobs per worker.
 measure() {
   local processes workers concurrency port data
   IFS=: read -r processes workers concurrency <<<"$1"
@@ -34,7 +34,7 @@ version() {
 case "$1" in
   prepare) prepare ;;
   version) version ;;
-  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  # case | clients | items per call | expected items per second | comparable case of lease-broker | description
   cases)
     cat <<'EOF'
 1:1:64|64|1|7000|delete:64:1:next|one worker, 64 at once

@@ -1,12 +1,12 @@
-# A PostgreSQL cluster of its own in the temporary folder, on a unix socket alone; for every peer that keeps its rows in
-# PostgreSQL. Sourced. `prepare_cluster` makes it once; `start_cluster` and the exit trap hold for one measurement.
+# A temporary PostgreSQL cluster on a unix socket, for the peers that use PostgreSQL. Sourced. `prepare_cluster` creates it
+# once. `start_cluster` starts the server for one measurement, and an exit trap stops it.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/needs.sh"
 
 cluster=$PEERS_FOLDER/cluster
 export PGHOST=$cluster/socket PGUSER=postgres PGDATABASE=postgres PGOPTIONS='-c client_min_messages=warning'
 
-# PostgreSQL refuses to run as root, so root runs it as the user that Debian's package makes.
+# PostgreSQL refuses to run as root. Root runs it as the user that Debian's package creates.
 as_owner() {
   if [ "$(id -u)" = 0 ]; then
     (cd / && runuser -u postgres -- "$@")
@@ -15,7 +15,7 @@ as_owner() {
   fi
 }
 
-# Debian keeps the programs of each version apart, outside the PATH.
+# Debian installs the programs of each version in a folder outside the PATH.
 find_programs() {
   local newest
   newest=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
@@ -26,12 +26,13 @@ prepare_cluster() {
   find_programs
   command -v pgbench >/dev/null || install_from_debian postgresql
   find_programs
-  command -v pgbench >/dev/null || skip "pgbench is not among PostgreSQL's programs"
+  command -v pgbench >/dev/null || skip "pgbench is missing, also after postgresql was installed"
   [ ! -d "$cluster" ] || return 0
   mkdir -p "$cluster/socket"
   [ "$(id -u)" != 0 ] || chown -R postgres "$cluster"
   as_owner initdb -D "$cluster/data" -A trust -U postgres -E UTF8 --locale=C >/dev/null
-  # What differs from the defaults. The checkpoints of a run of seconds belong to no run, so the log is let grow.
+  # The settings that differ from the defaults or that durability needs. max_wal_size is large so that no checkpoint disturbs a
+  # run of a few seconds.
   as_owner tee -a "$cluster/data/postgresql.conf" >/dev/null <<EOF
 listen_addresses = ''
 unix_socket_directories = '$cluster/socket'
@@ -52,7 +53,7 @@ start_cluster() {
   as_owner pg_ctl -D "$cluster/data" -l "$cluster/data/server.log" -w start >/dev/null
 }
 
-# pg_ctl ends the server whose pid is in this cluster's own folder.
+# pg_ctl stops the server whose pid is in this cluster's folder.
 end_cluster() {
   as_owner pg_ctl -D "$cluster/data" -m fast -w stop >/dev/null
 }

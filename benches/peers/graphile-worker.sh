@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# graphile-worker, a queue for Node on PostgreSQL. See `run` for the verbs.
+# graphile-worker, a queue for Node on PostgreSQL. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/cluster.sh"
@@ -12,7 +12,7 @@ prepare() {
   prepare_cluster
 }
 
-# measure CASE ITEMS; a case is jobs at once, jobs a fetch (0: one at a time).
+# measure CASE ITEMS. A case is CONCURRENCY:BATCH: concurrent jobs, jobs per fetch (0: one at a time).
 measure() {
   local concurrency batch
   IFS=: read -r concurrency batch <<<"$1"
@@ -30,7 +30,7 @@ version() {
 case "$1" in
   prepare) prepare ;;
   version) version ;;
-  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  # case | clients | items per call | expected items per second | comparable case of lease-broker | description
   cases)
     cat <<'EOF'
 24:500|24|500|30000|delete:8:100|local queue, completions in batches

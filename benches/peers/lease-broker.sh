@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lease-broker itself, over gRPC on a temporary SQLite file, by its own load generator. See `run` for the verbs.
+# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker bench`. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/needs.sh"
@@ -8,12 +8,11 @@ binary=${PEERS_BINARY:-${CARGO_TARGET_DIR:-$root/target}/release/lease-broker}
 
 prepare() {
   [ -z "${PEERS_BINARY:-}" ] || return 0
-  command -v cargo >/dev/null || skip "cargo is not here (--binary names a lease-broker that is built already)"
+  command -v cargo >/dev/null || skip "cargo is missing; --binary takes a lease-broker that is already built"
   (cd "$root" && cargo build --release --bin lease-broker) >&2
 }
 
-# measure CASE ITEMS; a case is what completion does to the row, workers, items a claim, and `next` if a completion claims
-# the next items in the same call.
+# measure CASE ITEMS. A case is ON_COMPLETE:WORKERS:BATCH, and :next if a completion claims the next items in the same call.
 measure() {
   local on_complete workers batch next json=$PEERS_FOLDER/lease-broker.json
   IFS=: read -r on_complete workers batch next <<<"$1"
@@ -25,7 +24,7 @@ measure() {
 case "$1" in
   prepare) prepare ;;
   version) "$binary" --version ;;
-  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  # case | clients | items per call | expected items per second | comparable case of lease-broker | description
   cases)
     cat <<'EOF'
 keep:8:1|8|1|5000||one at a time, rows kept

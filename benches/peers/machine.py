@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Prints the facts of this machine that its figures depend on, as JSON; the argument is the folder that is measured on."""
+"""Prints the properties of this machine that affect the figures, as JSON.
+
+machine.py FOLDER; the folder is on the device to measure.
+"""
 
 import json
 import os
@@ -21,7 +24,7 @@ def field(path: str, name: str, separator: str) -> str | None:
 
 
 def file_system(folder: str) -> str:
-    """The type of the mount with the longest path that the folder is under."""
+    """Returns the file system of the folder: that of the mount with the longest matching path."""
     best = ("", "unknown")
     folder = os.path.realpath(folder)
     with open("/proc/mounts", encoding="utf-8") as mounts:
@@ -33,7 +36,7 @@ def file_system(folder: str) -> str:
 
 
 def fdatasync_per_second(folder: str, seconds: float = 2.0) -> int:
-    """Writes 4 KiB and has it on the device, again and again, in a file whose blocks are there already."""
+    """Measures how often per second 4 KiB can be written and synced, in a file whose blocks are already allocated."""
     path = os.path.join(folder, "fdatasync")
     block, blocks = b"\1" * 4096, 1024
     with open(path, "wb", buffering=0) as file:
@@ -53,7 +56,7 @@ def main() -> None:
     folder = sys.argv[1]
     memory = field("/proc/meminfo", "MemTotal", ":")
     facts = {
-        # Before anything is measured, this included.
+        # Read first, so that this measurement does not count.
         "load_average": round(os.getloadavg()[0], 2),
         "cores": len(os.sched_getaffinity(0)),
         "cpu": field("/proc/cpuinfo", "model name", ":"),

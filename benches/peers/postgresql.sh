@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Straight on a table in PostgreSQL: FOR UPDATE SKIP LOCKED claims it, an update fenced by the token completes it, pgbench
-# is the clients. See `run` for the verbs.
+# A table in PostgreSQL, used directly by the clients of pgbench. FOR UPDATE SKIP LOCKED claims rows, and an update fenced by
+# the token completes them. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/cluster.sh"
 
-# measure CASE ITEMS; a case is clients:batch, and `next` if the next item is claimed in the transaction that completes one.
-# Prints the items a second.
+# measure CASE ITEMS. A case is CLIENTS:BATCH, and :next if one transaction completes an item and claims the next.
+# Prints the items per second.
 measure() {
   local clients batch next script="$here/postgresql/claim-one.sql" held=0 start=() wrong
   IFS=: read -r clients batch next <<<"$1"
@@ -17,11 +17,11 @@ measure() {
   fi
   if [ -n "$next" ]; then
     script=$here/postgresql/claim-next.sql
-    # A client's first transaction completes nothing, as no item has the id 0, and what its last one claims stays leased.
+    # A client's first transaction completes no item, as none has the id 0. The item of its last claim stays leased.
     held=$clients start=(-D id=0 -D token=0 -D lease_fence=0)
   fi
   start_cluster
-  # A tenth more rows than are taken: no claim comes back short.
+  # A tenth more rows than the clients claim, so that no claim returns fewer items than it asks for.
   sql -v rows=$(($2 * 11 / 10 + held)) -f "$here/postgresql/items.sql"
   pgbench -n -M prepared -f "$script" -c "$clients" -j "$(nproc)" -t $((calls + held / clients)) "${start[@]}" \
     >"$PEERS_FOLDER/pgbench.log"
@@ -31,7 +31,7 @@ measure() {
     OR count(*) FILTER (WHERE lease_state = 0 AND lease_fence = 0) <> count(*) - $((calls * clients * batch + held))
     FROM items")
   [ "$wrong" = f ] || { echo "not every item was completed once" >&2; return 1; }
-  # Of the transactions a second, those that completed something.
+  # The rate of the transactions that completed items.
   awk -v items=$((calls * batch)) -v transactions=$((calls + held / clients)) \
     '$1 == "tps" { print $3 * items / transactions }' "$PEERS_FOLDER/pgbench.log"
 }
@@ -39,7 +39,7 @@ measure() {
 case "$1" in
   prepare) prepare_cluster ;;
   version) cluster_version ;;
-  # case | clients | batch | items a second to expect | the like case of lease-broker | in words
+  # case | clients | items per call | expected items per second | comparable case of lease-broker | description
   cases)
     cat <<'EOF'
 8:1|8|1|5000|keep:8:1|one at a time

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints what `run` has measured as Markdown: the machine, the versions, the figures side by side, what was skipped.
+"""Prints the results of `run` as Markdown: the machine, the figures side by side, the versions, the skipped peers.
 
-tables.py FOLDER COMMAND; the folder has results.tsv, versions.tsv, skipped.tsv and machine-….json.
+tables.py FOLDER COMMAND; the folder contains results.tsv, versions.tsv, skipped.tsv and machine-….json.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """One measurement of a peer, and lease-broker's just before it."""
+    """One measurement of a peer, and the one of lease-broker just before it."""
 
     name: str
     case: str
@@ -36,7 +36,7 @@ def rows(folder: str, file: str) -> list[list[str]]:
 
 
 def number(value: float) -> str:
-    """Three digits are as many as the noise leaves meaning."""
+    """Formats with three digits, as more would only show noise."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
@@ -63,7 +63,7 @@ def machine(folder: str) -> str:
     return (
         f"Measured on {before['date']}: {before['cores']} cores of {before['cpu']}, {before['memory_gib']} GiB, "
         f"{before['system']}, Linux {before['kernel']}, {before['file_system']}; {before['fdatasync_per_second']:,} fdatasync "
-        f"of 4 KiB a second before the runs and {after['fdatasync_per_second']:,} after; load average before: "
+        f"of 4 KiB per second before the runs and {after['fdatasync_per_second']:,} after; load average before: "
         f"{before['load_average']}."
     )
 
@@ -73,14 +73,14 @@ def figures(runs: list[Run]) -> list[str]:
     for run in runs:
         cases.setdefault((run.name, run.case), []).append(run)
     lines = [
-        "| system | clients | items a call | items a run | items/s | lease-broker, same rounds | lease-broker is |",
+        "| system | clients | items per call | items per run | items/s | lease-broker, same rounds | lease-broker is |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for (name, _), of_case in cases.items():
         first = of_case[0]
         rates = [float(run.rate) for run in of_case if run.rate]
         beside = [float(run.its_rate) for run in of_case if run.its_rate]
-        # Of pairs, not of medians: what disturbs a machine for a minute disturbs both of a pair.
+        # Ratios of pairs, not of medians: a disturbance of the machine affects both runs of a pair.
         ratios = [float(run.its_rate) / float(run.rate) for run in of_case if run.rate and run.its_rate]
         items = number(int(first.items))
         if first.its_items and first.its_items != first.items:
@@ -101,7 +101,7 @@ def main() -> None:
     out += [f"| {name} | {version} |" for name, version in rows(folder, "versions.tsv")]
     skipped = rows(folder, "skipped.tsv")
     if skipped:
-        out += ["", "Not measured, or not wholly:", ""]
+        out += ["", "Not measured, or not completely:", ""]
         out += [
             f"- {name}: {reason}{f' {count} times' if count > 1 else ''}"
             for (name, reason), count in Counter(map(tuple, skipped)).items()

@@ -1,38 +1,38 @@
-//! What the command line asks for.
+//! The flags of the benchmark.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-/// Compare the broker with the same workers straight on the database.
+/// Compare the broker with workers that use the database directly.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
-    /// Databases, separated by commas
+    /// Measure on these databases, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::Sqlite, Kind::Mssql])]
     store: Vec<Kind>,
-    /// Numbers of workers, separated by commas
+    /// Measure with these numbers of workers, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [8, 64], value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) workers: Vec<u32>,
-    /// How long a run is measured
+    /// Measure each run for this time
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "8s")]
     pub(crate) time: Duration,
-    /// How long workers work before that
+    /// Let workers work for this time before the measurement starts
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "4s")]
     pub(crate) warm_up: Duration,
-    /// Rows in the table when a run begins
+    /// Insert N rows before each run
     #[arg(long, value_name = "N", default_value_t = 250_000, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub(crate) rows: i64,
-    /// Runs of each, in turns
+    /// Repeat each run N times, alternating between all kinds
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
-    /// Process of the T-SQL server on this machine, to watch its processor time and its children's
+    /// Report the CPU time of this process and its children, the T-SQL server on this machine
     #[arg(long, value_name = "PID")]
     pub(crate) server_pid: Option<u32>,
-    /// Write the results to this file
+    /// Write the results to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// What `cargo bench` adds
+    /// Ignored; `cargo bench` adds it
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -48,7 +48,7 @@ impl Arguments {
         self.store.contains(&kind)
     }
 
-    pub(crate) fn most_workers(&self) -> u32 {
+    pub(crate) fn max_workers(&self) -> u32 {
         self.workers.iter().copied().max().unwrap_or(1)
     }
 }

@@ -1,34 +1,34 @@
-//! What a comparison needs of a database.
+//! The interface of a database under measurement.
 
-use crate::course::{Course, Worked};
-use crate::design::{Design, Way};
+use crate::design::{Access, Design};
+use crate::run_window::{RunWindow, WorkerCounts};
 
-/// A database of the comparison's own.
+/// A temporary database.
 pub(crate) trait Database {
     fn name(&self) -> &'static str;
 
-    /// Returns how workers may share its tables.
-    fn ways(&self) -> &'static [Way];
+    /// Returns the access modes to measure.
+    fn access_modes(&self) -> &'static [Access];
 
-    /// Returns the `[store]` section of a broker's configuration.
+    /// Returns the `[store]` section of a configuration with this database.
     fn store(&self) -> String;
 
-    /// Makes the design's table anew, with rows 1 to `rows`; with the design's own lock columns if `way` needs them.
-    async fn fill(&mut self, design: Design, way: Way, rows: i64);
+    /// Creates the design's table with rows 1 to `rows`. Adds the design's lock columns if workers use the table directly.
+    async fn fill(&mut self, design: Design, access: Access, rows: i64);
 
-    /// Has workers work straight on the table until the course is over or the table empty.
-    async fn work(&mut self, plan: Plan) -> Vec<Worked>;
+    /// Runs workers that use the table directly, until the window is over or the table is empty.
+    async fn work(&mut self, plan: Plan) -> Vec<WorkerCounts>;
 
-    /// Reads the keys of the rows that nobody has processed.
+    /// Reads the keys of the rows that are not processed.
     async fn unprocessed(&mut self, design: Design) -> Vec<i64>;
 }
 
-/// What workers are to do.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) design: Design,
-    pub(crate) way: Way,
+    pub(crate) access: Access,
     pub(crate) workers: u32,
     pub(crate) rows: i64,
-    pub(crate) course: Course,
+    pub(crate) window: RunWindow,
 }

@@ -1,26 +1,26 @@
-//! The two published designs that are compared: soft locks on an events table, and a table as a data queue.
+//! The two published designs to compare with, and the ways in which workers access a table.
 
-/// How workers share a table.
+/// A published design of a queue in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
-    /// A worker writes its number and the time into the next row, works, and marks the row processed.
+    /// S1: a worker writes its number and the time into the next row, processes it, and marks it as processed.
     SoftLocks,
-    /// A worker reads the next row and locks it, works, and deletes the row, all in one transaction.
+    /// S4: a worker reads and locks the next row, processes it, and deletes it, all in one transaction.
     Delete,
 }
 
-/// Who works on the table.
+/// The way in which workers access the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Workers with a connection of their own each, as published.
-    Straight,
-    /// The same where each worker takes from a range of rows of its own: no worker ever meets another, as if skipping
-    /// locked rows were free. The most that the design can reach on an engine that ignores its hints.
-    Apart,
-    /// Workers of the broker, who claim and complete.
+pub(crate) enum Access {
+    /// Directly, each worker on its own connection, as published.
+    Direct,
+    /// Directly, and each worker only takes rows from its own range, so that workers never contend for a row. This is the
+    /// upper bound of the design on an engine that ignores lock hints.
+    DirectPartitioned,
+    /// Through the broker, by a claim and a completion.
     Broker,
-    /// Workers of the broker, whose completion claims the next item in the same call.
-    Chained,
+    /// Through the broker, by completions that claim the next item in the same call.
+    BrokerNext,
 }
 
 impl Design {
@@ -47,7 +47,7 @@ impl Design {
         }
     }
 
-    /// Selects the keys of the rows that nobody has processed.
+    /// Returns the query for the keys of the rows that are not processed.
     pub(crate) fn unprocessed(self) -> String {
         let (key, table) = (self.key(), self.table());
         match self {
@@ -56,7 +56,7 @@ impl Design {
         }
     }
 
-    /// The queue `work` over the table, for the broker.
+    /// Returns the configuration of the broker's queue `work` over the table.
     pub(crate) const fn queue(self) -> &'static str {
         match self {
             Self::SoftLocks => {
@@ -68,17 +68,17 @@ impl Design {
     }
 }
 
-impl Way {
+impl Access {
     pub(crate) const fn has_broker(self) -> bool {
-        matches!(self, Self::Broker | Self::Chained)
+        matches!(self, Self::Broker | Self::BrokerNext)
     }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Straight => "straight",
-            Self::Apart => "straight, kept apart",
+            Self::Direct => "straight",
+            Self::DirectPartitioned => "straight, kept apart",
             Self::Broker => "broker",
-            Self::Chained => "broker, the next in the same call",
+            Self::BrokerNext => "broker, the next in the same call",
         }
     }
 }

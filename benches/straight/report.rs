@@ -5,7 +5,7 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value as Json, json};
 
-use crate::design::Way;
+use crate::design::Access;
 use crate::rounds::Outcome;
 
 const COLUMNS: [&str; 12] = [
@@ -23,14 +23,17 @@ const COLUMNS: [&str; 12] = [
     "server's",
 ];
 
-/// Prints a line for each kind of run.
+/// Prints one line per kind of run.
 pub(crate) fn print(results: &[Outcome]) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(COLUMNS);
     for result in results {
         let micros = |cost: Option<f64>| cost.map_or("-".to_owned(), |cost| format!("{cost:.0}"));
-        let statements = |served: crate::broker::Served| {
-            format!("{:.3} claim, {:.3} settle", served.claim, served.settle)
+        let statements = |statements: crate::child_broker::StatementsPerCall| {
+            format!(
+                "{:.3} claim, {:.3} settle",
+                statements.claim, statements.settle
+            )
         };
         let rates: Vec<String> = result
             .rates
@@ -41,12 +44,12 @@ pub(crate) fn print(results: &[Outcome]) {
             result.database.to_owned(),
             result.design.name().to_owned(),
             result.workers.to_string(),
-            result.way.name().to_owned(),
+            result.access.name().to_owned(),
             format!("{:.0}", mean(result)),
             rates.join(" "),
-            times_straight(results, result).map_or("-".to_owned(), |times| format!("{times:.1}")),
+            ratio_to_direct(results, result).map_or("-".to_owned(), |times| format!("{times:.1}")),
             format!("{:.2}", result.wasted),
-            result.served.map_or("-".to_owned(), statements),
+            result.statements.map_or("-".to_owned(), statements),
             micros(result.cost.workers),
             micros(result.cost.broker),
             micros(result.cost.server),
@@ -57,26 +60,26 @@ pub(crate) fn print(results: &[Outcome]) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    #[expect(clippy::print_stdout, reason = "what the program is for")]
+    #[expect(clippy::print_stdout, reason = "the output of the benchmark")]
     {
         println!("{table}");
     }
 }
 
-/// Writes the same to a file.
+/// Writes the results to a file as JSON.
 pub(crate) fn write(results: &[Outcome], file: &Path) {
     let entry = |result: &Outcome| -> Json {
         json!({
             "database": result.database,
             "design": result.design.name(),
             "workers": result.workers,
-            "way": result.way.name(),
+            "way": result.access.name(),
             "items_per_second": mean(result),
             "runs": result.rates,
-            "times_straight": times_straight(results, result),
+            "times_straight": ratio_to_direct(results, result),
             "wasted_tries_per_item": result.wasted,
-            "claim_statements_per_call": result.served.map(|served| served.claim),
-            "settle_statements_per_call": result.served.map(|served| served.settle),
+            "claim_statements_per_call": result.statements.map(|statements| statements.claim),
+            "settle_statements_per_call": result.statements.map(|statements| statements.settle),
             "cpu_micros_per_item": {
                 "workers": result.cost.workers,
                 "broker": result.cost.broker,
@@ -89,15 +92,15 @@ pub(crate) fn write(results: &[Outcome], file: &Path) {
     std::fs::write(file, text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
 
-/// Returns how many times as fast this is as straight on the database.
-fn times_straight(results: &[Outcome], one: &Outcome) -> Option<f64> {
+/// Returns the speed divided by that of direct access. `None`: this is the direct access.
+fn ratio_to_direct(results: &[Outcome], one: &Outcome) -> Option<f64> {
     let kind = |outcome: &Outcome| (outcome.database, outcome.design, outcome.workers);
-    let same = |other: &&Outcome| other.way == Way::Straight && kind(other) == kind(one);
+    let same = |other: &&Outcome| other.access == Access::Direct && kind(other) == kind(one);
     let straight = results.iter().find(same)?;
-    (one.way != Way::Straight).then(|| mean(one) / mean(straight))
+    (one.access != Access::Direct).then(|| mean(one) / mean(straight))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures to read")]
+#[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
 fn mean(result: &Outcome) -> f64 {
     result.rates.iter().sum::<f64>() / result.rates.len() as f64
 }

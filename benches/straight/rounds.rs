@@ -1,80 +1,82 @@
-//! All runs on a database: each design, each number of workers, each way in turn, and each run checked.
+//! All runs on a database: for each design and number of workers, the access modes alternate. Each run is checked.
 
 use std::collections::HashSet;
 
 use crate::arguments::Arguments;
-use crate::broker::{Broker, Served};
-use crate::course::{Course, Worked};
+use crate::child_broker::{Broker, StatementsPerCall};
+use crate::cpu_time::Process;
 use crate::database::{Database, Plan};
-use crate::design::{Design, Way};
-use crate::over_grpc;
-use crate::processor_time::Process;
+use crate::design::{Access, Design};
+use crate::grpc_worker;
+use crate::run_window::{RunWindow, WorkerCounts};
 
-/// What came of the runs of one kind.
+/// The results of all runs of one kind.
 pub(crate) struct Outcome {
     pub(crate) database: &'static str,
     pub(crate) design: Design,
     pub(crate) workers: u32,
-    pub(crate) way: Way,
-    /// Items a second, of each run.
+    pub(crate) access: Access,
+    /// Items per second of each run.
     pub(crate) rates: Vec<f64>,
-    /// Tries that gave nothing, for each item; of all runs.
+    /// Wasted tries per item, of all runs.
     pub(crate) wasted: f64,
-    /// Of the last run.
-    pub(crate) served: Option<Served>,
-    /// Microseconds of processor time for each item, of the last run.
+    /// Counts of the last run.
+    pub(crate) statements: Option<StatementsPerCall>,
+    /// CPU time of the last run.
     pub(crate) cost: Cost,
 }
 
+/// CPU time per item in microseconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cost {
-    /// The workers', and SQLite's where they use it themselves.
+    /// CPU time of the workers. Includes SQLite if they use it directly.
     pub(crate) workers: Option<f64>,
     pub(crate) broker: Option<f64>,
     pub(crate) server: Option<f64>,
 }
 
 struct Run {
-    worked: Worked,
+    worked: WorkerCounts,
     rate: f64,
-    served: Option<Served>,
+    statements: Option<StatementsPerCall>,
     cost: Cost,
 }
 
-/// Makes all runs on a database.
+/// Runs everything on a database.
 pub(crate) async fn all(arguments: &Arguments, database: &mut impl Database) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for design in Design::ALL {
         for &workers in &arguments.workers {
-            let ways = database.ways();
-            let mut runs: Vec<Vec<Run>> = ways.iter().map(|_| Vec::new()).collect();
+            let access_modes = database.access_modes();
+            let mut runs: Vec<Vec<Run>> = access_modes.iter().map(|_| Vec::new()).collect();
             for _ in 0..arguments.rounds {
-                for (way, runs) in ways.iter().zip(&mut runs) {
-                    let run = run(arguments, database, design, *way, workers).await;
-                    let (database, design, way) = (database.name(), design.name(), way.name());
+                for (access, runs) in access_modes.iter().zip(&mut runs) {
+                    let run = run(arguments, database, design, *access, workers).await;
+                    let (database, design, access) =
+                        (database.name(), design.name(), access.name());
                     eprintln!(
-                        "{database}, {design}, {workers} workers, {way}: {:.0} items/s",
+                        "{database}, {design}, {workers} workers, {access}: {:.0} items/s",
                         run.rate
                     );
                     runs.push(run);
                 }
             }
-            let outcome = |(way, runs): (&Way, Vec<Run>)| Outcome {
+            let outcome = |(access, runs): (&Access, Vec<Run>)| Outcome {
                 database: database.name(),
                 design,
                 workers,
-                way: *way,
+                access: *access,
                 rates: runs.iter().map(|run| run.rate).collect(),
                 wasted: {
-                    let sum = |of: fn(&Worked) -> u64| {
+                    let sum = |of: fn(&WorkerCounts) -> u64| {
                         runs.iter().map(|run| of(&run.worked)).sum::<u64>()
                     };
                     ratio(sum(|worked| worked.wasted), sum(|worked| worked.measured))
                 },
-                served: runs.last().and_then(|run| run.served),
+                statements: runs.last().and_then(|run| run.statements),
                 cost: runs.last().map(|run| run.cost).unwrap_or_default(),
             };
-            outcomes.extend(ways.iter().zip(runs).map(outcome));
+            outcomes.extend(access_modes.iter().zip(runs).map(outcome));
         }
     }
     outcomes
@@ -84,46 +86,46 @@ async fn run(
     arguments: &Arguments,
     database: &mut impl Database,
     design: Design,
-    way: Way,
+    access: Access,
     workers: u32,
 ) -> Run {
     let rows = arguments.rows;
-    database.fill(design, way, rows).await;
-    let broker = way.has_broker().then(|| {
+    database.fill(design, access, rows).await;
+    let broker = access.has_broker().then(|| {
         let configuration = format!("{}{}", database.store(), design.queue());
         Broker::start(&configuration)
     });
-    let course = Course::from_now(arguments);
+    let window = RunWindow::from_now(arguments);
     let processes = [
         Some(Process::Alone(std::process::id())),
         broker.as_ref().map(|broker| Process::Alone(broker.id())),
         arguments.server_pid.map(Process::WithChildren),
     ];
-    let used = tokio::spawn(watch(processes, course));
+    let used = tokio::spawn(measure_cpu(processes, window));
     let worked = if let Some(broker) = &broker {
-        over_grpc::work(&broker.address, way, workers, course).await
+        grpc_worker::work(&broker.address, access, workers, window).await
     } else {
         let plan = Plan {
             design,
-            way,
+            access,
             workers,
             rows,
-            course,
+            window,
         };
         database.work(plan).await
     };
-    let mut all = Worked::default();
+    let mut all = WorkerCounts::default();
     for one in worked {
         all.add(one);
     }
-    let used = used.await.expect("a clock");
+    let used = used.await.expect("a measurement");
     let shared = broker.map(Broker::stop);
     check(&all, database.unprocessed(design).await, rows);
     let [workers, broker, server] = used.map(|used| Some(used? / ratio(all.measured, 1)));
     Run {
-        rate: ratio(all.measured, 1) / course.time().as_secs_f64(),
+        rate: ratio(all.measured, 1) / window.duration().as_secs_f64(),
         worked: all,
-        served: shared,
+        statements: shared,
         cost: Cost {
             workers,
             broker,
@@ -132,15 +134,15 @@ async fn run(
     }
 }
 
-/// Returns how many microseconds of processor time the processes use while the run is measured.
-async fn watch<const N: usize>(
+/// Returns the CPU time of each process within the window, in microseconds.
+async fn measure_cpu<const N: usize>(
     processes: [Option<Process>; N],
-    course: Course,
+    window: RunWindow,
 ) -> [Option<f64>; N] {
-    let used = || processes.map(|process| process?.used());
-    tokio::time::sleep_until(course.begin.into()).await;
+    let used = || processes.map(|process| process?.cpu_time());
+    tokio::time::sleep_until(window.start.into()).await;
     let before = used();
-    tokio::time::sleep_until(course.end.into()).await;
+    tokio::time::sleep_until(window.end.into()).await;
     let mut spent = [None; N];
     for ((spent, before), after) in spent.iter_mut().zip(before).zip(used()) {
         *spent = before.zip(after).map(|(before, after)| {
@@ -151,8 +153,8 @@ async fn watch<const N: usize>(
     spent
 }
 
-/// Every row was processed once or not at all, and those that were are those that the workers say.
-fn check(worked: &Worked, unprocessed: Vec<i64>, rows: i64) {
+/// Checks that every row was processed at most once, and that the table agrees with the workers.
+fn check(worked: &WorkerCounts, unprocessed: Vec<i64>, rows: i64) {
     let processed: HashSet<i64> = worked.keys.iter().copied().collect();
     assert_eq!(
         processed.len(),
@@ -161,14 +163,14 @@ fn check(worked: &Worked, unprocessed: Vec<i64>, rows: i64) {
     );
     let left: HashSet<i64> = unprocessed.into_iter().collect();
     let right = (1..=rows).all(|key| processed.contains(&key) != left.contains(&key));
-    assert!(right, "the table does not have what the workers have done");
+    assert!(right, "the table does not agree with the workers");
     assert!(
         !left.is_empty(),
-        "the table was empty before the run was over: it needs more --rows"
+        "the table was empty before the run ended: increase --rows"
     );
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures to read")]
+#[expect(clippy::cast_precision_loss, reason = "printed with few digits")]
 fn ratio(of: u64, to: u64) -> f64 {
     of as f64 / to as f64
 }

@@ -1,4 +1,4 @@
-//! The comparison on SQLite: each worker a thread with a connection of its own, durable commits.
+//! The measurement on SQLite. Each worker is a thread with its own connection; commits are durable.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _};
 use tokio::task::JoinSet;
 
-use crate::course::{Course, Worked};
 use crate::database::{Database, Plan};
-use crate::design::{Design, Way};
+use crate::design::{Access, Design};
+use crate::run_window::{RunWindow, WorkerCounts};
 
-/// A file of the comparison's own.
+/// Temporary SQLite files, a new one per run.
 pub(crate) struct File {
     folder: tempfile::TempDir,
     path: PathBuf,
@@ -33,20 +33,20 @@ impl Database for File {
         "SQLite"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        // Its writers take turns whatever they write.
-        &[Way::Straight, Way::Broker, Way::Chained]
+    fn access_modes(&self) -> &'static [Access] {
+        // SQLite has one writer at a time, so separate ranges of rows change nothing.
+        &[Access::Direct, Access::Broker, Access::BrokerNext]
     }
 
     fn store(&self) -> String {
         format!("[store]\npath = '{}'\n", self.path.display())
     }
 
-    async fn fill(&mut self, design: Design, way: Way, rows: i64) {
+    async fn fill(&mut self, design: Design, access: Access, rows: i64) {
         self.files += 1;
         self.path = self.folder.path().join(format!("{}.db", self.files));
-        let create = match (design, way) {
-            (Design::SoftLocks, Way::Broker | Way::Chained) => {
+        let create = match (design, access) {
+            (Design::SoftLocks, Access::Broker | Access::BrokerNext) => {
                 "CREATE TABLE Rainfall_Events (Event_ID INTEGER PRIMARY KEY, Rainfall_ID bigint NOT NULL,
                     Processed bit NOT NULL DEFAULT 0)"
             }
@@ -71,13 +71,13 @@ impl Database for File {
         open(&self.path).execute_batch(&fill).expect("a full table");
     }
 
-    async fn work(&mut self, plan: Plan) -> Vec<Worked> {
+    async fn work(&mut self, plan: Plan) -> Vec<WorkerCounts> {
         let mut threads = JoinSet::new();
         for worker in 0..plan.workers {
             let connection = open(&self.path);
             threads.spawn_blocking(move || match plan.design {
-                Design::SoftLocks => lock_softly(&connection, worker, plan.course),
-                Design::Delete => delete(&connection, plan.course),
+                Design::SoftLocks => work_with_soft_locks(&connection, worker, plan.window),
+                Design::Delete => delete(&connection, plan.window),
             });
         }
         threads.join_all().await
@@ -100,12 +100,12 @@ fn open(path: &Path) -> Connection {
         .expect("a write-ahead log");
     connection
         .busy_timeout(Duration::from_secs(60))
-        .expect("patience");
+        .expect("a busy timeout");
     connection
 }
 
-fn lock_softly(connection: &Connection, worker: u32, course: Course) -> Worked {
-    let mut record = Worked::default();
+fn work_with_soft_locks(connection: &Connection, worker: u32, window: RunWindow) -> WorkerCounts {
+    let mut counts = WorkerCounts::default();
     let prepared = |sql| connection.prepare(sql).expect("a statement");
     let mut begin = prepared("BEGIN IMMEDIATE");
     let mut lock = prepared(
@@ -118,28 +118,28 @@ fn lock_softly(connection: &Connection, worker: u32, course: Course) -> Worked {
     let mut settle = prepared(
         "UPDATE Rainfall_Events SET Processed = 1 WHERE Event_ID = ?1 AND Process_ID = ?2 AND Processed = 0",
     );
-    while !course.is_over() {
+    while !window.is_over() {
         begin.execute([]).expect("a transaction");
         let event = lock.query_row([worker], |row| Ok((row.get(0)?, row.get(1)?)));
         let event: Option<(i64, i64)> = event.optional().expect("a lock");
         commit.execute([]).expect("a commit");
         let Some((key, _)) = event else { break };
         match settle.execute((key, worker)).expect("processed") {
-            1 => record.settled(key, course),
-            _ => record.nothing(course),
+            1 => counts.record_settled(key, window),
+            _ => counts.record_wasted(window),
         }
     }
-    record
+    counts
 }
 
-fn delete(connection: &Connection, course: Course) -> Worked {
-    let mut record = Worked::default();
+fn delete(connection: &Connection, window: RunWindow) -> WorkerCounts {
+    let mut counts = WorkerCounts::default();
     let prepared = |sql| connection.prepare(sql).expect("a statement");
     let mut begin = prepared("BEGIN IMMEDIATE");
     let mut read = prepared("SELECT QueueID, SomeAction FROM Queue ORDER BY QueueID LIMIT 1");
     let mut delete = prepared("DELETE FROM Queue WHERE QueueID = ?1");
     let mut commit = prepared("COMMIT");
-    while !course.is_over() {
+    while !window.is_over() {
         begin.execute([]).expect("a transaction");
         let row = read.query_row([], |row| Ok((row.get(0)?, row.get(1)?)));
         let row: Option<(i64, String)> = row.optional().expect("a row");
@@ -147,9 +147,9 @@ fn delete(connection: &Connection, course: Course) -> Worked {
         commit.execute([]).expect("a commit");
         match deleted {
             None => break,
-            Some((key, 1)) => record.settled(key, course),
-            Some(_) => record.nothing(course),
+            Some((key, 1)) => counts.record_settled(key, window),
+            Some(_) => counts.record_wasted(window),
         }
     }
-    record
+    counts
 }

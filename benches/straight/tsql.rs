@@ -1,4 +1,4 @@
-//! The comparison on a T-SQL server: each worker with a session of its own.
+//! The measurement on a T-SQL server. Each worker has its own session.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::task::JoinSet;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 use uuid::Uuid;
 
-use crate::course::{Course, Worked};
 use crate::database::{Database, Plan};
-use crate::design::{Design, Way};
+use crate::design::{Access, Design};
+use crate::run_window::{RunWindow, WorkerCounts};
 
 type Session = Client<Compat<TcpStream>>;
 
-/// A database of the comparison's own, and the workers' sessions, which all runs use.
+/// A temporary database, and the workers' sessions, which all runs share.
 pub(crate) struct Server {
     connection_string: String,
     name: String,
@@ -42,7 +42,7 @@ impl Server {
     pub(crate) async fn close(self) {
         drop(self.sessions);
         let mut session = log_in(&self.connection_string).await;
-        // Sessions that were closed may still be ending.
+        // The server may still be ending the closed sessions, and refuses to drop the database until then.
         for _ in 0..100 {
             let dropped = session.simple_query(format!("DROP DATABASE [{}]", self.name));
             let dropped = async { dropped.await?.into_results().await };
@@ -60,8 +60,13 @@ impl Database for Server {
         "T-SQL server"
     }
 
-    fn ways(&self) -> &'static [Way] {
-        &[Way::Straight, Way::Apart, Way::Broker, Way::Chained]
+    fn access_modes(&self) -> &'static [Access] {
+        &[
+            Access::Direct,
+            Access::DirectPartitioned,
+            Access::Broker,
+            Access::BrokerNext,
+        ]
     }
 
     fn store(&self) -> String {
@@ -71,8 +76,8 @@ impl Database for Server {
         )
     }
 
-    async fn fill(&mut self, design: Design, way: Way, rows: i64) {
-        let (table, locks) = (design.table(), !way.has_broker());
+    async fn fill(&mut self, design: Design, access: Access, rows: i64) {
+        let (table, locks) = (design.table(), !access.has_broker());
         let (create, column) = match design {
             Design::SoftLocks => (
                 format!(
@@ -104,21 +109,23 @@ impl Database for Server {
         }
     }
 
-    async fn work(&mut self, plan: Plan) -> Vec<Worked> {
+    async fn work(&mut self, plan: Plan) -> Vec<WorkerCounts> {
         let mut workers = JoinSet::new();
         for (at, session) in (0..plan.workers).zip(&self.sessions) {
             let session = session.clone();
             let share = plan.rows / i64::from(plan.workers);
             let first = i64::from(at) * share + 1;
-            let rows = match plan.way {
-                Way::Apart => Some(first..=first + share - 1),
+            let rows = match plan.access {
+                Access::DirectPartitioned => Some(first..=first + share - 1),
                 _ => None,
             };
             workers.spawn(async move {
                 let mut session = session.lock().await;
                 match plan.design {
-                    Design::SoftLocks => lock_softly(&mut session, at, rows, plan.course).await,
-                    Design::Delete => delete(&mut session, rows, plan.course).await,
+                    Design::SoftLocks => {
+                        work_with_soft_locks(&mut session, at, rows, plan.window).await
+                    }
+                    Design::Delete => delete(&mut session, rows, plan.window).await,
                 }
             });
         }
@@ -136,8 +143,8 @@ impl Database for Server {
     }
 }
 
-/// Limits a statement to a worker's own rows.
-fn within(key: &str, rows: Option<RangeInclusive<i64>>) -> String {
+/// Returns a condition that limits a statement to a worker's range of rows.
+fn range_condition(key: &str, rows: Option<RangeInclusive<i64>>) -> String {
     rows.map_or_else(String::new, |rows| {
         format!(" AND {key} BETWEEN {} AND {}", rows.start(), rows.end())
     })
@@ -145,53 +152,53 @@ fn within(key: &str, rows: Option<RangeInclusive<i64>>) -> String {
 
 const SETTLE: &str = "UPDATE Rainfall_Events SET Processed = 1 WHERE Event_ID = @P1 AND Process_ID = @P2 AND Processed = 0";
 
-async fn lock_softly(
+async fn work_with_soft_locks(
     session: &mut Session,
     worker: u32,
     rows: Option<RangeInclusive<i64>>,
-    course: Course,
-) -> Worked {
-    let mut record = Worked::default();
-    // An engine that ignores the hints gives several workers the same next row: the condition in the update leaves it
-    // to one of them, and the others try again.
+    window: RunWindow,
+) -> WorkerCounts {
+    let mut counts = WorkerCounts::default();
+    // An engine that ignores the hints returns the same row to several workers. The condition of the update lets one of
+    // them lock it, and the others try again.
     let lock = format!(
         "UPDATE TOP (1) Rainfall_Events SET Process_ID = @P1, Locked_Time = SYSUTCDATETIME()
         OUTPUT inserted.Event_ID, inserted.Rainfall_ID
         WHERE Event_ID = (SELECT TOP (1) Event_ID FROM Rainfall_Events WITH (UPDLOCK, READPAST, ROWLOCK)
             WHERE Processed = 0 AND Process_ID IS NULL{} ORDER BY Event_ID)
         AND Process_ID IS NULL",
-        within("Event_ID", rows)
+        range_condition("Event_ID", rows)
     );
     let worker = i32::try_from(worker).unwrap_or(i32::MAX);
-    while !course.is_over() {
+    while !window.is_over() {
         let event = async { session.query(&lock, &[&worker]).await?.into_row().await };
         let event = Box::pin(event).await.expect("a lock");
         let key = event.and_then(|event| event.get::<i64, _>(0));
         let Some(key) = key else {
-            record.nothing(course);
+            counts.record_wasted(window);
             continue;
         };
         let settled = Box::pin(session.execute(SETTLE, &[&key, &worker])).await;
         match settled.expect("processed").total() {
-            1 => record.settled(key, course),
-            _ => record.nothing(course),
+            1 => counts.record_settled(key, window),
+            _ => counts.record_wasted(window),
         }
     }
-    record
+    counts
 }
 
 async fn delete(
     session: &mut Session,
     rows: Option<RangeInclusive<i64>>,
-    course: Course,
-) -> Worked {
-    let mut record = Worked::default();
+    window: RunWindow,
+) -> WorkerCounts {
+    let mut counts = WorkerCounts::default();
     let read = format!(
         "BEGIN TRANSACTION;
         SELECT TOP (1) QueueID, SomeAction FROM Queue WITH (UPDLOCK, READPAST) WHERE 1 = 1{} ORDER BY QueueID;",
-        within("QueueID", rows)
+        range_condition("QueueID", rows)
     );
-    while !course.is_over() {
+    while !window.is_over() {
         let found = run(session, &read).await;
         let key = found.first().and_then(|row| row.get::<i32, _>(0));
         let key = key.unwrap_or_default();
@@ -199,13 +206,13 @@ async fn delete(
             "DELETE FROM Queue WHERE QueueID = {key}; SELECT @@ROWCOUNT AS deleted; COMMIT TRANSACTION;"
         );
         let deleted = run(session, &end).await;
-        // Nothing is deleted where the engine ignores the hints and another worker has read the same row.
+        // If the engine ignores the hints, another worker may have read and deleted the same row.
         match deleted.first().and_then(|row| row.get::<i32, _>(0)) {
-            Some(1) => record.settled(i64::from(key), course),
-            _ => record.nothing(course),
+            Some(1) => counts.record_settled(i64::from(key), window),
+            _ => counts.record_wasted(window),
         }
     }
-    record
+    counts
 }
 
 async fn log_in(connection_string: &str) -> Session {
@@ -214,12 +221,12 @@ async fn log_in(connection_string: &str) -> Session {
         .await
         .expect("a server");
     stream.set_nodelay(true).expect("a socket");
-    // The driver's futures are large.
+    // Boxed, because the driver's futures are large.
     let session = Box::pin(Client::connect(config, stream.compat_write())).await;
     session.expect("a login")
 }
 
-/// Runs a batch and reads the rows of its first result.
+/// Runs a batch and returns the rows of its first result.
 async fn run(session: &mut Session, sql: &str) -> Vec<tiberius::Row> {
     let rows = async { session.simple_query(sql).await?.into_first_result().await };
     let rows = Box::pin(rows).await;

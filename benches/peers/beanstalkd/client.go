@@ -1,5 +1,5 @@
-// The three commands of beanstalkd's protocol that the load needs, each for a number of jobs: all commands are written,
-// then all answers read.
+// A client for the three commands of beanstalkd's protocol that the load needs. For several jobs, it first writes all commands
+// and then reads all replies.
 package main
 
 import (
@@ -29,7 +29,7 @@ func dial(address string) (*client, error) {
 func (c *client) close() { _ = c.connection.Close() }
 
 func (c *client) put(count, payload int) error {
-	// Priority 0, no delay, five minutes to run, as long as a lease of lease-broker.
+	// Priority 0, no delay, and a reservation of five minutes.
 	command := fmt.Sprintf("put 0 0 300 %d\r\n%s\r\n", payload, strings.Repeat("x", payload))
 	for range make([]struct{}, count) {
 		if _, err := c.out.WriteString(command); err != nil {
@@ -70,7 +70,7 @@ func (c *client) deleteAndReserve(done []int, count int, ids []int) ([]int, erro
 	return ids, nil
 }
 
-// reserved reads `RESERVED <id> <bytes>` and passes over the body.
+// reserved reads `RESERVED <id> <bytes>` and skips the body.
 func (c *client) reserved() (int, error) {
 	line, err := c.line()
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *client) answers(count int, want string) error {
 func (c *client) line() (string, error) {
 	line, err := c.in.ReadString('\n')
 	if err == io.EOF {
-		return "", fmt.Errorf("the server hung up")
+		return "", fmt.Errorf("the server closed the connection")
 	}
 	return strings.TrimSuffix(line, "\r\n"), err
 }

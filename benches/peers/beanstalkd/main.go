@@ -1,5 +1,5 @@
-// Load for beanstalkd: puts jobs, then reserves and deletes all of them over several connections, as they are or
-// pipelined, and prints how many a second. Cheap on purpose, as it shares the server's cores.
+// Load generator for beanstalkd: puts jobs, then reserves and deletes all of them over several connections, one at a time or
+// pipelined, and prints the jobs per second. It does little work per job, because it shares the server's cores.
 package main
 
 import (
@@ -12,12 +12,12 @@ import (
 )
 
 func main() {
-	address := flag.String("address", "127.0.0.1:11300", "where beanstalkd listens")
+	address := flag.String("address", "127.0.0.1:11300", "address of beanstalkd")
 	connections := flag.Int("connections", 8, "connections that reserve and delete")
-	pipeline := flag.Int("pipeline", 1, "commands sent before their answers are read")
+	pipeline := flag.Int("pipeline", 1, "commands to send before reading their replies")
 	next := flag.Bool("next", false, "send the deletes and the next reserves together")
 	items := flag.Int("items", 10_000, "jobs to put, reserve and delete")
-	payload := flag.Int("payload", 100, "bytes of a job")
+	payload := flag.Int("payload", 100, "bytes per job")
 	flag.Parse()
 
 	if err := put(*address, *items, *payload); err != nil {
@@ -47,12 +47,12 @@ func put(address string, items, payload int) error {
 	return nil
 }
 
-// drain returns the items a second from the moment all are connected to the last answer, and fails unless each job was
-// reserved and deleted once.
+// drain returns the jobs per second between the last connect and the last reply. It fails if a job was not reserved and
+// deleted exactly once.
 func drain(address string, connections, pipeline int, next bool, items int) (float64, error) {
 	var left atomic.Int64
 	left.Store(int64(items))
-	// Ids of a fresh server count from 1.
+	// A new server numbers its jobs from 1.
 	taken := make([]atomic.Bool, items+1)
 	clients := make([]*client, connections)
 	for at := range clients {
@@ -84,11 +84,11 @@ func drain(address string, connections, pipeline int, next bool, items int) (flo
 	return float64(items) / took.Seconds(), nil
 }
 
-// work holds the jobs of a turn until its next turn, which deletes them, if next is set.
+// work reserves and deletes jobs. If next is set, it deletes the jobs of one iteration together with the next reserve.
 func work(client *client, pipeline int, next bool, left *atomic.Int64, taken []atomic.Bool) error {
 	ids, held := make([]int, 0, pipeline), make([]int, 0, pipeline)
 	for {
-		// The share is taken before it is asked for, so that no connection waits for a job that is not there.
+		// Takes a share of the remaining jobs first, so that no connection waits for a job that does not exist.
 		share := pipeline
 		if rest := int(left.Add(-int64(pipeline))); rest < 0 {
 			share = max(0, pipeline+rest)
@@ -102,7 +102,7 @@ func work(client *client, pipeline int, next bool, left *atomic.Int64, taken []a
 		}
 		for _, id := range ids {
 			if id < 1 || id >= len(taken) || taken[id].Swap(true) {
-				return fmt.Errorf("job %d was reserved twice, or never put", id)
+				return fmt.Errorf("job %d was reserved twice or never put", id)
 			}
 		}
 		if !next {

@@ -1,5 +1,5 @@
-// Load for BullMQ: adds jobs, works all of them in a few processes, and prints how many a second.
-//   node load.js PORT ITEMS PAYLOAD PROCESSES WORKERS CONCURRENCY     workers in all, jobs at once a worker
+// Load generator for BullMQ: adds jobs, works all of them in child processes, and prints the jobs per second.
+//   node load.js PORT ITEMS PAYLOAD PROCESSES WORKERS CONCURRENCY     WORKERS: of all processes; CONCURRENCY: jobs per worker
 import { fork } from "node:child_process";
 import { Queue } from "bullmq";
 
@@ -14,10 +14,10 @@ for (let done = 0; done < items; done += 1000) {
 
 const program = new URL("./worker.js", import.meta.url);
 const children = Array.from({ length: processes }, () => fork(program, [port, workers / processes, concurrency].map(String)));
-const said = (child) => new Promise((resolve) => child.once("message", resolve));
-await Promise.all(children.map(said));
+const firstMessage = (child) => new Promise((resolve) => child.once("message", resolve));
+await Promise.all(children.map(firstMessage));
 
-// Ids count from 1. A job is done when the server has answered that it is.
+// Ids start at 1. A job is done when the server has confirmed its completion.
 const done = new Uint8Array(items + 1);
 let left = items;
 const finished = new Promise((resolve, reject) => {

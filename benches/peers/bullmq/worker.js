@@ -1,9 +1,9 @@
-// One process of workers: says that it is ready, starts when told, and reports the ids of completed jobs.
+// A child process of load.js with workers: sends "ready", starts on the first message, and reports the ids of completed jobs.
 import { Worker } from "bullmq";
 
 const [port, workers, concurrency] = process.argv.slice(2).map(Number);
 
-// Ids travel to the parent in lists: a message a job would be measured as well.
+// Sends the ids in lists, because the cost of one message per job would be measured too.
 let ids = [];
 const report = () => {
   if (ids.length > 0) process.send(ids);

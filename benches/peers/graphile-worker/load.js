@@ -1,6 +1,6 @@
-// Load for graphile-worker: adds jobs, works all of them in one process, and prints how many a second.
-//   node load.js ITEMS PAYLOAD CONCURRENCY BATCH     BATCH jobs are fetched at once; 0: one at a time, the default
-// PostgreSQL is the one that the PG… variables name.
+// Load generator for graphile-worker: adds jobs, works all of them in one process, and prints the jobs per second.
+//   node load.js ITEMS PAYLOAD CONCURRENCY BATCH     BATCH: jobs per fetch; 0: one at a time, the default of graphile-worker
+// Connects to the PostgreSQL of the PG… environment variables.
 import { makeWorkerUtils, run, Logger } from "graphile-worker";
 import pg from "pg";
 
@@ -31,7 +31,7 @@ const runs = new Uint8Array(items);
 let left = items;
 let last;
 const allRun = new Promise((resolve) => (last = resolve));
-// As its documentation of performance has it.
+// The settings of graphile-worker's documentation on performance.
 const batches = batch > 0 ? { localQueue: { size: batch }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } : {};
 const start = process.hrtime.bigint();
 const runner = await run({
@@ -47,14 +47,14 @@ const runner = await run({
   },
 });
 await allRun;
-// Completions go on after the last job has run, and stopping does not wait for all of them.
+// Completions are written after the last job has run, and runner.stop() does not wait for all of them.
 const anyLeft = async () => (await pgPool.query("SELECT EXISTS (SELECT FROM graphile_worker._private_jobs) AS yes")).rows[0].yes;
 while (await anyLeft());
 const seconds = Number(process.hrtime.bigint() - start) / 1e9;
 await runner.stop();
 
 const wrong = runs.filter((count) => count !== 1).length;
-if (wrong !== 0) throw new Error(`${wrong} jobs were not run once`);
+if (wrong !== 0) throw new Error(`${wrong} jobs did not run exactly once`);
 await utils.release();
 await pgPool.end();
 console.log((items / seconds).toFixed(1));

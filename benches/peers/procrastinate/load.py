@@ -1,6 +1,6 @@
-"""Load for procrastinate: adds jobs, works all of them, and prints how many a second.
+"""Load generator for procrastinate: adds jobs, works all of them, and prints the jobs per second.
 
-python load.py ITEMS PAYLOAD CONCURRENCY; PostgreSQL is the one that the PG... variables name.
+python load.py ITEMS PAYLOAD CONCURRENCY; connects to the PostgreSQL of the PG... environment variables.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ async def main() -> None:
             chunk = range(start, min(start + 1000, items))
             await item.batch_defer_async(*({"at": at, "payload": data} for at in chunk))
         start = time.perf_counter()
-        # Ends when no job is left, and waits for the last to be finished.
+        # Returns when all jobs have finished.
         await app.run_worker_async(wait=False, concurrency=concurrency, listen_notify=False, install_signal_handlers=False)
         seconds = time.perf_counter() - start
         query = "SELECT count(*) AS count FROM procrastinate_jobs WHERE status = 'succeeded'"

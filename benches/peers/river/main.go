@@ -1,5 +1,5 @@
-// Load for River: adds jobs, works all of them, and prints how many a second. The settings are those of River's own
-// benchmark command, `river bench`, unless it is told to take River's defaults.
+// Load generator for River: inserts jobs, works all of them, and prints the jobs per second. The default settings are those of
+// River's benchmark command, `river bench`.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// item is a job whose arguments are as long as the payload of the other systems.
+// item is a job with a payload as long as that of the other systems.
 type item struct {
 	Payload string `json:"payload"`
 }
@@ -33,11 +33,11 @@ func (*worker) Work(context.Context, *river.Job[item]) error { return nil }
 
 func main() {
 	items := flag.Int("items", 10_000, "jobs to add and work")
-	payload := flag.Int("payload", 100, "bytes of a job's arguments")
-	workers := flag.Int("workers", 2_000, "jobs worked at once")
-	cooldown := flag.Duration("fetch-cooldown", 2*time.Millisecond, "the least time between two fetches")
-	poll := flag.Duration("fetch-poll", 20*time.Millisecond, "the time between two fetches when none are announced")
-	connections := flag.Int("connections", 8, "connections to PostgreSQL, at most")
+	payload := flag.Int("payload", 100, "payload bytes per job")
+	workers := flag.Int("workers", 2_000, "concurrent jobs")
+	cooldown := flag.Duration("fetch-cooldown", 2*time.Millisecond, "minimum time between two fetches")
+	poll := flag.Duration("fetch-poll", 20*time.Millisecond, "time between two fetches without notifications")
+	connections := flag.Int("connections", 8, "maximum number of connections to PostgreSQL")
 	flag.Parse()
 
 	config := &river.Config{
@@ -54,7 +54,7 @@ func main() {
 	fmt.Printf("%.1f\n", rate)
 }
 
-// run connects as the PG… variables say.
+// run connects to the PostgreSQL of the PG… environment variables.
 func run(ctx context.Context, config *river.Config, items, payload, connections int) (float64, error) {
 	pool, err := connect(ctx, connections)
 	if err != nil {
@@ -121,9 +121,9 @@ func add(ctx context.Context, client *river.Client[pgx.Tx], items, payload int) 
 	return nil
 }
 
-// work measures from the client's start to the event that says that the last job's completion is committed.
+// work measures from the client's start to the event that reports the last completion as committed.
 func work(ctx context.Context, client *river.Client[pgx.Tx], items int) (float64, error) {
-	// The channel holds an event for every job, as River drops what does not fit.
+	// The channel has room for one event per job, as River drops events when it is full.
 	events, cancel := client.SubscribeConfig(&river.SubscribeConfig{
 		ChanSize: items,
 		Kinds:    []river.EventKind{river.EventKindJobCompleted, river.EventKindJobFailed, river.EventKindJobCancelled},

@@ -1,4 +1,4 @@
-//! A broker of the comparison's own: the table is adopted, and `serve` runs as a process, which ends with the run.
+//! The broker of a run: adopts the table, then runs `lease-broker serve` as a child process until the run ends.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -8,18 +8,18 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 
-/// The process.
+/// The process. Killed when dropped.
 pub(crate) struct Broker {
     process: Child,
-    /// Kept open: who closes it makes the process fail to print.
+    /// Kept open, because the process cannot print to a closed pipe.
     _announcements: BufReader<ChildStdout>,
     folder: tempfile::TempDir,
     pub(crate) address: String,
 }
 
-/// How many statements a call has cost.
+/// Statements divided by calls, for two kinds of operation.
 #[derive(Clone, Copy)]
-pub(crate) struct Served {
+pub(crate) struct StatementsPerCall {
     pub(crate) claim: f64,
     pub(crate) settle: f64,
 }
@@ -62,8 +62,8 @@ impl Broker {
         self.process.id()
     }
 
-    /// Lets it drain and end; returns what it has counted.
-    pub(crate) fn stop(mut self) -> Served {
+    /// Lets the broker drain and end. Returns the counts of its log.
+    pub(crate) fn stop(mut self) -> StatementsPerCall {
         let id = i32::try_from(self.process.id())
             .ok()
             .and_then(Pid::from_raw);
@@ -73,8 +73,8 @@ impl Broker {
         let events = log
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
-        let mut served = events.filter(|event: &Json| event["message"] == "served");
-        let served = served.next_back().expect("what it has served");
+        let mut events = events.filter(|event: &Json| event["message"] == "served");
+        let served = events.next_back().expect("a log event with the counts");
         let share = |kind: &str| {
             let count = |what| {
                 served[format!("{kind}_{what}")]
@@ -83,7 +83,7 @@ impl Broker {
             };
             count("statements") / count("calls")
         };
-        Served {
+        StatementsPerCall {
             claim: share("claim"),
             settle: share("settle"),
         }
@@ -92,13 +92,13 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // One that has ended already is not there to be killed.
+        // Fails if the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The program as built, without settings from the environment.
+/// Returns the command with these arguments, without settings from the environment.
 fn program(arguments: &[&str], file: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lease-broker"));
     command.env_clear().args(arguments).arg(file);

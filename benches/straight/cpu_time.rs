@@ -1,9 +1,9 @@
-//! The processor time of processes, as the kernel tells in /proc.
+//! CPU time of processes, read from `/proc`.
 
 use std::path::Path;
 use std::time::Duration;
 
-/// A process; a server with a process for each session counts with its children.
+/// A process id. A server with one process per session is measured with its children.
 #[derive(Clone, Copy)]
 pub(crate) enum Process {
     Alone(u32),
@@ -11,8 +11,8 @@ pub(crate) enum Process {
 }
 
 impl Process {
-    /// Returns the time used so far, by all threads; none where it can't be known.
-    pub(crate) fn used(self) -> Option<Duration> {
+    /// Returns the CPU time that all threads have used. `None`: unknown.
+    pub(crate) fn cpu_time(self) -> Option<Duration> {
         match self {
             Self::Alone(id) => Some(stat(&id.to_string())?.own),
             Self::WithChildren(id) => {
@@ -35,14 +35,14 @@ struct Stat {
 
 fn stat(id: &str) -> Option<Stat> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(id).join("stat")).ok()?;
-    // The program's name comes first, in brackets, and may hold anything.
+    // The second field is the program's name in brackets, which can contain spaces and brackets.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
-    let ticks_a_second = rustix::param::clock_ticks_per_second().max(1);
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     let time = |at: usize| -> Option<Duration> {
         let ticks =
             fields.get(at)?.parse::<u64>().ok()? + fields.get(at + 1)?.parse::<u64>().ok()?;
-        Some(Duration::from_millis(ticks * 1_000 / ticks_a_second))
+        Some(Duration::from_millis(ticks * 1_000 / ticks_per_second))
     };
     Some(Stat {
         parent: fields.get(1)?.parse().ok()?,

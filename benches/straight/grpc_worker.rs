@@ -1,4 +1,4 @@
-//! The workers of the broker.
+//! Workers that use the broker over gRPC.
 
 use std::time::Duration;
 
@@ -9,16 +9,21 @@ use lease_broker::grpc::proto::{
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::course::{Course, Worked};
-use crate::design::Way;
+use crate::design::Access;
+use crate::run_window::{RunWindow, WorkerCounts};
 
-/// How many connections workers share.
+/// Number of connections that the workers share.
 const CONNECTIONS: u32 = 8;
-/// How long a claim waits for an item.
+/// Timeout of a claim that waits for an item.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Has workers work until the course is over.
-pub(crate) async fn work(address: &str, way: Way, workers: u32, course: Course) -> Vec<Worked> {
+/// Runs workers until the window is over.
+pub(crate) async fn work(
+    address: &str,
+    access: Access,
+    workers: u32,
+    window: RunWindow,
+) -> Vec<WorkerCounts> {
     let mut channels = Vec::new();
     for _ in 0..workers.min(CONNECTIONS) {
         let endpoint = Endpoint::from_shared(address.to_owned()).expect("an address");
@@ -27,20 +32,20 @@ pub(crate) async fn work(address: &str, way: Way, workers: u32, course: Course) 
     }
     let mut running = JoinSet::new();
     for (at, channel) in (0..workers).zip(channels.iter().cycle()) {
-        running.spawn(run(channel.clone(), way, at, course));
+        running.spawn(run(channel.clone(), access, at, window));
     }
     running.join_all().await
 }
 
-async fn run(channel: Channel, way: Way, worker: u32, course: Course) -> Worked {
+async fn run(channel: Channel, access: Access, worker: u32, window: RunWindow) -> WorkerCounts {
     let mut rpc = LeaseBrokerServiceClient::new(channel);
-    let mut record = Worked::default();
+    let mut counts = WorkerCounts::default();
     let worker_id = format!("worker {worker}");
     let mut leases: Vec<Lease> = Vec::new();
     loop {
         let Some(lease) = leases.pop() else {
-            if course.is_over() {
-                return record;
+            if window.is_over() {
+                return counts;
             }
             let claimed = rpc.claim_batch(ClaimBatchRequest {
                 queue: "work".to_owned(),
@@ -51,11 +56,11 @@ async fn run(channel: Channel, way: Way, worker: u32, course: Course) -> Worked 
             });
             leases = claimed.await.expect("a claim").into_inner().leases;
             if leases.is_empty() {
-                record.nothing(course);
+                counts.record_wasted(window);
             }
             continue;
         };
-        let chained = way == Way::Chained && !course.is_over();
+        let chained = access == Access::BrokerNext && !window.is_over();
         let completed = rpc.complete(CompleteRequest {
             queue: "work".to_owned(),
             completions: vec![Completion {
@@ -71,8 +76,8 @@ async fn run(channel: Channel, way: Way, worker: u32, course: Course) -> Worked 
         let completed = completed.await.expect("a completion").into_inner();
         let key = lease.item.and_then(|item| item.key.parse().ok());
         match completed.results.first().map(SettleResult::outcome) {
-            Some(Outcome::Applied) => record.settled(key.expect("a number"), course),
-            _ => record.nothing(course),
+            Some(Outcome::Applied) => counts.record_settled(key.expect("a number"), window),
+            _ => counts.record_wasted(window),
         }
         leases = completed.next_leases;
     }
