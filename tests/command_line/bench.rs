@@ -1,4 +1,4 @@
-//! `bench`: that its counts are true, and that it leaves nothing behind. How fast anything is, is not tested.
+//! Tests of the command `bench`: its counts are correct, and it leaves no files or processes. They do not test speed.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -9,11 +9,11 @@ use crate::support::process::{CommandOutput, program};
 use crate::support::timeout::wait_until_blocking;
 use crate::workspace::{QUEUES, Workspace};
 
-/// Runs it with its temporary files in the workspace's folder.
+/// Runs the command with its temporary files in the workspace's folder.
 fn bench(workspace: &Workspace, arguments: &str) -> CommandOutput {
     let output = start(workspace, arguments)
         .wait_with_output()
-        .expect("it ends");
+        .expect("the bench ends");
     CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).expect("text"),
@@ -34,7 +34,7 @@ fn start(workspace: &Workspace, arguments: &str) -> Child {
         .expect("the program starts")
 }
 
-/// Runs it to a good end and returns its results.
+/// Runs the command, which must succeed, and returns its results.
 fn results(workspace: &Workspace, arguments: &str) -> Json {
     let printed = bench(workspace, &format!("{arguments} --json -"));
     assert_eq!(printed.code, 0, "{printed:?}");
@@ -46,7 +46,7 @@ fn count(results: &Json, path: &str) -> u64 {
     let count = found.unwrap_or_else(|| panic!("no {path} in {results:#}"));
     count
         .as_u64()
-        .unwrap_or_else(|| panic!("{path}: {count} is no count"))
+        .unwrap_or_else(|| panic!("{path}: {count} is not a count"))
 }
 
 fn leftovers(folder: &Path) -> Vec<String> {
@@ -59,7 +59,7 @@ fn leftovers(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn with_next_a_worker_claims_by_its_completions() {
+fn next_claims_items_by_completions() {
     let workspace = Workspace::with("");
     let results = results(
         &workspace,
@@ -76,7 +76,7 @@ fn with_next_a_worker_claims_by_its_completions() {
 }
 
 #[test]
-fn every_item_is_settled_once_and_the_counts_add_up() {
+fn counts_match_the_brokers_statements() {
     let workspace = Workspace::with("");
     let results = results(
         &workspace,
@@ -90,7 +90,7 @@ fn every_item_is_settled_once_and_the_counts_add_up() {
     assert_eq!(count(&results, "/statements/enqueue/items"), 500);
     let completions = count(&results, "/load/rpcs/complete/calls");
     assert_eq!(count(&results, "/statements/settle/calls"), completions);
-    // The claims that end while the last item does are not measured.
+    // Claims that end after the last item is completed are not measured.
     let claims = count(&results, "/load/rpcs/claim_batch/calls");
     assert!(claims >= completions, "{results:#}");
     assert!(
@@ -117,7 +117,7 @@ fn every_item_is_settled_once_and_the_counts_add_up() {
 }
 
 #[test]
-fn failures_and_releases_come_back_until_all_is_completed() {
+fn failed_and_released_items_are_completed_in_the_end() {
     let workspace = Workspace::with("");
     let load = "--items 300 --workers 8 --batch 5 --queues 2 --on-complete delete";
     let results = results(
@@ -134,7 +134,7 @@ fn failures_and_releases_come_back_until_all_is_completed() {
 }
 
 #[test]
-fn a_timed_run_adds_what_it_consumes() {
+fn a_timed_run_enqueues_items_as_they_are_consumed() {
     let workspace = Workspace::with("");
     let load = "--duration 1s --warm-up 100ms --backlog 200 --workers 4 --on-complete archive";
     let results = results(&workspace, load);
@@ -148,7 +148,7 @@ fn a_timed_run_adds_what_it_consumes() {
 }
 
 #[test]
-fn claims_on_an_empty_queue_wait_and_end_with_the_run() {
+fn waiting_claims_end_with_the_run() {
     let workspace = Workspace::with("");
     let load = "--workers 300 --connections 4 --wait 50s --no-enqueue --warm-up 0s --duration 1s";
     let results = results(&workspace, load);
@@ -159,7 +159,7 @@ fn claims_on_an_empty_queue_wait_and_end_with_the_run() {
 }
 
 #[test]
-fn held_leases_are_extended_and_given_back() {
+fn held_leases_are_extended_and_released() {
     let workspace = Workspace::with("");
     let load = "--hold 100 --workers 4 --batch 10 --lease 6s --duration 1s";
     let results = results(&workspace, load);
@@ -170,7 +170,7 @@ fn held_leases_are_extended_and_given_back() {
 }
 
 #[test]
-fn an_open_loop_tells_of_every_claim_that_was_due() {
+fn rate_accounts_for_every_due_claim() {
     let workspace = Workspace::with("");
     let load = "--rate 200 --batch 2 --workers 4 --backlog 1000 --warm-up 0s --duration 1s";
     let results = results(&workspace, load);
@@ -180,7 +180,7 @@ fn an_open_loop_tells_of_every_claim_that_was_due() {
 }
 
 #[test]
-fn a_load_is_compared_with_the_empty_call_and_with_the_layers_below() {
+fn a_load_is_compared_with_every_baseline() {
     let workspace = Workspace::with("");
     let load = "--items 200 --workers 4 --batch 5 --fail 0.1";
     let results = results(
@@ -203,7 +203,7 @@ fn a_load_is_compared_with_the_empty_call_and_with_the_layers_below() {
 }
 
 #[test]
-fn a_broker_that_runs_already_can_be_measured() {
+fn a_running_broker_is_measured() {
     let workspace = Workspace::serving();
     workspace.call("enqueue work --set payload=anothers");
     let process = workspace.process.as_ref().expect("a service");
@@ -211,7 +211,7 @@ fn a_broker_that_runs_already_can_be_measured() {
     let measured = results(&workspace, &format!("{address} --items 200 --workers 4"));
     let items = |name: &str| count(&measured, &format!("/load/items/{name}"));
     assert_eq!(items("enqueued"), 200);
-    // It was there before, so it is claimed too, but none is left for it.
+    // The item from before the run is claimed too, but is not one of those that must be completed.
     assert_eq!((items("left"), items("found")), (0, 1));
     assert_eq!(measured["statements"], Json::Null);
     assert_eq!(measured["load"]["broker"]["cpu_cores"], Json::Null);
@@ -224,7 +224,7 @@ fn a_broker_that_runs_already_can_be_measured() {
 }
 
 #[test]
-fn a_configuration_can_be_measured() {
+fn a_configured_queue_is_measured() {
     let workspace = Workspace::with(&format!("[store]\npath = 'q.db'\n{QUEUES}"));
     let load = "--config queues.toml --queue outbox --items 100 --workers 4";
     let results = results(&workspace, load);
@@ -235,18 +235,18 @@ fn a_configuration_can_be_measured() {
 }
 
 #[test]
-fn an_item_that_ends_again_is_told_of_and_fails_the_run() {
+fn an_item_settled_twice_fails_the_run() {
     let workspace = Workspace::with(
         "[queues.again]\nmanaged = { payload = 'text' }\non_complete = { recur = '1s' }",
     );
     let load = "--config queues.toml --queue again --workers 2 --backlog 2 --warm-up 0s";
     let printed = bench(&workspace, &format!("{load} --duration 3s"));
     assert_eq!(printed.code, 1, "{printed:?}");
-    assert!(printed.err.contains("ended more than once"), "{printed:?}");
+    assert!(printed.err.contains("were settled twice"), "{printed:?}");
 }
 
 #[test]
-fn tables_are_printed_for_people_and_json_is_written_beside_them() {
+fn tables_are_printed_beside_a_json_file() {
     let workspace = Workspace::with("");
     let printed = bench(&workspace, "--items 100 --workers 4 --json result.json");
     assert_eq!(printed.code, 0, "{printed:?}");
@@ -265,7 +265,7 @@ fn tables_are_printed_for_people_and_json_is_written_beside_them() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn a_finished_run_leaves_no_files_or_processes() {
     let workspace = Workspace::with("");
     let results = results(&workspace, "--items 20 --workers 2");
     let broker = count(&results, "/load/broker/pid");
@@ -274,12 +274,12 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_nothing_behind_either() {
+fn an_interrupted_run_leaves_no_files_or_processes() {
     for signal in ["INT", "TERM"] {
         let workspace = Workspace::with("");
         let child = start(&workspace, "--duration 1h --workers 2 --backlog 10");
         let mut broker = None;
-        wait_until_blocking("its broker works", || {
+        wait_until_blocking("the broker works", || {
             broker = child_of(child.id());
             let folders = leftovers(workspace.folder.path());
             let logs = folders
@@ -291,19 +291,19 @@ fn an_interrupted_run_leaves_nothing_behind_either() {
             .args([&format!("-{signal}"), &child.id().to_string()])
             .status();
         assert!(sent.expect("kill runs").success());
-        let output = child.wait_with_output().expect("it ends");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("interrupted"), "{told}");
+        let output = child.wait_with_output().expect("the bench ends");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("interrupted"), "{error}");
         let broker = broker.expect("a process");
-        wait_until_blocking("its broker has ended", || {
+        wait_until_blocking("the broker has ended", || {
             !Path::new(&format!("/proc/{broker}")).exists()
         });
         assert_eq!(leftovers(workspace.folder.path()), [] as [&str; 0]);
     }
 }
 
-/// Returns a process that this one has started.
+/// Returns the id of a child process.
 fn child_of(parent: u32) -> Option<u32> {
     let processes = std::fs::read_dir("/proc").expect("a list of processes");
     let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -314,7 +314,7 @@ fn child_of(parent: u32) -> Option<u32> {
 }
 
 #[test]
-fn nonsense_is_refused_by_the_flags_name() {
+fn contradicting_flags_are_refused_by_name() {
     let workspace = Workspace::with("");
     for (arguments, named) in [
         ("--batch 1001", "--batch"),
@@ -349,12 +349,12 @@ fn nonsense_is_refused_by_the_flags_name() {
 }
 
 #[test]
-fn a_broker_that_does_not_answer_or_start_is_told_of() {
+fn a_broker_that_does_not_answer_or_start_is_reported() {
     let workspace =
         Workspace::with("[queues.work]\nmanaged = { payload = 'text' }\nlease = 'never'");
-    let nobody = bench(&workspace, "--address 127.0.0.1:1");
-    assert_eq!(nobody.code, 69, "{nobody:?}");
-    assert!(nobody.err.contains("127.0.0.1:1"), "{nobody:?}");
+    let unreachable = bench(&workspace, "--address 127.0.0.1:1");
+    assert_eq!(unreachable.code, 69, "{unreachable:?}");
+    assert!(unreachable.err.contains("127.0.0.1:1"), "{unreachable:?}");
     let wrong = bench(&workspace, "--config queues.toml");
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(wrong.err.contains("lease"), "{wrong:?}");

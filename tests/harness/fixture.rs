@@ -1,4 +1,6 @@
-//! A queue set up for a test, and a broker's operations with one request each.
+//! The fixture of most store tests: a database with queues and one broker on it.
+//!
+//! Also has the test data, and methods that call an operation of the store with a single request and unwrap its result.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A queue over `table` with the defaults: the primary key, its order, three attempts, completed rows stay.
+/// Returns a queue over `table` with defaults: ordered by the primary key, three attempts, completed rows are kept.
 pub(crate) fn queue(table: &str) -> QueueSpec {
     QueueSpec {
         name: table.to_owned(),
@@ -54,7 +56,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
     }
 }
 
-/// Ascending, by these columns.
+/// Returns an order by these columns. A column with the prefix `-` is descending.
 pub(crate) fn by(columns: &[&str]) -> Order {
     let part = |&name: &&str| OrderColumn {
         column: name.trim_start_matches('-').to_owned(),
@@ -63,7 +65,7 @@ pub(crate) fn by(columns: &[&str]) -> Order {
     Order::By(columns.iter().map(part).collect())
 }
 
-/// The table that most tests use: `id` and `payload`.
+/// Returns the table that most tests use: `id` and `payload`.
 pub(crate) fn item_table(name: &str) -> Table {
     Table::new(name)
         .required("id", Kind::BigInt)
@@ -71,7 +73,7 @@ pub(crate) fn item_table(name: &str) -> Table {
         .key(&["id"])
 }
 
-/// Returns whether `left` is `expected` less the time that a test may take.
+/// Returns whether `left` is `expected` minus at most 20 s, which a test may take.
 pub(crate) fn about(left: Duration, expected: Duration) -> bool {
     left <= expected && left + 20 * SECOND > expected
 }
@@ -80,7 +82,7 @@ pub(crate) fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-/// An item that is ready at once.
+/// Returns an item that is ready immediately.
 pub(crate) fn new_item(columns: &[(&str, Value)]) -> NewItem {
     let columns = columns.iter().cloned();
     NewItem {
@@ -123,7 +125,7 @@ pub(crate) fn release(delay: Duration) -> Ending {
     Ending::Release { delay }
 }
 
-/// The keys of leases, as clients see them.
+/// Returns the keys of leases in the text form of the API.
 pub(crate) fn keys(items: &[ClaimedItem]) -> Vec<String> {
     items
         .iter()
@@ -131,7 +133,7 @@ pub(crate) fn keys(items: &[ClaimedItem]) -> Vec<String> {
         .collect()
 }
 
-/// One queue of one broker.
+/// A broker's access to one queue: the store with the queue's index.
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(crate) store: Arc<dyn Store>,
@@ -144,7 +146,7 @@ impl Broker {
         Self { store, queue }
     }
 
-    /// The same broker's queue number `queue`.
+    /// Returns the same broker's access to another queue.
     pub(crate) fn at(&self, queue: usize) -> Self {
         Self {
             store: self.store.clone(),
@@ -156,7 +158,7 @@ impl Broker {
         let asked = calls.len();
         let items = self.store.claim(self.queue, calls.into()).await;
         let items = items.expect("claim");
-        assert_eq!(items.len(), asked, "one answer for each call");
+        assert_eq!(items.len(), asked, "one result per call");
         items
     }
 
@@ -164,7 +166,7 @@ impl Broker {
         self.calls(vec![call]).await.remove(0)
     }
 
-    /// Claims for an hour.
+    /// Claims with a lease of one hour.
     pub(crate) async fn claim(&self, max_items: usize) -> Vec<ClaimedItem> {
         self.claim_by(call("worker", max_items)).await
     }
@@ -175,12 +177,12 @@ impl Broker {
         self.claim_by(call).await
     }
 
-    /// Claims one item, which there must be.
+    /// Claims one item. Panics if none is ready.
     pub(crate) async fn one(&self) -> ClaimedItem {
         self.claim(1).await.pop().expect("a ready item")
     }
 
-    /// Claims with a request's token.
+    /// Claims with the token of a `request_id`, so that a second call returns the same leases.
     pub(crate) async fn request(&self, token: Uuid, max_items: usize) -> Vec<ClaimedItem> {
         let mut call = call("worker", max_items);
         call.token = token;
@@ -209,7 +211,7 @@ impl Broker {
             ending,
         });
         let states = self.store.settle(self.queue, settlements.collect()).await?;
-        assert_eq!(states.len(), asked, "one answer for each settlement");
+        assert_eq!(states.len(), asked, "one result per settlement");
         Ok(states)
     }
 
@@ -249,13 +251,13 @@ impl Broker {
         items.expect("list")
     }
 
-    /// Counts items by state: ready, leased, delayed, completed, dead.
+    /// Returns the number of items per state: ready, leased, delayed, completed, dead.
     pub(crate) async fn counts(&self) -> [u64; 5] {
         self.store.stats(self.queue).await.expect("stats").count
     }
 }
 
-/// A database with its queues and one broker on the first of them.
+/// A database with queues, and a broker on the first queue.
 pub(crate) struct Fixture<H> {
     pub(crate) harness: H,
     pub(crate) queues: Vec<QueueSpec>,
@@ -271,12 +273,12 @@ impl<H> Deref for Fixture<H> {
 }
 
 impl<H: Harness> Fixture<H> {
-    /// A queue of rows 1 to `rows`, inserted by another program.
+    /// Creates a queue with rows 1 to `rows`, inserted without the broker.
     pub(crate) async fn items(rows: i64) -> Self {
         Self::with(rows, |_| ()).await
     }
 
-    /// The same, with another configuration.
+    /// Creates the same queue with a changed configuration.
     pub(crate) async fn with(rows: i64, change: impl FnOnce(&mut QueueSpec)) -> Self {
         let mut spec = queue("item");
         change(&mut spec);
@@ -285,7 +287,7 @@ impl<H: Harness> Fixture<H> {
         fixture
     }
 
-    /// Queues over new tables.
+    /// Creates tables and queues over them.
     pub(crate) async fn over(tables: &[Table], queues: Vec<QueueSpec>) -> Self {
         let harness = H::start().await;
         for table in tables {
@@ -294,7 +296,7 @@ impl<H: Harness> Fixture<H> {
         Self::adopt(harness, queues).await
     }
 
-    /// Queues over tables that are there.
+    /// Adopts existing tables for these queues.
     pub(crate) async fn adopt(harness: H, queues: Vec<QueueSpec>) -> Self {
         for queue in &queues {
             harness.apply(queue).await.expect("apply");
@@ -307,7 +309,7 @@ impl<H: Harness> Fixture<H> {
         }
     }
 
-    /// Inserts rows with these ids, as another program would.
+    /// Inserts rows with these ids, without the broker.
     pub(crate) async fn insert(&self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
             let payload = text(&format!("payload {id}"));
@@ -316,7 +318,7 @@ impl<H: Harness> Fixture<H> {
         }
     }
 
-    /// Opens one more broker on the same database.
+    /// Opens another broker on the same database.
     pub(crate) async fn another(&self) -> Broker {
         let store = self.harness.open(&self.queues).await.expect("open");
         Broker::new(store)
@@ -326,7 +328,7 @@ impl<H: Harness> Fixture<H> {
         self.harness.advance(by).await;
     }
 
-    /// Reads the first queue's soft-lock columns of every row: to be compared with what they are later.
+    /// Reads the soft-lock columns of every row of the first queue, to compare them later.
     pub(crate) async fn snapshot(&self) -> Vec<Vec<Value>> {
         let names = SoftLockColumn::ALL.map(|column| self.queues[0].soft_lock.name(column));
         let key: Vec<&str> = match &*self.queues[0].key {
