@@ -186,29 +186,24 @@ impl Bench {
     }
 
     fn check_baselines(&self, load: &LoadArgs) -> Result<(), CommandError> {
-        let lower_layers = [
-            (Baseline::Broker, "--baseline broker"),
-            (Baseline::Direct, "--baseline direct"),
-        ];
-        for (baseline, flag) in lower_layers {
-            if !self.baseline.contains(&baseline) {
-                continue;
-            }
-            if !self.target.is_temporary() {
-                return Err(CommandError::usage(format!(
-                    "{flag} cannot be combined with --address or --config: it is measured on a temporary SQLite file"
-                )));
-            }
-            if load.hold.is_some() {
-                return Err(CommandError::usage(format!(
-                    "{flag} cannot be combined with --hold: a baseline compares settled items, and --hold settles none"
-                )));
-            }
-            if baseline == Baseline::Direct && load.wait.is_some() {
-                return Err(CommandError::usage(format!(
-                    "{flag} cannot be combined with --wait: claims wait in the broker, not in the store"
-                )));
-            }
+        for baseline in &self.baseline {
+            let conflict = match baseline {
+                Baseline::Noop => continue,
+                _ if !self.target.is_temporary() => {
+                    "--address or --config: it is measured on a temporary SQLite file"
+                }
+                _ if load.hold.is_some() => {
+                    "--hold: a baseline compares settled items, and --hold settles none"
+                }
+                Baseline::Direct if load.wait.is_some() => {
+                    "--wait: claims wait in the broker, not in the store"
+                }
+                Baseline::Broker | Baseline::Direct => continue,
+            };
+            let name = format!("{baseline:?}").to_lowercase();
+            return Err(CommandError::usage(format!(
+                "--baseline {name} cannot be combined with {conflict}"
+            )));
         }
         Ok(())
     }

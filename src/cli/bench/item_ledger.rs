@@ -35,7 +35,7 @@ struct QueueRecord {
     backlog: u64,
 }
 
-/// Numbers of items and leases since the start of a run.
+/// Numbers of items, leases and claims since the start of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct ItemCounts {
     pub(super) enqueued: u64,
@@ -56,6 +56,12 @@ pub(super) struct ItemCounts {
     pub(super) leases_extended: u64,
     /// Claims that returned no lease.
     pub(super) empty_claims: u64,
+    /// Claims sent by `--rate`.
+    #[serde(skip)]
+    pub(super) scheduled_claims: u64,
+    /// Those of them that were sent after their due time.
+    #[serde(skip)]
+    pub(super) late_claims: u64,
 }
 
 impl ItemCounts {
@@ -144,6 +150,13 @@ impl ItemLedger {
         let mut record = self.lock();
         record.reached += leases;
         self.check_goal(&record);
+    }
+
+    /// Records a claim of `--rate`.
+    pub(super) fn record_scheduled_claim(&self, is_late: bool) {
+        let counts = &mut self.lock().counts;
+        counts.scheduled_claims += 1;
+        counts.late_claims += u64::from(is_late);
     }
 
     /// Records a claim that returned no lease.

@@ -1,7 +1,6 @@
 //! The state that all tasks of a run share, and the set of these tasks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -24,8 +23,6 @@ pub(super) struct RunState {
     pub(super) watch: Watch,
     pub(super) ledger: ItemLedger,
     pub(super) latencies: Latencies,
-    /// Claims that were sent at or after a due time of `--rate`, and those of them that were late.
-    scheduled_claims: [AtomicU64; 2],
     /// Cancelled to end the run. Each task first settles the leases that it has.
     pub(super) stop: CancellationToken,
 }
@@ -37,7 +34,6 @@ impl RunState {
             watch: watch.clone(),
             ledger: ItemLedger::new(queues, load.goal()),
             latencies: Latencies::new(),
-            scheduled_claims: Default::default(),
             stop: CancellationToken::new(),
         })
     }
@@ -45,20 +41,6 @@ impl RunState {
     /// Records a call that started at `start` and that has ended now.
     pub(super) fn record_call(&self, rpc: Rpc, start: Instant) {
         self.latencies.record(rpc, start.elapsed());
-    }
-
-    /// Records a claim of `--rate`.
-    pub(super) fn record_scheduled_claim(&self, is_late: bool) {
-        let [sent, late] = &self.scheduled_claims;
-        sent.fetch_add(1, Ordering::Relaxed);
-        late.fetch_add(u64::from(is_late), Ordering::Relaxed);
-    }
-
-    /// Returns how many claims of `--rate` were sent, and how many of them late.
-    pub(super) fn scheduled_claims(&self) -> [u64; 2] {
-        self.scheduled_claims
-            .each_ref()
-            .map(|count| count.load(Ordering::Relaxed))
     }
 }
 

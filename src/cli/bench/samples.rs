@@ -17,8 +17,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(super) struct Sample {
     pub(super) at: Instant,
     counts: ItemCounts,
-    claims_sent: u64,
-    claims_late: u64,
     broker_cpu: Option<Duration>,
     generator_cpu: Option<Duration>,
     store_bytes: Option<u64>,
@@ -26,12 +24,9 @@ pub(super) struct Sample {
 
 impl Sample {
     pub(super) fn take(state: &RunState) -> Self {
-        let [claims_sent, claims_late] = state.scheduled_claims();
         Self {
             at: Instant::now(),
             counts: state.ledger.counts(),
-            claims_sent,
-            claims_late,
             broker_cpu: state.watch.broker_cpu(),
             generator_cpu: cpu_time(std::process::id()),
             store_bytes: state.watch.store_bytes(),
@@ -123,7 +118,7 @@ impl Measured {
         let extended = end.counts.leases_extended - start.counts.leases_extended;
         let rpcs = state.latencies.summarize(time);
         let calls = rpcs.values().map(|summary| summary.calls).sum();
-        let sent = end.claims_sent - start.claims_sent;
+        let sent = end.counts.scheduled_claims - start.counts.scheduled_claims;
         Self {
             seconds,
             items_per_second: per_second(settled, time),
@@ -132,7 +127,7 @@ impl Measured {
             rpcs,
             schedule: state.load.claims_due(time).map(|due| ScheduleCounts {
                 sent,
-                late: end.claims_late - start.claims_late,
+                late: end.counts.late_claims - start.counts.late_claims,
                 missed: due.saturating_sub(sent),
             }),
             broker: BrokerStats {

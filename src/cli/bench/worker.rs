@@ -56,7 +56,8 @@ impl<A: TargetApi> Worker<A> {
                 },
             };
             if self.schedule.is_some() {
-                state.record_scheduled_claim(start.elapsed() > LATE_AFTER);
+                let is_late = start.elapsed() > LATE_AFTER;
+                state.ledger.record_scheduled_claim(is_late);
             }
             let claim = self.api.claim(state.load.batch, state.load.wait);
             let mut leases = if state.load.wait.is_some() {
@@ -92,16 +93,11 @@ impl<A: TargetApi> Worker<A> {
             let extended = leases.len() as u64 - lost;
             self.state.ledger.record_heartbeat(extended, lost);
         }
-        let (mut completed, mut failed, mut released) = (leases, Vec::new(), Vec::new());
-        if self.endings.vary() {
-            for lease in std::mem::take(&mut completed) {
-                match self.endings.draw() {
-                    Ending::Complete => completed.push(lease),
-                    Ending::Fail => failed.push(lease),
-                    Ending::Release => released.push(lease),
-                }
-            }
+        let mut by_ending = [const { Vec::new() }; 3];
+        for lease in leases {
+            by_ending[self.endings.draw() as usize].push(lease);
         }
+        let [completed, failed, released] = by_ending;
         self.settle(Ending::Fail, failed, None).await?;
         self.settle(Ending::Release, released, None).await?;
         let claims_next = self.state.load.next && !self.is_over();
@@ -160,11 +156,6 @@ impl Endings {
             release: load.release,
             rng: SmallRng::seed_from_u64(worker as u64),
         }
-    }
-
-    /// Returns whether not all items are completed.
-    fn vary(&self) -> bool {
-        self.fail + self.release > 0.0
     }
 
     fn draw(&mut self) -> Ending {
