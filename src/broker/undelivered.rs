@@ -10,8 +10,8 @@
 //! | The caller is gone when the claim dispatcher answers its claim. | `release_abandoned` in `claim_dispatcher.rs` |
 //! | The caller goes away after that, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //!
-//! The leases of a call with a request id may be needed when that call is sent again. The first place always keeps them.
-//! The second keeps them only if the call has already been sent again. The third does not keep them.
+//! The leases of a call with a request id may be needed when that call is sent again. The first place always keeps
+//! them. The second keeps them only if the call has already been sent again. The third does not keep them.
 
 use std::sync::Arc;
 use std::time::Duration;
