@@ -15,15 +15,20 @@
 //! - Any number of brokers, each with its own store on the same database, can call any method at the same time.
 //! - An operation that has started runs to its end, even if the caller drops the future.
 
+mod adoption;
 mod error;
 mod follow_ups;
+mod index_role;
+mod migrations;
 mod millis;
 mod mirror;
 pub mod mssql;
 mod new_item;
+mod queue_columns;
 pub mod schema;
 pub mod sqlite;
 mod stats;
+mod table;
 mod template;
 
 use std::sync::Arc;

@@ -1,27 +1,32 @@
-//! Mirror columns in SQL: what statements set of a table's own columns when an item's state changes. How a value is written is
-//! each store's own.
+//! SQL for mirror columns: columns of the table itself that the broker sets whenever an item changes its state.
+//!
+//! The configuration gives a mirror column a value per state, for example `status = 'done'` for completed items, so that
+//! programs which do not know the soft-lock columns see the state too. How a value is written as SQL depends on the store.
 
 use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
 
+use super::template::Placeholders;
+
 /// The mirror columns of a queue, in one store's SQL.
 pub(super) struct Mirrors<'a> {
     pub(super) all: &'a [Mirror],
     pub(super) quote: fn(&str) -> String,
-    /// What stands before a column whose present value is meant.
-    pub(super) own: &'static str,
+    /// The prefix of a column whose stored value is meant: empty, or the table's alias with a dot.
+    pub(super) column_prefix: &'static str,
 }
 
 impl Mirrors<'_> {
-    /// Renders `, column = value` for each mirror of one of these states; with several, by what `switch` is.
-    pub(super) fn sets(
+    /// Renders `, column = value` for each mirror column that has a value for one of `states`. If there are several states,
+    /// the value is a CASE over `state_expression`; for a state without a value it keeps the stored one.
+    pub(super) fn set_clauses(
         &self,
         states: &[State],
-        switch: &str,
+        state_expression: &str,
         value: &dyn Fn(&Mirror) -> String,
     ) -> String {
-        let mut sets = String::new();
+        let mut clauses = String::new();
         for name in self.columns() {
             let cases: Vec<(State, String)> = states
                 .iter()
@@ -31,21 +36,37 @@ impl Mirrors<'_> {
             let column = (self.quote)(name);
             match (&*cases, states.len()) {
                 ([], _) => {}
-                ([(_, value)], 1) => sets.extend([", ", &column, " = ", value]),
+                ([(_, value)], 1) => clauses.extend([", ", &column, " = ", value]),
                 (cases, _) => {
-                    sets.extend([", ", &column, " = CASE ", switch]);
+                    clauses.extend([", ", &column, " = CASE ", state_expression]);
                     for (state, value) in cases {
-                        sets.extend([" WHEN ", &state.code().to_string(), " THEN ", value]);
+                        clauses.extend([" WHEN ", &state.code().to_string(), " THEN ", value]);
                     }
-                    sets.extend([" ELSE ", self.own, &column, " END"]);
+                    clauses.extend([" ELSE ", self.column_prefix, &column, " END"]);
                 }
             }
         }
-        sets
+        clauses
     }
 
-    /// Renders the mirror columns of a new item and their values: of the first of these states that has one.
-    pub(super) fn inserts(
+    /// Sets the placeholders of the mirror columns that an insert sets, one pair for ready and one for delayed items.
+    pub(super) fn set_insert_placeholders(
+        &self,
+        placeholders: &mut Placeholders,
+        value: &dyn Fn(&Mirror) -> String,
+    ) {
+        let (names, values) = self.insert_lists(&[State::Ready], value);
+        placeholders.insert("mirror_columns_ready", names);
+        placeholders.insert("mirror_values_ready", values);
+        // A mirror column without a value for delayed items gets the value for ready ones.
+        let (names, values) = self.insert_lists(&[State::Delayed, State::Ready], value);
+        placeholders.insert("mirror_columns_delayed", names);
+        placeholders.insert("mirror_values_delayed", values);
+    }
+
+    /// Renders the mirror columns of a new item and their values, both with a comma before each. The value is that of the
+    /// first of `states` that has one.
+    fn insert_lists(
         &self,
         states: &[State],
         value: &dyn Fn(&Mirror) -> String,
@@ -61,13 +82,25 @@ impl Mirrors<'_> {
         (names, values)
     }
 
-    /// Renders the condition that a row looks as if it were in this state, by its columns with fixed values; none if no column
-    /// tells.
-    pub(super) fn looks(&self, state: State, literal: fn(&Value) -> String) -> Option<String> {
+    /// Returns the final states (completed and dead) that mirror columns can show, each with the condition that a row's
+    /// mirror columns show it. Adoption gives these states to rows that were finished before the table became a queue.
+    pub(super) fn final_state_conditions(
+        &self,
+        literal: fn(&Value) -> String,
+    ) -> Vec<(State, String)> {
+        [State::Completed, State::Dead]
+            .into_iter()
+            .filter_map(|state| Some((state, self.state_condition(state, literal)?)))
+            .collect()
+    }
+
+    /// Renders the condition that a row's mirror columns show `state`. Only columns with a fixed value for the state count.
+    /// `None`: there is no such column.
+    fn state_condition(&self, state: State, literal: fn(&Value) -> String) -> Option<String> {
         let of_state = self.all.iter().filter(|mirror| mirror.state == state);
         let conditions: Vec<String> = of_state
             .filter_map(|mirror| {
-                let column = format!("{}{}", self.own, (self.quote)(&mirror.column));
+                let column = format!("{}{}", self.column_prefix, (self.quote)(&mirror.column));
                 match &mirror.value {
                     MirrorValue::Literal(Value::Null) => Some(format!("{column} IS NULL")),
                     MirrorValue::Literal(value) => Some(format!("{column} = {}", literal(value))),

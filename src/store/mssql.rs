@@ -1,6 +1,7 @@
 //! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
 
 mod adopt;
+mod adopt_sql;
 mod backfill;
 mod catalogue;
 mod claim;

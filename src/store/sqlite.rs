@@ -5,6 +5,8 @@
 //! `sql/sqlite`.
 
 mod adopt;
+mod adopt_sql;
+mod backfill;
 mod catalogue;
 mod claim;
 mod clock;
@@ -12,6 +14,7 @@ mod connection;
 mod enqueue;
 mod error;
 mod heartbeat;
+mod index;
 mod inspect;
 mod migrations;
 mod mirror;
@@ -20,6 +23,7 @@ mod placeholders;
 mod queue_statements;
 mod quote;
 mod reap;
+mod remove;
 mod settle;
 mod state_counts;
 mod state_index;

@@ -62,7 +62,7 @@ ALTER TABLE "my orders" ADD COLUMN "lease_attempt" INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE "my orders" ADD COLUMN "lease_error" TEXT;
 -- add the soft-lock column trace_parent
 ALTER TABLE "my orders" ADD COLUMN "trace_parent" TEXT;
--- mark the rows that are completed already (until it changes nothing)
+-- mark the rows that are already completed (until it changes nothing)
 UPDATE "my orders"
 SET "lease_state" = 3
 WHERE ("id") IN (
@@ -77,7 +77,7 @@ CREATE INDEX "my orders_lease_due" ON "my orders" ("lease_due_time") WHERE "leas
 CREATE INDEX "my orders_lease_token" ON "my orders" ("lease_token") WHERE "lease_state" = 1;
 -- add the dead index
 CREATE INDEX "my orders_lease_dead" ON "my orders" ("lease_state_time") WHERE "lease_state" = 4;
--- make the archive table done
+-- create the archive table done
 CREATE TABLE "done" ("id" INTEGER, "customer" VARCHAR(40), "urgency" INT, "processed" BOOLEAN, "lease_state_time" INTEGER, "lease_owner" TEXT, "lease_fence" INTEGER, "lease_attempt" INTEGER, "trace_parent" TEXT);
 "#;
 
@@ -133,7 +133,7 @@ async fn the_plan_of_a_managed_table_makes_it() {
     let mut spec = queue("mail");
     spec.managed = Some(vec![("body".to_owned(), "TEXT NOT NULL".to_owned())]);
     let steps = harness.plan(&spec).await.expect("plan");
-    let expected = r#"-- make the table of queue "mail"
+    let expected = r#"-- create the table of queue "mail"
 CREATE TABLE "mail" (
     "id" INTEGER PRIMARY KEY AUTOINCREMENT,
     "body" TEXT NOT NULL,

@@ -1,44 +1,58 @@
-//! Schema changes on a server: what a queue's table lacks, and the statements that add it.
+//! Schema changes on a server: plans, checks and makes the changes that turn a table into a queue.
 
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::catalogue::{Column, Table};
+use super::adopt_sql::step;
+use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::integer;
-use super::index::IndexRole;
-use super::placeholders::{QueueColumns, queue_placeholders};
-use super::quote::{literal, quote, quote_table};
+use super::quote::{quote, quote_table, text_literal};
+use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
-use super::{Settings, backfill, remove};
-use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
+use super::{Settings, backfill, index, placeholders, remove};
+use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::schema::{Schema, Step, no_table};
-use crate::store::template::{Placeholders, render};
-use crate::value::Value;
+use crate::store::adoption::{
+    self, ARCHIVED_SOFT_LOCK, ManagedKey, archive_name, create_archive_purpose,
+    create_table_purpose, missing_parts, no_table, with,
+};
+use crate::store::queue_columns::QueueColumns;
+use crate::store::schema::{Schema, Step};
+use crate::store::template::Placeholders;
 
-pub(super) const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
+/// The soft-lock columns that are never NULL.
+pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [
+    SoftLockColumn::State,
+    SoftLockColumn::StateTime,
+    SoftLockColumn::Fence,
+    SoftLockColumn::Attempt,
+];
 
-/// How long a statement may take.
-const LONG: Duration = Duration::from_secs(86_400);
+/// The longest time that one statement may take. An index over many rows takes long.
+const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// Plans and makes schema changes over a connection of its own. It blocks: not to be used within a runtime.
+/// Plans and makes schema changes. Uses its own connection, and blocks the calling thread: do not use it within an async
+/// runtime.
 pub struct MssqlSchema {
     runtime: Runtime,
     connection: Connection,
 }
 
 impl MssqlSchema {
-    /// Connects.
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if the server does not answer. [`StoreError::Misconfigured`] if the connection string is
+    /// wrong or the server refuses the login.
     pub fn open(settings: &Settings) -> Result<Self, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| StoreError::Io(format!("no runtime: {error}")))?;
+            .map_err(|error| StoreError::Io(format!("cannot start an async runtime: {error}")))?;
         let settings = Settings {
-            // An index over many rows takes its time.
-            command_timeout: LONG,
+            command_timeout: STEP_TIMEOUT,
             ..settings.clone()
         };
         let connection = runtime.block_on(Connection::open(&settings.server()?, &settings))?;
@@ -64,7 +78,8 @@ impl Schema for MssqlSchema {
             .block_on(remove::plan(&mut self.connection, queue))
     }
 
-    /// Each step is a batch of its own for sqlcmd and its like; one that repeats is a batch that loops.
+    /// Writes each step as one batch that ends with GO, for sqlcmd and similar tools. A step that runs repeatedly becomes a
+    /// loop within its batch.
     fn script(&self, step: &Step) -> String {
         let Step { purpose, sql, .. } = step;
         if step.until_no_rows {
@@ -84,7 +99,7 @@ impl Schema for MssqlSchema {
     }
 }
 
-/// Returns the statements that turn the table into the queue.
+/// Does what [`Schema::plan`] says.
 pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
@@ -95,28 +110,36 @@ pub(super) async fn plan(
     let table = if let Some(table) = existing {
         table
     } else {
-        let (create, table) = create(queue).ok_or_else(|| no_table(queue))?;
+        let (create, table) = create_table(queue).ok_or_else(|| no_table(queue))?;
         steps.push(create);
         table
     };
-    let shape = QueueColumns::new(queue, &table)
+    let columns = queue_columns(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+    let placeholders = placeholders::of_table(queue, &table, &columns);
     if exists {
-        let at_once = connection.server_info.adds_columns_without_rewrite();
-        steps.extend(columns(queue, &table, &shape, at_once));
-        steps.extend(backfill::plan(connection, queue, &table, &shape).await?);
+        let not_null = connection.server_info.adds_columns_without_rewrite();
+        steps.extend(add_columns(queue, &table, &placeholders, not_null));
+        steps.extend(backfill::plan(connection, queue, &table, &columns.key, &placeholders).await?);
     }
     let online = exists && connection.server_info.supports_online_indexes();
-    steps.extend(indexes(queue, &table, &shape, online));
-    if let OnComplete::Archive(name) = &queue.on_complete
-        && Table::read(connection, name).await?.is_none()
+    steps.extend(add_indexes(
+        queue,
+        &table,
+        &columns.order,
+        &placeholders,
+        online,
+    ));
+    if let Some(archive) = archive_name(queue)
+        && Table::read(connection, archive).await?.is_none()
     {
-        steps.push(archive(queue, name, &shape));
+        steps.push(create_archive(queue, archive, &columns, &placeholders));
     }
     Ok(steps)
 }
 
-/// Runs one step.
+/// Does what [`Schema::apply`] says. A statement that runs repeatedly returns two numbers: the rows that it visited and the
+/// rows that it changed.
 pub(super) async fn apply(
     connection: &mut Connection,
     step: &Step,
@@ -126,21 +149,21 @@ pub(super) async fn apply(
         connection.batch(&step.sql).await?;
         return Ok(());
     }
-    let mut all = 0;
+    let mut total = 0;
     loop {
         let results = connection.batch(&step.sql).await?;
         let row = results.last().and_then(|rows| rows.first());
-        let row = row.ok_or_else(|| StoreError::Bug("a step that does not count".to_owned()))?;
+        let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];
-        all += changed.unsigned_abs();
-        progress(all);
+        total += changed.unsigned_abs();
+        progress(total);
         if visited == 0 {
             return Ok(());
         }
     }
 }
 
-/// Returns what a broker would refuse the queue for.
+/// Does what [`Schema::check`] says.
 pub(super) async fn check(
     connection: &mut Connection,
     queue: &QueueSpec,
@@ -151,45 +174,23 @@ pub(super) async fn check(
         Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
         Err(error) => return Err(error),
     };
-    let shape = match QueueColumns::new(queue, &table) {
-        Ok(shape) => shape,
+    let columns = match queue_columns(queue, &table) {
+        Ok(columns) => columns,
         Err(problems) => return Ok(problems),
     };
-    let mut missing: Vec<String> = SoftLockColumn::ALL
-        .map(|column| queue.soft_lock.name(column))
-        .into_iter()
-        .filter(|name| table.column(name).is_none())
-        .map(|name| format!("table {:?} lacks the column {name}", queue.table))
-        .collect();
-    for role in IndexRole::of(queue) {
-        let name = role.index_name(queue);
-        if role.find(queue, &shape.order, &table).is_some() {
-            continue;
-        }
-        missing.push(match table.index_named(&name) {
-            Some(_) => format!(
-                "the index {name} of table {:?} has another order than the queue",
-                queue.table
-            ),
-            None => format!("table {:?} lacks the index {name}", queue.table),
-        });
-    }
-    if let OnComplete::Archive(archive) = &queue.on_complete {
-        match Table::read(connection, archive).await? {
-            None => missing.push(format!("the archive table {archive:?} does not exist")),
-            Some(archived) => {
-                let own = shape.own.iter();
-                let lacking = own.filter(|column| archived.column(&column.name).is_none());
-                missing.extend(lacking.map(|column| {
-                    format!(
-                        "the archive table {archive:?} lacks the column {}",
-                        column.name
-                    )
-                }));
-            }
-        }
-    }
-    Ok(missing)
+    let archive = match archive_name(queue) {
+        Some(name) => Table::read(connection, name).await?,
+        None => None,
+    };
+    let indexes = index::all_with_status(queue, &columns.order, &table)
+        .map(|(role, status)| (index::name(role, queue), status));
+    Ok(missing_parts(
+        queue,
+        &table,
+        &columns,
+        indexes,
+        archive.as_ref(),
+    ))
 }
 
 /// Returns optional improvements to the queue's table and its database, one sentence each.
@@ -199,185 +200,151 @@ async fn suggestions(
 ) -> Result<Vec<String>, StoreError> {
     let mut suggestions = Vec::new();
     let table = Table::read(connection, &queue.table).await?;
-    let engine = &connection.server_info;
-    if !engine.babelfish && table.as_ref().is_some_and(|table| table.lock_escalation) {
+    let server = &connection.server_info;
+    if !server.babelfish && table.is_some_and(|table| table.lock_escalation) {
         suggestions.push(format!(
-            "no statement of the broker locks enough rows to lock the table, but one of another program could, and every \
-             claim would wait for it; to rule it out: ALTER TABLE {} SET (LOCK_ESCALATION = DISABLE)",
+            "prevent table locks by lock escalation: the broker's statements never lock enough rows for it, but a statement \
+             of another program may, and every claim then waits for that program: ALTER TABLE {} SET (LOCK_ESCALATION = \
+             DISABLE)",
             quote_table(&queue.table)
         ));
     }
-    if !engine.snapshot {
+    if !server.snapshot {
         suggestions.push(
-            "READ_COMMITTED_SNAPSHOT is off: reports on the table and claims wait for one another; the broker works the \
-             same with it: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE, which ends \
-             whatever other programs have under way"
+            "turn READ_COMMITTED_SNAPSHOT on: while it is off, reports on the table and claims wait for each other; the \
+             broker works in the same way with it: ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK \
+             IMMEDIATE (this rolls back the open transactions of all programs)"
                 .to_owned(),
         );
     }
     Ok(suggestions)
 }
 
-pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
-    Step {
-        purpose,
-        sql: render(ADOPT, section, placeholders),
-        until_no_rows: false,
-    }
-}
-
-pub(super) fn with(
-    mut placeholders: Placeholders,
-    name: &'static str,
-    value: String,
-) -> Placeholders {
-    placeholders.insert(name, value);
-    placeholders
-}
-
-/// Plans the soft-lock columns that the table lacks.
-pub(super) fn columns(
+/// Plans the soft-lock columns that the table lacks. `not_null`: the server adds a NOT NULL column with a default without
+/// writing every row.
+pub(super) fn add_columns(
     queue: &QueueSpec,
     table: &Table,
-    shape: &QueueColumns,
-    at_once: bool,
+    placeholders: &Placeholders,
+    not_null: bool,
 ) -> Vec<Step> {
-    let nullable = if at_once { "NOT NULL" } else { "NULL" };
-    let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
-    let add = |column: SoftLockColumn| {
-        let purpose = format!("add the soft-lock column {}", queue.soft_lock.name(column));
-        let name = literal(&Value::Text(queue.soft_lock.name(column).to_owned()));
-        let mut placeholders = with(shape.placeholders.clone(), "column_literal", name);
-        placeholders.insert("nullable", nullable.to_owned());
-        step(purpose, column.default_name(), &placeholders)
-    };
-    // Those of fixed length that are never NULL first: they make no row longer than it may be.
+    let nullable = if not_null { "NOT NULL" } else { "NULL" };
+    // The columns that are never NULL come first. They have a fixed length, so they cannot make a row longer than the limit.
     let rest = SoftLockColumn::ALL.into_iter();
-    let rest = rest.filter(|column| !backfill::NOT_NULL_COLUMNS.contains(column));
-    let missing = backfill::NOT_NULL_COLUMNS
-        .into_iter()
-        .chain(rest)
-        .filter(lacking);
-    missing.map(add).collect()
+    let rest = rest.filter(|column| !NOT_NULL_COLUMNS.contains(column));
+    let columns = NOT_NULL_COLUMNS.into_iter().chain(rest);
+    adoption::add_columns(queue, table, columns, |purpose, column| {
+        let values = [
+            ("column_literal", text_literal(queue.soft_lock.name(column))),
+            ("nullable", nullable.to_owned()),
+        ];
+        step(purpose, column.default_name(), &with(placeholders, values))
+    })
 }
 
-/// Plans the indexes that the table lacks, or has in another order.
-pub(super) fn indexes(
+/// Plans the indexes that the table lacks, and those that have another order. `online`: the table can be written to while an
+/// index is created.
+pub(super) fn add_indexes(
     queue: &QueueSpec,
     table: &Table,
-    shape: &QueueColumns,
+    order: &[OrderColumn],
+    placeholders: &Placeholders,
     online: bool,
 ) -> Vec<Step> {
     let online = if online { " WITH (ONLINE = ON)" } else { "" };
-    let mut steps = Vec::new();
-    for role in IndexRole::of(queue) {
-        if role.find(queue, &shape.order, table).is_some() {
-            continue;
-        }
-        let (name, section) = (role.index_name(queue), role.section());
-        if table.index_named(&name).is_some() {
-            let purpose = format!(
-                "drop the {} index, which has another order than the queue",
-                role.name()
-            );
-            let placeholders = with(shape.placeholders.clone(), "index", quote(&name));
-            steps.push(step(purpose, "drop_index", &placeholders));
-        }
-        let literal = literal(&Value::Text(name));
-        let mut placeholders = with(shape.placeholders.clone(), "index_literal", literal);
-        placeholders.insert("online", online.to_owned());
-        steps.push(step(
-            format!("add the {} index", role.name()),
-            section,
-            &placeholders,
-        ));
-    }
-    steps
-}
-
-/// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
-pub(super) fn archive(queue: &QueueSpec, name: &str, shape: &QueueColumns) -> Step {
-    let own = shape.own.iter().map(|column| {
-        let collation = column.collation.as_ref();
-        let collation = collation.map(|collation| format!(" COLLATE {collation}"));
-        let collation = collation.unwrap_or_default();
-        format!(
-            "{} {}{collation} NULL",
-            quote(&column.name),
-            column.declared
-        )
-    });
-    let kept = [
-        (SoftLockColumn::StateTime, "datetime2(3)"),
-        (SoftLockColumn::Owner, "nvarchar(128)"),
-        (SoftLockColumn::Fence, "bigint"),
-        (SoftLockColumn::Attempt, "int"),
-        (SoftLockColumn::TraceParent, "varchar(55)"),
-    ]
-    .map(|(column, kind)| format!("{} {kind} NULL", quote(queue.soft_lock.name(column))));
-    let definitions: Vec<String> = own.chain(kept).collect();
-    let placeholders = with(
-        shape.placeholders.clone(),
-        "archive_definitions",
-        definitions.join(", "),
-    );
-    step(
-        format!("make the archive table {name}"),
-        "create_archive",
-        &placeholders,
+    adoption::add_indexes(
+        index::all_with_status(queue, order, table),
+        |purpose, role| {
+            let values = [("index", quote(&index::name(role, queue)))];
+            step(purpose, "drop_index", &with(placeholders, values))
+        },
+        |purpose, role| {
+            let values = [
+                ("index_literal", text_literal(&index::name(role, queue))),
+                ("online", online.to_owned()),
+            ];
+            step(purpose, role.section(), &with(placeholders, values))
+        },
     )
 }
 
-/// Plans a managed queue's table, and returns it as it will be; none if the queue is not managed.
-fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
-    let managed = queue.managed.as_ref()?;
-    let named = |name: &String| {
-        managed
-            .iter()
-            .any(|(column, _)| column.eq_ignore_ascii_case(name))
-    };
-    // A key that counts up never returns, so that an old lease can't name a new item.
-    let (counter, key) = match &*queue.key {
-        [] => (Some("id".to_owned()), vec!["id".to_owned()]),
-        [key] if !named(key) => (Some(key.clone()), vec![key.clone()]),
-        key => (None, key.to_vec()),
-    };
-    let counter = counter.map(|name| (name, "bigint NOT NULL IDENTITY(1, 1)".to_owned()));
-    let own = managed.iter().map(|(name, declared)| {
-        // SQL Server's own type of that name is a relic.
+/// Plans the archive: the table's columns, and the soft-lock columns that tell how the item ended.
+pub(super) fn create_archive(
+    queue: &QueueSpec,
+    archive: &str,
+    columns: &QueueColumns<ColumnType>,
+    placeholders: &Placeholders,
+) -> Step {
+    let data = columns.archived.iter().map(|column| {
+        format!(
+            "{} {}{} NULL",
+            quote(&column.name),
+            column.declared,
+            collate(column)
+        )
+    });
+    let soft_lock = ARCHIVED_SOFT_LOCK.map(|column| {
+        let declared = match column {
+            SoftLockColumn::StateTime => "datetime2(3)",
+            SoftLockColumn::Owner => "nvarchar(128)",
+            SoftLockColumn::Fence => "bigint",
+            SoftLockColumn::Attempt => "int",
+            _ => "varchar(55)",
+        };
+        format!("{} {declared} NULL", quote(queue.soft_lock.name(column)))
+    });
+    let definitions: Vec<String> = data.chain(soft_lock).collect();
+    let values = [("archive_definitions", definitions.join(", "))];
+    step(
+        create_archive_purpose(archive),
+        "create_archive",
+        &with(placeholders, values),
+    )
+}
+
+/// Returns the step that creates a managed queue's table, with the table's description. `None`: the queue is not managed.
+fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
+    let declared = queue.managed.as_ref()?;
+    let key = ManagedKey::new(queue);
+    let counter = key
+        .counter
+        .map(|name| (name, "bigint NOT NULL IDENTITY(1, 1)".to_owned()));
+    let declared = declared.iter().map(|(name, declared)| {
+        // The type text of SQL Server is deprecated; the configuration means text of any length.
         let declared = match declared.to_ascii_lowercase().strip_prefix("text") {
             Some(rest) => format!("nvarchar(max){rest}"),
             None => declared.clone(),
         };
-        let in_key = key.iter().any(|part| part.eq_ignore_ascii_case(name));
-        let bare = in_key && !declared.to_ascii_lowercase().contains("null");
-        (
-            name.clone(),
-            if bare {
-                format!("{declared} NOT NULL")
-            } else {
-                declared
-            },
-        )
+        let in_key = key
+            .columns
+            .iter()
+            .any(|part| part.eq_ignore_ascii_case(name));
+        let has_null = declared.to_ascii_lowercase().contains("null");
+        let declared = if in_key && !has_null {
+            format!("{declared} NOT NULL")
+        } else {
+            declared
+        };
+        (name.clone(), declared)
     });
-    let columns: Vec<(String, String)> = counter.into_iter().chain(own).collect();
+    let columns: Vec<(String, String)> = counter.into_iter().chain(declared).collect();
     let definitions = columns
         .iter()
-        .map(|(name, kind)| format!("{} {kind}", quote(name)));
+        .map(|(name, declared)| format!("{} {declared}", quote(name)));
     let definitions: Vec<String> = definitions.collect();
-    let mut placeholders = with(
-        queue_placeholders(queue),
-        "definitions",
-        definitions.join(",\n    "),
-    );
-    let list: Vec<String> = key.iter().map(|name| quote(name)).collect();
-    placeholders.insert(
-        "primary_key",
-        format!(",\n    PRIMARY KEY ({})", list.join(", ")),
+    let key_list: Vec<String> = key.columns.iter().map(|name| quote(name)).collect();
+    let placeholders = with(
+        &placeholders::of_queue(queue),
+        [
+            ("definitions", definitions.join(",\n    ")),
+            (
+                "primary_key",
+                format!(",\n    PRIMARY KEY ({})", key_list.join(", ")),
+            ),
+        ],
     );
     let column = |(name, declared): &(String, String)| Column {
         name: name.clone(),
-        kind: ColumnType::from_type_name(declared.split(['(', ' ']).next().unwrap_or_default()),
         declared: declared
             .split(" NOT NULL")
             .next()
@@ -386,14 +353,15 @@ fn create(queue: &QueueSpec) -> Option<(Step, Table)> {
         collation: None,
         nullable: false,
         generated: declared.contains("IDENTITY"),
+        ..Column::of_type(declared.split(['(', ' ']).next().unwrap_or_default())
     };
     let table = Table {
         columns: columns.iter().map(column).collect(),
-        unique: vec![key],
+        unique: vec![key.columns],
         indexes: Vec::new(),
         lock_escalation: false,
         reports_filters: true,
     };
-    let purpose = format!("make the table of queue {:?}", queue.name);
-    Some((step(purpose, "create", &placeholders), table))
+    let create = step(create_table_purpose(queue), "create", &placeholders);
+    Some((create, table))
 }

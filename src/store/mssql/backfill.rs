@@ -1,136 +1,143 @@
-//! The rows that a table had before it became a queue: given the state that their mirror columns show, and the values that
-//! new columns lack, in one pass by key.
+//! Backfill: completes the soft-lock columns of rows that the table had before the adoption.
+//!
+//! One step does two things. A row whose mirror columns show that it is completed or dead gets that state. A column that
+//! had to be added as NULL gets the value that it would have by its default.
+//!
+//! The step visits the rows in key order, a chunk at a time, so that no transaction locks many rows. The key of the last row
+//! visited is kept in a temporary table between the runs of its statement.
 
-use super::adopt::ADOPT;
+use super::adopt::NOT_NULL_COLUMNS;
+use super::adopt_sql::render;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
-use super::placeholders::QueueColumns;
 use super::quote::{literal, quote};
 use crate::item_state::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
+use crate::store::adoption::backfill_purpose;
 use crate::store::schema::Step;
-use crate::store::template::{Placeholders, render};
+use crate::store::template::Placeholders;
 
-/// The soft-lock columns that are never NULL.
-pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [
-    SoftLockColumn::State,
-    SoftLockColumn::StateTime,
-    SoftLockColumn::Fence,
-    SoftLockColumn::Attempt,
-];
-
-/// Plans the pass, if any row needs it.
+/// Plans the step. `None`: no row needs it.
 pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
     table: &Table,
-    shape: &QueueColumns,
+    key: &[Column],
+    placeholders: &Placeholders,
 ) -> Result<Option<Step>, StoreError> {
-    let at_once = connection.server_info.adds_columns_without_rewrite();
+    let not_null = connection.server_info.adds_columns_without_rewrite();
     let name = |column| quote(queue.soft_lock.name(column));
-    let found = |column| table.column(queue.soft_lock.name(column));
-    let nullable =
-        |column: &SoftLockColumn| found(*column).map_or(!at_once, |found| found.nullable);
-    let null = |column: SoftLockColumn| format!("t.{} IS NULL", name(column));
-    let nulls: Vec<String> = NOT_NULL_COLUMNS
-        .into_iter()
-        .filter(nullable)
-        .map(null)
-        .collect();
-    let marks: Vec<(State, String)> = [State::Completed, State::Dead]
-        .into_iter()
-        .filter_map(|state| Some((state, mirrors(queue).looks(state, literal)?)))
-        .collect();
+    let existing = |column| table.column(queue.soft_lock.name(column));
+    let exists = |column: &SoftLockColumn| existing(*column).is_some();
+    // A missing column will be added as NULL unless the server adds it as NOT NULL.
+    let may_be_null = |column: &SoftLockColumn| {
+        let column = existing(*column);
+        column.map_or(!not_null, |column| column.nullable)
+    };
+    let nullable = || NOT_NULL_COLUMNS.into_iter().filter(may_be_null);
+    let is_null = |column: SoftLockColumn| format!("t.{} IS NULL", name(column));
+    let final_states = mirrors(queue).final_state_conditions(literal);
 
-    // What is asked before the columns are there: they will all be NULL, or hold their defaults.
-    let mut now: Vec<String> = Vec::new();
-    let present = |column: &SoftLockColumn| found(*column).is_some();
-    now.extend(NOT_NULL_COLUMNS.into_iter().filter(nullable).map(|column| {
-        if present(&column) {
-            null(column)
-        } else {
-            "1 = 1".to_owned()
-        }
-    }));
-    let untouched: Vec<String> = [SoftLockColumn::State, SoftLockColumn::Fence]
+    // This question is asked before the missing columns are added. Every row will need a value for a column that will be
+    // NULL, and a row's missing state and fence will be 0.
+    let mut needed_now: Vec<String> = nullable()
+        .map(|column| {
+            if exists(&column) {
+                is_null(column)
+            } else {
+                "1 = 1".to_owned()
+            }
+        })
+        .collect();
+    let never_claimed: Vec<String> = [SoftLockColumn::State, SoftLockColumn::Fence]
         .into_iter()
-        .filter(present)
+        .filter(exists)
         .map(|column| format!("t.{} = 0 AND ", name(column)))
         .collect();
-    let untouched = untouched.concat();
-    now.extend(marks.iter().map(|(_, looks)| format!("{untouched}{looks}")));
-    if now.is_empty() {
+    let never_claimed = never_claimed.concat();
+    let finished = final_states.iter();
+    needed_now.extend(finished.map(|(_, condition)| format!("{never_claimed}{condition}")));
+    if needed_now.is_empty() {
         return Ok(None);
     }
-    let mut placeholders = shape.placeholders.clone();
-    placeholders.insert(
-        "wants_backfill",
-        any_of(now, &shape.placeholders["key_not_null"]),
-    );
-    let needed = render(ADOPT, "backfill_needed", &placeholders);
-    let answer = connection.batch(&needed).await?;
-    let count = answer.first().and_then(|rows| rows.first());
+    let mut placeholders = placeholders.clone();
+    let any_row = format!("{}{}", any_of(needed_now), placeholders["key_not_null"]);
+    placeholders.insert("wants_backfill", any_row);
+    let results = connection
+        .batch(&render("backfill_needed", &placeholders))
+        .await?;
+    let count = results.first().and_then(|rows| rows.first());
     if count.map(|row| integer(row, 0)).transpose()?.unwrap_or(0) == 0 {
         return Ok(None);
     }
 
+    // The step itself runs after all columns were added.
     let [state, fence] = [SoftLockColumn::State, SoftLockColumn::Fence].map(name);
-    let touched = format!("t.{state} = 0 AND t.{fence} = 0 AND ");
-    let mut wants = nulls;
-    wants.extend(marks.iter().map(|(_, looks)| format!("{touched}{looks}")));
-    let states: Vec<String> = marks
+    let mut needed: Vec<String> = nullable().map(is_null).collect();
+    let finished = final_states.iter();
+    needed.extend(
+        finished.map(|(_, condition)| format!("t.{state} = 0 AND t.{fence} = 0 AND {condition}")),
+    );
+    let cases: Vec<String> = final_states
         .iter()
-        .map(|(state, looks)| format!(" WHEN {looks} THEN {}", state.code()))
+        .map(|(state, condition)| format!(" WHEN {condition} THEN {}", state.code()))
         .collect();
-    placeholders.insert("backfill_states", states.concat());
-    placeholders.insert("wants_backfill", any_of(wants, ""));
-    position(&mut placeholders, &shape.key);
+    placeholders.insert("backfill_states", cases.concat());
+    placeholders.insert("wants_backfill", any_of(needed));
+    set_position_placeholders(&mut placeholders, key);
+    let states: Vec<State> = final_states.iter().map(|(state, _)| *state).collect();
     Ok(Some(Step {
-        purpose: if marks.is_empty() {
-            "give the rows of the table the values of the new columns".to_owned()
+        purpose: if states.is_empty() {
+            "fill the new columns of the rows that the table has".to_owned()
         } else {
-            let states: Vec<&str> = marks.iter().map(|(state, _)| state.name()).collect();
-            format!("mark the rows that are {} already", states.join(" or "))
+            backfill_purpose(&states)
         },
-        sql: render(ADOPT, "backfill", &placeholders),
+        sql: render("backfill", &placeholders),
         until_no_rows: true,
     }))
 }
 
-fn any_of(conditions: Vec<String>, and: &str) -> String {
+/// Renders the condition that at least one of `conditions` holds.
+fn any_of(conditions: Vec<String>) -> String {
     let each: Vec<String> = conditions
         .into_iter()
-        .map(|one| format!("({one})"))
+        .map(|condition| format!("({condition})"))
         .collect();
-    format!("({}){and}", each.join(" OR "))
+    format!("({})", each.join(" OR "))
 }
 
-/// Fills the placeholders of the position: the key of the row that was visited last.
-fn position(placeholders: &mut Placeholders, key: &[Column]) {
+/// Sets the placeholders of the position: the key of the row that was visited last.
+fn set_position_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
-        let parts = (1..).zip(key).map(|(at, column)| render(at, column));
+        let parts = (1..)
+            .zip(key)
+            .map(|(number, column)| render(number, column));
         parts.collect::<Vec<_>>().join(", ")
     };
-    // A variable takes no collation, and a comparison takes the column's.
+    // A variable cannot have a collation. A comparison with a column uses the column's.
     placeholders.insert(
         "key_variables",
-        list(&|at, column| format!("@k{at} {}", column.declared)),
+        list(&|number, column| format!("@k{number} {}", column.declared)),
     );
     placeholders.insert(
         "key_into_variables",
-        list(&|at, _| format!("@k{at} = p.lb_k{at}")),
+        list(&|number, _| format!("@k{number} = p.lb_k{number}")),
     );
-    placeholders.insert("key_descending", list(&|at, _| format!("d.lb_k{at} DESC")));
+    placeholders.insert(
+        "key_descending",
+        list(&|number, _| format!("d.lb_k{number} DESC")),
+    );
+    // Compares keys of several columns as one value: (a, b) > (@k1, @k2) in T-SQL.
     let mut after = String::new();
-    for (at, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
+    for (number, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
         let column = quote(&column.name);
         after = if after.is_empty() {
-            format!("t.{column} > @k{at}")
+            format!("t.{column} > @k{number}")
         } else {
-            format!("t.{column} >= @k{at} AND (t.{column} > @k{at} OR {after})")
+            format!("t.{column} >= @k{number} AND (t.{column} > @k{number} OR {after})")
         };
     }
     placeholders.insert("after_position", after);

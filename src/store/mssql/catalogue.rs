@@ -1,4 +1,4 @@
-//! What the server knows of a table: its columns, its unique keys, its indexes.
+//! Reads the description of a table from the server's catalogue.
 
 use tiberius::Row;
 
@@ -7,53 +7,23 @@ use super::decode::integer;
 use super::quote::quote_table;
 use super::types::ColumnType;
 use crate::store::StoreError;
+use crate::store::table::{self, Index, IndexColumn};
 
-/// A table as it is.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) columns: Vec<Column>,
-    /// The unique lists of columns: the primary key first, if there is one.
-    pub(super) unique: Vec<Vec<String>>,
-    pub(super) indexes: Vec<Index>,
-    /// Whether a statement with many row locks may lock the whole table instead.
-    pub(super) lock_escalation: bool,
-    /// Whether the engine keeps the names of indexes, and tells their filters. Babelfish does neither.
-    pub(super) reports_filters: bool,
-}
+pub(super) type Table = table::Table<ColumnType>;
+pub(super) type Column = table::Column<ColumnType>;
 
-/// A column as it is.
-#[derive(Clone, Debug)]
-pub(super) struct Column {
-    pub(super) name: String,
-    pub(super) kind: ColumnType,
-    /// The type as a declaration writes it.
-    pub(super) declared: String,
-    pub(super) collation: Option<String>,
-    pub(super) nullable: bool,
-    /// Whether the server computes it, counts it up or stamps it: no insert sets it.
-    pub(super) generated: bool,
-}
-
-/// An index as it is: its columns, and whether each descends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Index {
-    pub(super) name: String,
-    pub(super) columns: Vec<(String, bool)>,
-    /// Whether its columns identify a row: it is unique, and not filtered.
-    pub(super) unique: bool,
-    /// The condition of its rows, as the server writes it.
-    pub(super) filter: Option<String>,
-}
-
+/// Reads the type of the object `@P1`, and for a table the properties that decide whether its rows can be leased.
 const KIND: &str = "SELECT o.type, t.is_memory_optimized, t.temporal_type, t.lock_escalation
 FROM sys.objects AS o LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
 WHERE o.object_id = OBJECT_ID(@P1)";
 
-/// What takes the broker's statements or their effects from the table.
+/// Reads the parts of a table that make leasing impossible: enabled INSTEAD OF triggers, which replace the broker's changes, and
+/// a clustered columnstore index, which does not allow READPAST.
 const OBSTACLES: &str = "SELECT g.name, 0 AS lb_kind FROM sys.triggers AS g
 WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1
 UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@P1) AND i.type = 5";
 
+/// Reads the columns, with the base type of each column that has an alias type.
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name, c.generated_always_type
@@ -64,10 +34,11 @@ FROM sys.columns AS c
 WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
-/// The names as they were written: Babelfish keeps small letters alone in `sys.columns`.
+/// Reads the names of the columns as they were written. Babelfish returns them in lower case in `sys.columns`.
 const WRITTEN: &str = "SELECT n.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS AS n
 WHERE n.TABLE_SCHEMA = OBJECT_SCHEMA_NAME(OBJECT_ID(@P1)) AND n.TABLE_NAME = OBJECT_NAME(OBJECT_ID(@P1))";
 
+/// Reads the key columns of the enabled indexes, one per row. The primary key comes first.
 const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
     CAST(c.name AS nvarchar(128)), k.is_descending_key, i.filter_definition
 FROM sys.indexes AS i
@@ -78,10 +49,10 @@ WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0 AND k.key_ordina
 ORDER BY i.is_primary_key DESC, i.index_id, k.key_ordinal";
 
 impl Table {
-    /// Reads the table called `name`; none if there is none.
+    /// Reads the table `name`. `None`: it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if `name` is no table of rows that can be leased.
+    /// [`StoreError::Misconfigured`] if `name` is not a table whose rows can be leased.
     pub(super) async fn read(
         connection: &mut Connection,
         name: &str,
@@ -95,31 +66,29 @@ impl Table {
         match text(row, 0)?.trim() {
             "U" => {}
             "V" => return refuse("is a view: only the rows of a table can be leased"),
-            _ => return refuse("is no table: only the rows of a table can be leased"),
+            _ => return refuse("is not a table: only the rows of a table can be leased"),
         }
-        // NULL where it is no table.
+        // The row has NULLs for an object that is not a table.
         let number = |at| Ok::<_, StoreError>(row.try_get::<u8, _>(at)?.unwrap_or_default());
         if flag(row, 1)? {
             return refuse(
-                "is a memory-optimised table, which takes no row locks and no READPAST: lease the rows of a table on disk",
+                "is a memory-optimised table, which has no row locks and does not allow READPAST: use a table on disk",
             );
         }
         if number(2)? == 1 {
-            return refuse(
-                "is the history of a temporal table: lease the rows of the table itself",
-            );
+            return refuse("is the history of a temporal table: use the temporal table itself");
         }
-        // TABLE or AUTO.
+        // 0 is TABLE, 1 is DISABLE, 2 is AUTO.
         let lock_escalation = number(3)? != 1;
         let obstacles = connection.query(OBSTACLES, &[&object]).await?;
         if let Some(obstacle) = obstacles.iter().flatten().next() {
             let name = text(obstacle, 0)?;
             return refuse(&match integer(obstacle, 1)? {
                 0 => format!(
-                    "has the INSTEAD OF trigger {name}, which takes the broker's changes from the table"
+                    "has the INSTEAD OF trigger {name}, which replaces the broker's changes: drop or disable the trigger"
                 ),
                 _ => format!(
-                    "has the clustered columnstore index {name}, which takes no READPAST: lease the rows of a rowstore table"
+                    "has the clustered columnstore index {name}, which does not allow READPAST: use a rowstore table"
                 ),
             });
         }
@@ -146,8 +115,12 @@ impl Table {
         {
             let index = text(row, 0)?;
             let filter: Option<&str> = row.try_get(5)?;
-            let mut part = (text(row, 3)?, flag(row, 4)?);
-            as_written(&mut part.0, &written);
+            let mut name = text(row, 3)?;
+            as_written(&mut name, &written);
+            let part = IndexColumn {
+                name: Some(name),
+                descending: flag(row, 4)?,
+            };
             if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
                 known.columns.push(part);
             } else {
@@ -159,42 +132,63 @@ impl Table {
                 });
             }
         }
-        let names = |index: &Index| index.columns.iter().map(|(name, _)| name.clone()).collect();
+        let names = |index: &Index| {
+            let columns = index.columns.iter();
+            columns.filter_map(|column| column.name.clone()).collect()
+        };
         let unique = table.indexes.iter().filter(|index| index.unique);
         table.unique = unique.map(names).collect();
         Ok(Some(table))
     }
+}
 
-    /// Returns the column called `name`, whatever the case of its letters.
-    pub(super) fn column(&self, name: &str) -> Option<&Column> {
-        let exact = self.columns.iter().find(|column| column.name == name);
-        exact.or_else(|| {
-            let mut columns = self.columns.iter();
-            columns.find(|column| column.name.eq_ignore_ascii_case(name))
-        })
+impl Column {
+    /// Returns a column without a name, with the properties of the type `name` in `sys.types`.
+    pub(super) fn of_type(name: &str) -> Self {
+        let kind = ColumnType::from_type_name(name);
+        Self {
+            name: String::new(),
+            kind,
+            declared: name.to_owned(),
+            collation: None,
+            nullable: false,
+            generated: kind == ColumnType::RowVersion,
+            readable: kind != ColumnType::Other,
+            archivable: kind != ColumnType::RowVersion,
+        }
     }
 
-    /// Finds an index by its name, to which Babelfish adds a hash.
-    pub(super) fn index_named(&self, name: &str) -> Option<&Index> {
-        let name = name.to_ascii_lowercase();
-        let named = |index: &&Index| {
-            let known = index.name.to_ascii_lowercase();
-            known == name || !self.reports_filters && known.starts_with(&name)
-        };
-        self.indexes.iter().find(named)
+    /// Returns the collation of a column whose character set is smaller than Unicode. `None` for all other columns.
+    pub(super) fn character_set(&self) -> Option<&str> {
+        let name = self.declared.split('(').next().unwrap_or_default();
+        let collation = self.collation.as_deref()?;
+        let utf8 = collation.to_ascii_uppercase().ends_with("_UTF8");
+        (["char", "varchar", "text"].contains(&name) && !utf8).then_some(collation)
     }
 
-    /// Returns whether these columns, in any order, identify a row.
-    pub(super) fn is_unique(&self, columns: &[String]) -> bool {
-        let has = |part: &String| {
-            let mut columns = columns.iter();
-            columns.any(|column| column.eq_ignore_ascii_case(part))
-        };
-        let mut unique = self.unique.iter();
-        unique.any(|unique| unique.len() == columns.len() && unique.iter().all(has))
+    /// Returns whether a text in this column can have more than 4,000 characters.
+    pub(super) fn has_long_texts(&self) -> bool {
+        match self.kind {
+            ColumnType::Text => {
+                // char and varchar hold up to 8,000 characters.
+                let declared = &self.declared;
+                declared.ends_with("(max)")
+                    || declared.ends_with("text")
+                    || !declared.starts_with('n')
+            }
+            kind => kind == ColumnType::Xml,
+        }
     }
 }
 
+/// Renders the COLLATE clause of a column, with a space before it. Empty for a column without a collation.
+pub(super) fn collate(column: &Column) -> String {
+    let collation = column.collation.as_ref();
+    let collate = collation.map(|collation| format!(" COLLATE {collation}"));
+    collate.unwrap_or_default()
+}
+
+/// Replaces a name by the spelling that it has in `written`.
 fn as_written(name: &mut String, written: &[String]) {
     if !written.contains(name)
         && let Some(written) = written
@@ -205,26 +199,28 @@ fn as_written(name: &mut String, written: &[String]) {
     }
 }
 
+/// Reads a row of [`COLUMNS`].
 fn column(row: &Row) -> Result<Column, StoreError> {
     let type_name = text(row, 1)?;
     let length: i16 = row.try_get(2)?.unwrap_or_default();
     let precision: u8 = row.try_get(3)?.unwrap_or_default();
     let scale: u8 = row.try_get(4)?.unwrap_or_default();
     let collation: Option<&str> = row.try_get(8)?;
-    let kind = ColumnType::from_type_name(&type_name);
+    let is_identity_or_computed = flag(row, 6)? || flag(row, 7)?;
+    let is_period_of_temporal_table = row.try_get::<u8, _>(9)?.unwrap_or_default() > 0;
+    let of_type = Column::of_type(&type_name);
     Ok(Column {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),
-        generated: flag(row, 6)?
-            || flag(row, 7)?
-            || row.try_get::<u8, _>(9)?.unwrap_or_default() > 0
-            || kind == ColumnType::RowVersion,
+        generated: of_type.generated || is_identity_or_computed || is_period_of_temporal_table,
         nullable: flag(row, 5)?,
         collation: collation.map(str::to_owned),
-        kind,
+        ..of_type
     })
 }
 
+/// Returns the type as a declaration writes it. `length` is in bytes, -1 for `max`. A row version becomes binary, because a
+/// declared row version would get its own values. Money becomes a decimal of the same digits.
 fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
     let sized = |length: i16| match length {
         -1 => format!("{name}(max)"),
@@ -242,11 +238,11 @@ fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
     }
 }
 
-fn text(row: &Row, at: usize) -> Result<String, StoreError> {
-    let text: Option<&str> = row.try_get(at)?;
+fn text(row: &Row, number: usize) -> Result<String, StoreError> {
+    let text: Option<&str> = row.try_get(number)?;
     Ok(text.unwrap_or_default().to_owned())
 }
 
-fn flag(row: &Row, at: usize) -> Result<bool, StoreError> {
-    Ok(row.try_get(at)?.unwrap_or_default())
+fn flag(row: &Row, number: usize) -> Result<bool, StoreError> {
+    Ok(row.try_get(number)?.unwrap_or_default())
 }

@@ -1,14 +1,11 @@
-//! The broker's own tables: numbered files, applied once, each remembered with its checksum.
+//! Applies the migrations of the broker's own tables to a database on a server.
 
 use std::collections::BTreeMap;
-
-use sha2::{Digest as _, Sha256};
 
 use super::connection::Connection;
 use super::decode;
 use crate::lease_id::Secret;
-use crate::store::StoreError;
-use crate::value::hex;
+use crate::store::{StoreError, migrations};
 
 const MIGRATIONS: [(&str, &str); 1] = [(
     "0001_broker",
@@ -22,40 +19,47 @@ const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migration') IS N
         apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
     )";
 
+/// Waits 3 s for an application lock that belongs to the session. Returns a negative number if another session holds it.
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
     @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 3000; SELECT @r";
-/// How often the lock is waited for: for half a minute in all.
-const TRIES: usize = 10;
+/// The number of times that the lock is requested. They take 30 s together.
+const LOCK_TRIES: usize = 10;
 const UNLOCK: &str =
     "EXEC sp_releaseapplock @Resource = N'lease_broker_migration', @LockOwner = 'Session'";
 
-/// Does what only one broker may do at a time: an application lock of the session.
+/// Runs `work` while holding the migration lock, so that only one broker at a time prepares the database.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] if another broker holds the lock for 30 s. The errors of `work`.
 pub(super) async fn with_migration_lock(
     connection: &mut Connection,
     work: impl AsyncFnOnce(&mut Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut got = false;
-    for _ in 0..TRIES {
+    let mut locked = false;
+    for _ in 0..LOCK_TRIES {
         let results = connection.batch(LOCK).await?;
-        got = decode::integer(decode::single_row(&results, 0)?, 0)? >= 0;
-        if got {
+        locked = decode::integer(decode::single_row(&results, 0)?, 0)? >= 0;
+        if locked {
             break;
         }
     }
-    if !got {
+    if !locked {
         return Err(StoreError::unavailable(
-            "other brokers have been preparing the database for long",
+            "timed out after 30 s: another broker holds the migration lock; try again when it has finished",
         ));
     }
     let done = work(connection).await;
-    // A connection that broke has lost the lock, and says so itself.
+    // If the connection broke, the server has released the lock, and `work` has returned the error.
     let released = connection.batch(UNLOCK).await;
     done?;
     released?;
     Ok(())
 }
 
-/// Applies what is missing.
+/// Applies the migrations that the database needs, each in one transaction.
+///
+/// # Errors
+/// Those of [`migrations::pending`].
 pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     connection.batch(CREATE_HISTORY_TABLE).await?;
     let results = connection
@@ -67,50 +71,34 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreErro
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         applied.insert(text(name), text(checksum));
     }
-    for (name, sql) in MIGRATIONS {
-        let checksum = hex(&Sha256::digest(sql.as_bytes()));
-        match applied.remove(name) {
-            Some(applied) if applied == checksum => {}
-            Some(applied) => {
-                return Err(StoreError::Misconfigured(format!(
-                    "migration {name} was applied with another text (checksum {applied}, now {checksum}): this database \
-                     was prepared by another build of lease-broker"
-                )));
-            }
-            None => {
-                // All of it or nothing: a broker that stops in the middle leaves no half of it.
-                connection
-                    .batch("SET XACT_ABORT ON; BEGIN TRANSACTION")
-                    .await?;
-                for batch in sql.split("\nGO\n") {
-                    connection.batch(batch).await?;
-                }
-                let remember = "INSERT lease_broker_migration (name, checksum) VALUES (@P1, @P2)";
-                connection.query(remember, &[&name, &checksum]).await?;
-                connection.batch("COMMIT TRANSACTION").await?;
-            }
+    for migration in migrations::pending(&MIGRATIONS, applied)? {
+        // The transaction prevents a half-applied migration if the broker stops in between.
+        connection
+            .batch("SET XACT_ABORT ON; BEGIN TRANSACTION")
+            .await?;
+        for batch in migration.sql.split("\nGO\n") {
+            connection.batch(batch).await?;
         }
+        let record = "INSERT lease_broker_migration (name, checksum) VALUES (@P1, @P2)";
+        connection
+            .query(record, &[&migration.name, &migration.checksum])
+            .await?;
+        connection.batch("COMMIT TRANSACTION").await?;
     }
-    match applied.into_keys().next_back() {
-        Some(newer) => Err(StoreError::Misconfigured(format!(
-            "this database has migration {newer}, which this build does not know: run a newer lease-broker"
-        ))),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Reads the deployment's secret.
+///
+/// # Errors
+/// Those of [`migrations::secret`].
 pub(super) async fn secret(connection: &mut Connection) -> Result<Secret, StoreError> {
     let results = connection
         .batch("SELECT value FROM lease_broker_meta WHERE name = 'secret'")
         .await?;
-    let bytes: Option<&[u8]> = match results.first().and_then(|rows| rows.first()) {
+    let value: Option<&[u8]> = match results.first().and_then(|rows| rows.first()) {
         Some(row) => row.try_get(0)?,
         None => None,
     };
-    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.map(Secret::new).ok_or_else(|| {
-        let gone = "lease_broker_meta has no secret of 16 bytes: restore that row from a backup";
-        StoreError::Misconfigured(gone.to_owned())
-    })
+    migrations::secret(value)
 }

@@ -1,4 +1,4 @@
-//! Mirror columns as T-SQL sets them.
+//! SQL that sets mirror columns in T-SQL.
 
 use super::catalogue::Table;
 use super::quote::{literal, quote};
@@ -8,29 +8,24 @@ use crate::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
 use crate::store::mirror::Mirrors;
 use crate::store::template::Placeholders;
 
-/// Fills the placeholders of the mirror columns.
-pub(super) fn fill(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {
-    use State::{Delayed, Leased, Ready};
+/// Sets the placeholders of the mirror columns.
+pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {
+    use State::{Leased, Ready};
 
     let mirrors = mirrors(queue);
     let owner = format!("t.{}", quote(queue.soft_lock.name(SoftLockColumn::Owner)));
-    for (placeholder, states, switch, worker) in [
+    // The placeholder, the states that the statement can set, the state that it sets, the worker.
+    for (placeholder, states, state_expression, worker) in [
         ("mirror_leased", &[Leased][..], "", "p.lb_w"),
         ("mirror_ended", &State::ALL, "l.lb_state", &*owner),
         ("mirror_reaped", &State::ALL, "d.lb_next", &*owner),
         ("mirror_redriven", &[Ready], "", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, worker);
-        placeholders.insert(placeholder, mirrors.sets(states, switch, &value));
+        let clauses = mirrors.set_clauses(states, state_expression, &value);
+        placeholders.insert(placeholder, clauses);
     }
-    let value = |mirror: &Mirror| value(table, mirror, "NULL");
-    let (names, values) = mirrors.inserts(&[Ready], &value);
-    placeholders.insert("mirror_columns_ready", names);
-    placeholders.insert("mirror_values_ready", values);
-    // A delayed item that has no value of its own looks like a ready one.
-    let (names, values) = mirrors.inserts(&[Delayed, Ready], &value);
-    placeholders.insert("mirror_columns_delayed", names);
-    placeholders.insert("mirror_values_delayed", values);
+    mirrors.set_insert_placeholders(placeholders, &|mirror| value(table, mirror, "NULL"));
 }
 
 /// Returns the queue's mirror columns.
@@ -38,10 +33,12 @@ pub(super) fn mirrors(queue: &QueueSpec) -> Mirrors<'_> {
     Mirrors {
         all: &queue.mirror,
         quote,
-        own: "t.",
+        column_prefix: "t.",
     }
 }
 
+/// Renders the value of a mirror column. `worker` is the worker's id as SQL. An integer column gets the time in seconds since
+/// 1970.
 fn value(table: &Table, mirror: &Mirror, worker: &str) -> String {
     let kind = table.column(&mirror.column).map(|column| column.kind);
     match (&mirror.value, kind) {
@@ -50,7 +47,7 @@ fn value(table: &Table, mirror: &Mirror, worker: &str) -> String {
         (MirrorValue::Now, Some(ColumnType::Int(..))) => {
             "DATEDIFF(second, '1970-01-01', @now)".to_owned()
         }
-        // Style 126: ISO 8601.
+        // Style 126 is ISO 8601.
         (MirrorValue::Now, Some(ColumnType::Text)) => "CONVERT(nvarchar(33), @now, 126)".to_owned(),
         (MirrorValue::Now, _) => "@now".to_owned(),
     }

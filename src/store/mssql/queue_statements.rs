@@ -11,13 +11,16 @@ use super::connection::Connection;
 use super::decode::unexpected;
 use super::list_parameters::ListEntry;
 use super::new_item::KeySource;
-use super::placeholders::QueueColumns;
+use super::placeholders;
 use super::quote::quote;
-use super::types;
+use super::soft_lock_types::queue_columns;
+use super::types::{self, ColumnType};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
-use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
+use crate::queue::{ClaimStrategy, OnComplete, QueueSpec};
 use crate::store::StoreError;
+use crate::store::adoption::archive_columns;
+use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
 use crate::value::{Key, Value};
 
@@ -106,10 +109,16 @@ impl QueueStatements {
             }
             _ => None,
         };
-        let shape = QueueColumns::new(spec, &table)
+        let columns = queue_columns(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let key_source = KeySource::read(connection, spec, &shape.key).await?;
-        Ok(Self::new(spec, &table, archive.as_ref(), shape, key_source))
+        let key_source = KeySource::read(connection, spec, &columns.key).await?;
+        Ok(Self::new(
+            spec,
+            &table,
+            archive.as_ref(),
+            columns,
+            key_source,
+        ))
     }
 
     /// Renders the statements for a table whose columns and archive are known.
@@ -117,12 +126,12 @@ impl QueueStatements {
         spec: &QueueSpec,
         table: &Table,
         archive: Option<&Table>,
-        shape: QueueColumns,
+        columns: QueueColumns<ColumnType>,
         key_source: KeySource,
     ) -> Self {
-        let mut placeholders = shape.placeholders;
+        let mut placeholders = placeholders::of_table(spec, table, &columns);
         if let Some(archive) = archive {
-            let shared = archive_columns(spec, &shape.own, archive);
+            let shared = archive_columns(spec, &columns, archive);
             let names: Vec<String> = shared.iter().map(|name| quote(name)).collect();
             let t_names: Vec<String> = names.iter().map(|name| format!("t.{name}")).collect();
             placeholders.insert("archive_columns", names.join(", "));
@@ -155,24 +164,24 @@ impl QueueStatements {
             exact_stats: render_exact_stats(&placeholders),
             redrive: render(file!("redrive"), "redrive", &placeholders),
         };
-        let writable = shape.writable.into_iter();
-        let columns = shape.columns.iter();
+        let writable = columns.writable.into_iter();
+        let data = columns.data.iter();
         Self {
             spec: spec.clone(),
-            columns: columns.map(|column| column.name.clone()).collect(),
+            columns: data.map(|column| column.name.clone()).collect(),
             column_names: table
                 .columns
                 .iter()
                 .map(|column| column.name.clone())
                 .collect(),
-            key: shape.key,
+            key: columns.key,
             key_source,
             sql,
             single_column_indexes: table
                 .indexes
                 .iter()
                 .filter_map(|index| match &*index.columns {
-                    [(column, _)] => Some((index.name.clone(), column.clone())),
+                    [column] => Some((index.name.clone(), column.name.clone()?)),
                     _ => None,
                 })
                 .collect(),
@@ -278,16 +287,4 @@ fn render_reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
         ]
     };
     sections.join("\n")
-}
-
-/// Returns the columns of the table that its archive also has and accepts values for.
-fn archive_columns(queue: &QueueSpec, data_columns: &[Column], archive: &Table) -> Vec<String> {
-    let data_columns = data_columns.iter().map(|column| column.name.as_str());
-    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
-    let is_accepted = |name: &&str| archive.column(name).is_some_and(|column| !column.generated);
-    data_columns
-        .chain(soft_lock)
-        .filter(is_accepted)
-        .map(str::to_owned)
-        .collect()
 }

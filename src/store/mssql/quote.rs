@@ -1,9 +1,9 @@
-//! Identifiers and literals as T-SQL writes them.
+//! Quoted identifiers and literals of T-SQL.
 
 use crate::value::{Value, hex};
 
-/// Quotes an identifier. Where a bracket would have to be doubled it is quotation marks, which the session's
-/// `QUOTED_IDENTIFIER` allows: Babelfish does not read the other form.
+/// Quotes an identifier with brackets. A name that contains a closing bracket is quoted with quotation marks instead, because
+/// Babelfish does not read a doubled bracket. The session's `QUOTED_IDENTIFIER` allows the quotation marks.
 pub(super) fn quote(name: &str) -> String {
     if name.contains(']') {
         format!("\"{}\"", name.replace('"', "\"\""))
@@ -12,18 +12,19 @@ pub(super) fn quote(name: &str) -> String {
     }
 }
 
-/// Quotes a table's name, which may be prefixed with its schema: `schema.table`, `[my schema].[my.table]`.
+/// Quotes a table's name. It may start with a schema: `schema.table`, `[my schema].[my.table]`.
 pub(super) fn quote_table(name: &str) -> String {
     let parts: Vec<String> = table_parts(name).iter().map(|part| quote(part)).collect();
     parts.join(".")
 }
 
-/// Returns the table's own name.
+/// Returns a table's name without its schema and without brackets.
 pub(super) fn bare_table(name: &str) -> String {
     table_parts(name).pop().unwrap_or_default()
 }
 
-/// Splits a table's name at its first dot outside brackets; a name that is not written so is taken as it is.
+/// Splits a table's name into schema and table at its first dot outside brackets. If the name does not have this form, it is
+/// the table's name as a whole.
 fn table_parts(name: &str) -> Vec<String> {
     let split = || {
         let (schema, table) = if let Some(inner) = name.strip_prefix('[') {
@@ -46,15 +47,15 @@ fn table_parts(name: &str) -> Vec<String> {
     split().unwrap_or_else(|| vec![name.to_owned()])
 }
 
-/// Returns where the bracket closes that was open before `inner`.
+/// Returns the index of the bracket that closes the one before `inner`. A doubled bracket does not close it.
 fn closing(inner: &str) -> Option<usize> {
-    let mut at = 0;
+    let mut index = 0;
     loop {
-        at += inner[at..].find(']')?;
-        if !inner[at + 1..].starts_with(']') {
-            return Some(at);
+        index += inner[index..].find(']')?;
+        if !inner[index + 1..].starts_with(']') {
+            return Some(index);
         }
-        at += 2;
+        index += 2;
     }
 }
 
@@ -71,12 +72,17 @@ pub(super) fn literal(value: &Value) -> String {
     }
 }
 
+/// Renders a text as a literal.
+pub(super) fn text_literal(text: &str) -> String {
+    literal(&Value::Text(text.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_table_may_be_named_with_its_schema_and_with_brackets() {
+    fn table_name_may_have_schema_and_brackets() {
         for (name, quoted) in [
             ("Events", "[Events]"),
             ("dbo.Events", "[dbo].[Events]"),

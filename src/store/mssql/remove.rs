@@ -1,22 +1,21 @@
-//! Takes from a table what made it a queue.
+//! Removal: drops from a table the indexes and the soft-lock columns that adoption added.
 
-use super::adopt::{step, with};
+use super::adopt_sql::step;
 use super::catalogue::Table;
 use super::connection::Connection;
-use super::index::IndexRole;
-use super::placeholders::queue_placeholders;
-use super::quote::{literal, quote, quote_table};
+use super::quote::{quote, quote_table, text_literal};
+use super::{index, placeholders};
 use crate::queue::QueueSpec;
 use crate::store::StoreError;
-use crate::store::schema::{Step, own_columns, refuse_managed};
-use crate::value::Value;
+use crate::store::adoption::{refuse_managed, removable_columns, with};
+use crate::store::schema::Step;
 
-/// A column's default is a constraint of its own, which has to go first.
+/// Reads the default constraints of a table's columns. A constraint has to be dropped before its column.
 const DEFAULTS: &str = "SELECT c.name, d.name FROM sys.default_constraints AS d
     INNER JOIN sys.columns AS c ON c.object_id = d.parent_object_id AND c.column_id = d.parent_column_id
 WHERE d.parent_object_id = OBJECT_ID(@P1)";
 
-/// Plans it.
+/// Plans the removal. The order is: indexes, then each column after its default.
 pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
@@ -25,51 +24,40 @@ pub(super) async fn plan(
     let Some(table) = Table::read(connection, &queue.table).await? else {
         return Ok(Vec::new());
     };
-    let placeholders = queue_placeholders(queue);
+    let placeholders = placeholders::of_queue(queue);
     let mut steps = Vec::new();
-    for role in IndexRole::of(queue) {
-        let name = role.index_name(queue);
-        if table.index_named(&name).is_some() {
-            let placeholders = with(placeholders.clone(), "index", quote(&name));
-            steps.push(step(
-                format!("drop the {} index", role.name()),
-                "drop_index",
-                &placeholders,
-            ));
+    for role in index::roles(queue) {
+        let name = index::name(role, queue);
+        if index::named(&table, &name).is_some() {
+            let placeholders = with(&placeholders, [("index", quote(&name))]);
+            let purpose = format!("drop the {} index", role.name());
+            steps.push(step(purpose, "drop_index", &placeholders));
         }
     }
     let mut defaults = Vec::new();
-    // Babelfish lists constraints that it does not know, and drops a default with its column.
+    // Babelfish lists default constraints under names that it does not recognize, and drops a default with its column.
     if !connection.server_info.babelfish {
         let object = quote_table(&queue.table);
-        for row in connection
-            .query(DEFAULTS, &[&object])
-            .await?
-            .iter()
-            .flatten()
-        {
+        let rows = connection.query(DEFAULTS, &[&object]).await?;
+        for row in rows.iter().flatten() {
             let (column, name): (Option<&str>, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
             let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
             defaults.push((text(column), text(name)));
         }
     }
-    for name in own_columns(queue).filter(|name| table.column(name).is_some()) {
+    for name in removable_columns(queue, &table) {
         let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
         if let Some((_, constraint)) = defaults.iter().find(of_column) {
-            let placeholders = with(placeholders.clone(), "constraint", quote(constraint));
-            steps.push(step(
-                format!("drop the default of {name}"),
-                "drop_default",
-                &placeholders,
-            ));
+            let placeholders = with(&placeholders, [("constraint", quote(constraint))]);
+            let purpose = format!("drop the default of {name}");
+            steps.push(step(purpose, "drop_default", &placeholders));
         }
-        let mut placeholders = with(placeholders.clone(), "column", quote(name));
-        placeholders.insert("column_literal", literal(&Value::Text(name.to_owned())));
-        steps.push(step(
-            format!("drop the column {name}"),
-            "drop_column",
-            &placeholders,
-        ));
+        let values = [
+            ("column", quote(name)),
+            ("column_literal", text_literal(name)),
+        ];
+        let purpose = format!("drop the column {name}");
+        steps.push(step(purpose, "drop_column", &with(&placeholders, values)));
     }
     Ok(steps)
 }

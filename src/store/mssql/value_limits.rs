@@ -169,17 +169,14 @@ mod tests {
     use super::*;
 
     fn problem(declared: &str, value: &Value) -> Option<String> {
-        let kind = ColumnType::from_type_name(declared.split('(').next().expect("a name"));
         let column = Column {
             name: "c".to_owned(),
-            kind,
             declared: match declared {
                 "money" => "decimal(19,4)".to_owned(),
                 other => other.to_owned(),
             },
-            collation: None,
             nullable: true,
-            generated: false,
+            ..Column::of_type(declared.split('(').next().expect("a name"))
         };
         check(value, &column).err()
     }

@@ -1,36 +1,48 @@
-//! Schema changes on a `SQLite` file: what a queue's table lacks, and the statements that add it.
+//! Schema changes on a `SQLite` file: plans, checks and makes the changes that turn a table into a queue.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::adopt_sql::step;
+use super::backfill;
 use super::catalogue::Table;
 use super::connection;
-use super::mirror::{literal, mirrors};
-use super::placeholders::{INDEXES, QueueColumns, index_name, queue_placeholders};
+use super::index::{self, drop_index_placeholders};
+use super::placeholders;
 use super::quote::{quote, quote_all};
-use crate::item_state::State;
-use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
+use super::remove;
+use super::types::ColumnType;
+use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::schema::{Schema, Step, no_table, own_columns, refuse_managed};
-use crate::store::template::{Placeholders, render};
+use crate::store::adoption::{
+    ARCHIVED_SOFT_LOCK, ManagedKey, add_columns, add_indexes, archive_name, create_archive_purpose,
+    create_table_purpose, missing_parts, no_table, with,
+};
+use crate::store::queue_columns::QueueColumns;
+use crate::store::schema::{Schema, Step};
+use crate::store::template::Placeholders;
 
-const ADOPT: &str = include_str!("../../../sql/sqlite/adopt.sql");
-
-/// Plans and makes schema changes over a connection of its own.
+/// Plans and makes schema changes. Uses its own connection.
 pub struct SqliteSchema {
     connection: Connection,
 }
 
 impl SqliteSchema {
-    /// Opens the file; a file that does not exist is made.
+    /// Opens the file. Creates it if it does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be opened or is not a database.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Ok(Self {
             connection: connection::open(path)?,
         })
     }
 
-    /// Opens the file to plan and check only; where there is none, for the file that would be made.
+    /// Opens the file to plan and check only. If it does not exist, plans for an empty file and creates none.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         let connection = if path.exists() {
             connection::open_to_read(path)?
@@ -59,27 +71,6 @@ impl SqliteSchema {
         self.connection.execute_batch(end)?;
         result
     }
-
-    /// Returns the columns that `table` and its archive share, in the order of the queue's table.
-    pub(super) fn archive_columns(
-        connection: &Connection,
-        queue: &QueueSpec,
-        shape: &QueueColumns,
-    ) -> Result<Vec<String>, StoreError> {
-        let OnComplete::Archive(archive) = &queue.on_complete else {
-            return Ok(Vec::new());
-        };
-        let Some(table) = Table::read(connection, archive)? else {
-            return Ok(Vec::new());
-        };
-        let own = shape.own.iter().map(|(name, _)| name.as_str());
-        let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
-        Ok(own
-            .chain(soft_lock)
-            .filter(|name| table.column(name).is_some())
-            .map(str::to_owned)
-            .collect())
-    }
 }
 
 impl Schema for SqliteSchema {
@@ -87,8 +78,8 @@ impl Schema for SqliteSchema {
         let mut steps = Vec::new();
         let mut future = None;
         if Table::read(&self.connection, &queue.table)?.is_none() {
-            let create = create(queue).ok_or_else(|| no_table(queue))?;
-            // The indexes of a table that does not exist yet: planned over the table as it will be.
+            let create = create_table(queue).ok_or_else(|| no_table(queue))?;
+            // The rest of the plan needs the table's description. A copy in memory gives it before the table exists.
             let connection = Connection::open_in_memory()?;
             connection.execute_batch(&create.sql)?;
             future = Some(connection);
@@ -96,15 +87,28 @@ impl Schema for SqliteSchema {
         }
         let connection = future.as_ref().unwrap_or(&self.connection);
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
-        let shape = QueueColumns::new(queue, &table)
+        let columns = QueueColumns::new(queue, &table, Vec::new())
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        steps.extend(columns(queue, &table, &shape));
-        steps.extend(backfills(connection, queue, &table, &shape)?);
-        steps.extend(indexes(queue, &table, &shape));
-        if let OnComplete::Archive(name) = &queue.on_complete
-            && Table::read(&self.connection, name)?.is_none()
+        let placeholders = placeholders::of_table(queue, &table, &columns);
+        steps.extend(add_columns(
+            queue,
+            &table,
+            SoftLockColumn::ALL,
+            |purpose, column| step(purpose, column.default_name(), &placeholders),
+        ));
+        steps.extend(backfill::plan(connection, queue, &table, &placeholders)?);
+        steps.extend(add_indexes(
+            index::all_with_status(queue, &columns.order, &table),
+            |purpose, role| {
+                let placeholders = drop_index_placeholders(role, &placeholders);
+                step(purpose, "drop_index", &placeholders)
+            },
+            |purpose, role| step(purpose, role.section(), &placeholders),
+        ));
+        if let Some(archive) = archive_name(queue)
+            && Table::read(&self.connection, archive)?.is_none()
         {
-            steps.push(archive(queue, name, &shape));
+            steps.push(create_archive(queue, archive, &columns, &placeholders));
         }
         Ok(steps)
     }
@@ -127,43 +131,16 @@ impl Schema for SqliteSchema {
     }
 
     fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
-        refuse_managed(queue)?;
-        let Some(table) = Table::read(&self.connection, &queue.table)? else {
-            return Ok(Vec::new());
-        };
-        let placeholders = queue_placeholders(queue);
-        let indexes = INDEXES
-            .into_iter()
-            .filter(|(_, role)| table.index(&index_name(queue, role)).is_some())
-            .map(|(section, role)| {
-                let placeholders =
-                    with(placeholders.clone(), "index", placeholders[section].clone());
-                step(
-                    format!("drop the {role} index"),
-                    "drop_index",
-                    &placeholders,
-                )
-            });
-        let columns = own_columns(queue)
-            .filter(|name| table.column(name).is_some())
-            .map(|name| {
-                let placeholders = with(placeholders.clone(), "column", quote(name));
-                step(
-                    format!("drop the column {name}"),
-                    "drop_column",
-                    &placeholders,
-                )
-            });
-        Ok(indexes.chain(columns).collect())
+        remove::plan(&self.connection, queue)
     }
 
     fn script(&self, step: &Step) -> String {
-        let until_no_rows = if step.until_no_rows {
-            "; repeat until it changes no row"
+        let note = if step.until_no_rows {
+            "; run it again until it changes no row"
         } else {
             ""
         };
-        format!("-- {}{until_no_rows}\n{};", step.purpose, step.sql)
+        format!("-- {}{note}\n{};", step.purpose, step.sql)
     }
 
     fn suggestions(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -177,193 +154,80 @@ impl Schema for SqliteSchema {
             Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
             Err(error) => return Err(error),
         };
-        let shape = match QueueColumns::new(queue, &table) {
-            Ok(shape) => shape,
+        let columns = match QueueColumns::new(queue, &table, Vec::new()) {
+            Ok(columns) => columns,
             Err(problems) => return Ok(problems),
         };
-        let mut missing: Vec<String> = SoftLockColumn::ALL
-            .map(|column| queue.soft_lock.name(column))
-            .into_iter()
-            .filter(|name| table.column(name).is_none())
-            .map(|name| format!("table {:?} lacks the column {name}", queue.table))
-            .collect();
-        for (_, role) in INDEXES {
-            let name = index_name(queue, role);
-            match table.index(&name) {
-                None => missing.push(format!("table {:?} lacks the index {name}", queue.table)),
-                Some(index) if shape.is_usable(queue, role, index) => {}
-                Some(_) => missing.push(format!(
-                    "the index {name} of table {:?} has another order than the queue",
-                    queue.table
-                )),
-            }
-        }
-        if let OnComplete::Archive(archive) = &queue.on_complete {
-            match Table::read(&self.connection, archive)? {
-                None => missing.push(format!("the archive table {archive:?} does not exist")),
-                Some(archived) => missing.extend(
-                    shape
-                        .own
-                        .iter()
-                        .filter(|(name, _)| archived.column(name).is_none())
-                        .map(|(name, _)| {
-                            format!("the archive table {archive:?} lacks the column {name}")
-                        }),
-                ),
-            }
-        }
-        Ok(missing)
+        let archive = match archive_name(queue) {
+            Some(name) => Table::read(&self.connection, name)?,
+            None => None,
+        };
+        let indexes = index::all_with_status(queue, &columns.order, &table)
+            .map(|(role, status)| (role.index_name(queue, &queue.table), status));
+        Ok(missing_parts(
+            queue,
+            &table,
+            &columns,
+            indexes,
+            archive.as_ref(),
+        ))
     }
 }
 
-fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
-    Step {
-        purpose,
-        sql: render(ADOPT, section, placeholders),
-        until_no_rows: false,
-    }
-}
-
-fn with(mut placeholders: Placeholders, name: &'static str, value: String) -> Placeholders {
-    placeholders.insert(name, value);
-    placeholders
-}
-
-/// Returns the statement that makes a managed queue's table; none if the queue is not managed.
-fn create(queue: &QueueSpec) -> Option<Step> {
-    let columns = queue.managed.as_ref()?;
-    let (definitions, key) = definitions(queue, columns);
-    let purpose = format!("make the table of queue {:?}", queue.name);
-    let placeholders = with(queue_placeholders(queue), "definitions", definitions);
-    Some(step(
-        purpose,
-        "create",
-        &with(placeholders, "primary_key", key),
-    ))
-}
-
-/// Renders the table's own columns, and the constraint that has to follow all columns.
-fn definitions(queue: &QueueSpec, columns: &[(String, String)]) -> (String, String) {
-    let columns = columns
+/// Returns the step that creates a managed queue's table. `None`: the queue is not managed.
+fn create_table(queue: &QueueSpec) -> Option<Step> {
+    let declared = queue.managed.as_ref()?;
+    let key = ManagedKey::new(queue);
+    let counter = key
+        .counter
+        .as_ref()
+        .map(|name| format!("{} INTEGER PRIMARY KEY AUTOINCREMENT", quote(name)));
+    let declared = declared
         .iter()
         .map(|(name, declared)| format!("{} {declared}", quote(name)));
-    let named = |name: &String| {
-        let mut defined = queue.managed.iter().flatten();
-        defined.any(|(column, _)| column.eq_ignore_ascii_case(name))
+    let definitions: Vec<String> = counter.iter().cloned().chain(declared).collect();
+    // The constraint follows all columns. A counter declares the key itself.
+    let primary_key = match counter {
+        Some(_) => String::new(),
+        None => format!(
+            ",\n    PRIMARY KEY ({})",
+            quote_all(key.columns.iter().map(String::as_str))
+        ),
     };
-    // A key that counts up never returns, so that an old lease can't name a new item.
-    let (first, last) = match &*queue.key {
-        [] => (Some("id"), None),
-        [key] if !named(key) => (Some(key.as_str()), None),
-        key => (None, Some(quote_all(key.iter().map(String::as_str)))),
-    };
-    let definitions: Vec<String> = first
-        .map(|key| format!("{} INTEGER PRIMARY KEY AUTOINCREMENT", quote(key)))
-        .into_iter()
-        .chain(columns)
-        .collect();
-    let key = last.map(|key| format!(",\n    PRIMARY KEY ({key})"));
-    (definitions.join(",\n    "), key.unwrap_or_default())
-}
-
-/// Plans the soft-lock columns that the table lacks.
-fn columns(queue: &QueueSpec, table: &Table, shape: &QueueColumns) -> Vec<Step> {
-    let lacking = |column: &SoftLockColumn| table.column(queue.soft_lock.name(*column)).is_none();
-    let missing = SoftLockColumn::ALL.into_iter().filter(lacking);
-    let add = |column: SoftLockColumn| {
-        let purpose = format!("add the soft-lock column {}", queue.soft_lock.name(column));
-        step(purpose, column.default_name(), &shape.placeholders)
-    };
-    missing.map(add).collect()
-}
-
-/// Plans the indexes that the table lacks, or has in another order.
-fn indexes(queue: &QueueSpec, table: &Table, shape: &QueueColumns) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for (section, role) in INDEXES {
-        let index = table.index(&index_name(queue, role));
-        if index.is_some_and(|index| shape.is_usable(queue, role, index)) {
-            continue;
-        }
-        if index.is_some() {
-            let purpose = format!("drop the {role} index, which has another order than the queue");
-            let placeholders = with(
-                shape.placeholders.clone(),
-                "index",
-                shape.placeholders[section].clone(),
-            );
-            steps.push(step(purpose, "drop_index", &placeholders));
-        }
-        steps.push(step(
-            format!("add the {role} index"),
-            section,
-            &shape.placeholders,
-        ));
-    }
-    steps
-}
-
-/// Plans the archive: the table's own columns, and those of the soft lock that tell how the item ended.
-fn archive(queue: &QueueSpec, name: &str, shape: &QueueColumns) -> Step {
-    let own = shape.own.iter();
-    let own = own.map(|(name, declared)| format!("{} {declared}", quote(name)));
-    let kept = [
-        (SoftLockColumn::StateTime, "INTEGER"),
-        (SoftLockColumn::Owner, "TEXT"),
-        (SoftLockColumn::Fence, "INTEGER"),
-        (SoftLockColumn::Attempt, "INTEGER"),
-        (SoftLockColumn::TraceParent, "TEXT"),
-    ]
-    .map(|(column, kind)| format!("{} {kind}", quote(queue.soft_lock.name(column))));
-    let definitions: Vec<String> = own.chain(kept).collect();
     let placeholders = with(
-        shape.placeholders.clone(),
-        "archive_definitions",
-        definitions.join(", "),
+        &placeholders::of_queue(queue),
+        [
+            ("definitions", definitions.join(",\n    ")),
+            ("primary_key", primary_key),
+        ],
+    );
+    Some(step(create_table_purpose(queue), "create", &placeholders))
+}
+
+/// Plans the archive: the table's columns, and the soft-lock columns that tell how the item ended.
+fn create_archive(
+    queue: &QueueSpec,
+    archive: &str,
+    columns: &QueueColumns<ColumnType>,
+    placeholders: &Placeholders,
+) -> Step {
+    let data = columns.archived.iter();
+    let data = data.map(|column| format!("{} {}", quote(&column.name), column.declared));
+    let soft_lock = ARCHIVED_SOFT_LOCK.map(|column| {
+        let declared = match column {
+            SoftLockColumn::Owner | SoftLockColumn::TraceParent => "TEXT",
+            _ => "INTEGER",
+        };
+        format!("{} {declared}", quote(queue.soft_lock.name(column)))
+    });
+    let definitions: Vec<String> = data.chain(soft_lock).collect();
+    let placeholders = with(
+        placeholders,
+        [("archive_definitions", definitions.join(", "))],
     );
     step(
-        format!("make the archive table {name}"),
+        create_archive_purpose(archive),
         "create_archive",
         &placeholders,
     )
-}
-
-/// Plans to mark the rows that are completed or dead already, by their mirror columns.
-fn backfills(
-    connection: &Connection,
-    queue: &QueueSpec,
-    table: &Table,
-    shape: &QueueColumns,
-) -> Result<Vec<Step>, StoreError> {
-    let mut steps = Vec::new();
-    for (state, condition) in states_told(queue) {
-        let mut placeholders = with(shape.placeholders.clone(), "backfill_match", condition);
-        placeholders.insert("backfill_state", state.code().to_string());
-        let untouched = [SoftLockColumn::State, SoftLockColumn::Fence]
-            .map(|column| queue.soft_lock.name(column))
-            .into_iter()
-            .filter(|name| table.column(name).is_some())
-            .map(|name| format!("{} = 0 AND ", quote(name)));
-        placeholders.insert(
-            "backfill_if_present",
-            untouched.collect::<Vec<_>>().concat(),
-        );
-        let needed = render(ADOPT, "backfill_needed", &placeholders);
-        if connection.query_row(&needed, [], |row| row.get(0))? {
-            let purpose = format!("mark the rows that are {} already", state.name());
-            steps.push(Step {
-                until_no_rows: true,
-                ..step(purpose, "backfill", &placeholders)
-            });
-        }
-    }
-    Ok(steps)
-}
-
-/// The states that mirror columns tell, and the condition that tells them.
-fn states_told(queue: &QueueSpec) -> Vec<(State, String)> {
-    [State::Completed, State::Dead]
-        .into_iter()
-        .filter_map(|state| Some((state, mirrors(queue).looks(state, literal)?)))
-        .collect()
 }

@@ -1,44 +1,19 @@
-//! What the database knows of a table: its columns, its key, its indexes.
+//! Reads the description of a table from `SQLite`'s catalogue.
 
 use rusqlite::Connection;
 
 use super::types::ColumnType;
 use crate::store::StoreError;
+use crate::store::table::{self, Index, IndexColumn};
 
-/// A table as it is.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) columns: Vec<Column>,
-    /// The unique lists of columns: the primary key first, if there is one.
-    pub(super) unique: Vec<Vec<String>>,
-    pub(super) indexes: Vec<Index>,
-}
-
-/// An index as it is.
-#[derive(Debug)]
-pub(super) struct Index {
-    name: String,
-    /// The columns, and whether each descends; an expression has no name.
-    pub(super) columns: Vec<(Option<String>, bool)>,
-}
-
-/// A column as it is.
-#[derive(Debug)]
-pub(super) struct Column {
-    pub(super) name: String,
-    pub(super) declared: String,
-    pub(super) kind: ColumnType,
-    /// Whether it may hold NULL; the integer primary key never does.
-    pub(super) nullable: bool,
-    /// Whether the database computes it.
-    pub(super) generated: bool,
-}
+pub(super) type Table = table::Table<ColumnType>;
+pub(super) type Column = table::Column<ColumnType>;
 
 impl Table {
-    /// Reads the table called `name`; none if there is none.
+    /// Reads the table `name`. `None`: it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if `name` is a view or a virtual table, whose rows can't be leased.
+    /// [`StoreError::Misconfigured`] if `name` is a view or a virtual table. Their rows cannot be leased.
     pub(super) fn read(connection: &Connection, name: &str) -> Result<Option<Self>, StoreError> {
         let kind: Vec<(String, bool)> = rows(
             connection,
@@ -61,12 +36,17 @@ impl Table {
             "SELECT name, type, \"notnull\", pk, hidden FROM pragma_table_xinfo(?1)",
             name,
             |row| {
+                let declared: String = row.get(1)?;
+                let generated = row.get::<_, i64>(4)? != 0;
                 let column = Column {
                     name: row.get(0)?,
-                    declared: row.get(1)?,
-                    kind: ColumnType::of_declaration(&row.get::<_, String>(1)?),
+                    kind: ColumnType::of_declaration(&declared),
+                    declared,
+                    collation: None,
                     nullable: !row.get::<_, bool>(2)?,
-                    generated: row.get::<_, i64>(4)? != 0,
+                    generated,
+                    readable: true,
+                    archivable: !generated,
                 };
                 let position: i64 = row.get(3)?;
                 if position > 0 {
@@ -77,11 +57,12 @@ impl Table {
         )?;
         primary.sort();
         let primary: Vec<String> = primary.into_iter().map(|(_, name)| name).collect();
-        // An INTEGER PRIMARY KEY is the row's number, and the key of a table without one is declared NOT NULL for us.
-        let is_number =
+        // Two primary keys are never NULL although they are not declared so: an INTEGER PRIMARY KEY, which is the rowid, and
+        // the key of a table WITHOUT ROWID.
+        let is_rowid =
             |column: &Column| primary.len() == 1 && column.declared.eq_ignore_ascii_case("INTEGER");
         for column in &mut columns {
-            if primary.contains(&column.name) && (without_rowid || is_number(column)) {
+            if primary.contains(&column.name) && (without_rowid || is_rowid(column)) {
                 column.nullable = false;
             }
         }
@@ -89,6 +70,8 @@ impl Table {
             columns,
             unique: Vec::new(),
             indexes: Vec::new(),
+            lock_escalation: false,
+            reports_filters: false,
         };
         if !primary.is_empty() {
             table.unique.push(primary);
@@ -100,52 +83,34 @@ impl Table {
             |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)),
         )?;
         for (index, unique) in indexes {
-            let columns: Vec<(Option<String>, bool)> = rows(
+            let columns: Vec<IndexColumn> = rows(
                 connection,
                 "SELECT name, \"desc\" FROM pragma_index_xinfo(?1) WHERE \"key\" ORDER BY seqno",
                 &index,
-                |row| Ok((row.get(0)?, row.get(1)?)),
+                |row| {
+                    Ok(IndexColumn {
+                        name: row.get(0)?,
+                        descending: row.get(1)?,
+                    })
+                },
             )?;
             if unique {
-                let names = columns.iter().map(|(name, _)| name.clone());
-                // An index on an expression identifies no row by its columns.
+                let names = columns.iter().map(|column| column.name.clone());
+                // The columns of an index on an expression do not identify a row.
                 table.unique.extend(names.collect::<Option<Vec<_>>>());
             }
             table.indexes.push(Index {
                 name: index,
                 columns,
+                unique,
+                filter: None,
             });
         }
         Ok(Some(table))
     }
-
-    /// Returns the column called `name`; databases ignore the case of ASCII letters.
-    pub(super) fn column(&self, name: &str) -> Option<&Column> {
-        self.columns
-            .iter()
-            .find(|column| column.name.eq_ignore_ascii_case(name))
-    }
-
-    /// Returns whether these columns, in any order, identify a row.
-    pub(super) fn is_unique(&self, columns: &[String]) -> bool {
-        self.unique.iter().any(|unique| {
-            unique.len() == columns.len()
-                && unique.iter().all(|part| {
-                    columns
-                        .iter()
-                        .any(|column| column.eq_ignore_ascii_case(part))
-                })
-        })
-    }
-
-    /// Returns the table's index called `name`.
-    pub(super) fn index(&self, name: &str) -> Option<&Index> {
-        self.indexes
-            .iter()
-            .find(|index| index.name.eq_ignore_ascii_case(name))
-    }
 }
 
+/// Runs a query with one parameter and reads its rows.
 fn rows<T>(
     connection: &Connection,
     sql: &str,

@@ -1,11 +1,11 @@
-//! The broker's own tables: numbered files, applied once, each remembered with its checksum.
+//! Applies the migrations of the broker's own tables to a `SQLite` file.
+
+use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _};
-use sha2::{Digest as _, Sha256};
 
 use crate::lease_id::Secret;
-use crate::store::StoreError;
-use crate::value::hex;
+use crate::store::{StoreError, migrations};
 
 const MIGRATIONS: [(&str, &str); 1] = [(
     "0001_broker",
@@ -18,73 +18,44 @@ const CREATE_HISTORY_TABLE: &str = "CREATE TABLE IF NOT EXISTS lease_broker_migr
     apply_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 )";
 
-/// Applies what is missing, in one transaction.
+/// Applies the migrations that the file needs, in one transaction. The transaction holds the write lock from its start, so
+/// two brokers that start together do not apply a migration twice.
 ///
 /// # Errors
-/// [`StoreError::Misconfigured`] if a migration was applied with another text, or by a newer broker.
+/// Those of [`migrations::pending`].
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let result = migrate_all(connection);
+    let result = apply_pending(connection);
     connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     result
 }
 
-fn migrate_all(connection: &Connection) -> Result<(), StoreError> {
+fn apply_pending(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch(CREATE_HISTORY_TABLE)?;
-    for (name, sql) in MIGRATIONS {
-        let checksum = hex(&Sha256::digest(sql.as_bytes()));
-        let applied: Option<String> = connection
-            .query_row(
-                "SELECT checksum FROM lease_broker_migration WHERE name = ?1",
-                [name],
-                |row| row.get(0),
-            )
-            .optional()?;
-        match applied {
-            Some(applied) if applied == checksum => {}
-            Some(applied) => {
-                return Err(StoreError::Misconfigured(format!(
-                    "migration {name} was applied with another text (checksum {applied}, now {checksum}): this file was \
-                     made by another build of lease-broker"
-                )));
-            }
-            None => {
-                connection.execute_batch(sql)?;
-                connection.execute(
-                    "INSERT INTO lease_broker_migration (name, checksum) VALUES (?1, ?2)",
-                    [name, &checksum],
-                )?;
-            }
-        }
+    let mut statement = connection.prepare("SELECT name, checksum FROM lease_broker_migration")?;
+    let applied = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let applied: BTreeMap<String, String> = applied.collect::<rusqlite::Result<_>>()?;
+    for migration in migrations::pending(&MIGRATIONS, applied)? {
+        connection.execute_batch(migration.sql)?;
+        connection.execute(
+            "INSERT INTO lease_broker_migration (name, checksum) VALUES (?1, ?2)",
+            [migration.name, &migration.checksum],
+        )?;
     }
-    let newest = MIGRATIONS[MIGRATIONS.len() - 1].0;
-    let newer: Option<String> = connection.query_row(
-        "SELECT max(name) FROM lease_broker_migration WHERE name > ?1",
-        [newest],
-        |row| row.get(0),
-    )?;
-    match newer {
-        Some(newer) => Err(StoreError::Misconfigured(format!(
-            "this file has migration {newer}, which this build does not know: run a newer lease-broker"
-        ))),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Reads the deployment's secret.
+///
+/// # Errors
+/// Those of [`migrations::secret`].
 pub(super) fn secret(connection: &Connection) -> Result<Secret, StoreError> {
-    let bytes: Option<Vec<u8>> = connection
+    let value: Option<Vec<u8>> = connection
         .query_row(
             "SELECT value FROM lease_broker_meta WHERE name = 'secret'",
             [],
             |row| row.get(0),
         )
         .optional()?;
-    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.map(Secret::new).ok_or_else(|| {
-        StoreError::Misconfigured(
-            "lease_broker_meta has no secret of 16 bytes: restore that row from a backup"
-                .to_owned(),
-        )
-    })
+    migrations::secret(value.as_deref())
 }

@@ -1,21 +1,21 @@
-//! Mirror columns as `SQLite` sets them.
+//! SQL that sets mirror columns in `SQLite`.
 
 use super::catalogue::Table;
-use super::quote::quote;
+use super::quote::{literal, quote};
 use super::types::ColumnType;
 use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
 use crate::store::mirror::Mirrors;
 use crate::store::template::Placeholders;
-use crate::value::Value;
 
-/// Fills the placeholders of the mirror columns. The parameters that they name are those of the statements' files.
-pub(super) fn fill(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {
+/// Sets the placeholders of the mirror columns. The values name parameters of the statements that have the placeholders.
+pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {
     use State::{Completed, Dead, Delayed, Leased, Ready};
 
     let mirrors = mirrors(queue);
     let owner = quote(queue.soft_lock.name(SoftLockColumn::Owner));
-    for (placeholder, states, switch, worker) in [
+    // The placeholder, the states that the statement can set, the state that it sets, the worker.
+    for (placeholder, states, state_expression, worker) in [
         ("mirror_leased", &[Leased][..], "", "?7"),
         ("mirror_complete", &[Completed, Delayed], "?8", &*owner),
         ("mirror_fail", &[Delayed, Dead], "?8", &*owner),
@@ -25,16 +25,11 @@ pub(super) fn fill(placeholders: &mut Placeholders, queue: &QueueSpec, table: &T
         ("mirror_redrive", &[Ready], "", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, "?5", worker);
-        placeholders.insert(placeholder, mirrors.sets(states, switch, &value));
+        let clauses = mirrors.set_clauses(states, state_expression, &value);
+        placeholders.insert(placeholder, clauses);
     }
     let value = |mirror: &Mirror| value(table, mirror, "?2", "NULL");
-    let (names, values) = mirrors.inserts(&[Ready], &value);
-    placeholders.insert("mirror_columns_ready", names);
-    placeholders.insert("mirror_values_ready", values);
-    // A delayed item that has no value of its own looks like a ready one.
-    let (names, values) = mirrors.inserts(&[Delayed, Ready], &value);
-    placeholders.insert("mirror_columns_delayed", names);
-    placeholders.insert("mirror_values_delayed", values);
+    mirrors.set_insert_placeholders(placeholders, &value);
 }
 
 /// Returns the queue's mirror columns.
@@ -42,10 +37,12 @@ pub(super) fn mirrors(queue: &QueueSpec) -> Mirrors<'_> {
     Mirrors {
         all: &queue.mirror,
         quote,
-        own: "",
+        column_prefix: "",
     }
 }
 
+/// Renders the value of a mirror column. `now` is the time in milliseconds, `worker` the worker's id, both as SQL. An integer
+/// column gets the time in seconds since 1970, any other column as text in UTC.
 fn value(table: &Table, mirror: &Mirror, now: &str, worker: &str) -> String {
     let column = table.column(&mirror.column);
     match &mirror.value {
@@ -57,17 +54,5 @@ fn value(table: &Table, mirror: &Mirror, now: &str, worker: &str) -> String {
         MirrorValue::Now => {
             format!("strftime('%Y-%m-%d %H:%M:%f', {now} / 1000.0, 'unixepoch')")
         }
-    }
-}
-
-/// Renders a value of the configuration as a literal.
-pub(super) fn literal(value: &Value) -> String {
-    match value {
-        Value::Bool(bool) => i64::from(*bool).to_string(),
-        Value::Int(int) => int.to_string(),
-        Value::Double(double) => format!("{double:?}"),
-        Value::Text(text) | Value::Decimal(text) => format!("'{}'", text.replace('\'', "''")),
-        Value::Bytes(bytes) => format!("x'{}'", crate::value::hex(bytes)),
-        Value::Null | Value::Timestamp { .. } => "NULL".to_owned(),
     }
 }

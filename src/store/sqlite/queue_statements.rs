@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::adopt::SqliteSchema;
 use super::catalogue::Table;
-use super::placeholders::QueueColumns;
+use super::placeholders;
 use super::quote::quote_all;
 use super::state_counts::CountStatements;
 use super::state_index;
@@ -16,6 +15,8 @@ use super::types::{self, ColumnType};
 use crate::item_state::State;
 use crate::queue::QueueSpec;
 use crate::store::StoreError;
+use crate::store::adoption::{archive_columns, archive_name};
+use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
 use crate::value::{Key, Value};
 
@@ -85,11 +86,17 @@ impl QueueStatements {
         let missing =
             || StoreError::Misconfigured(format!("table {:?} does not exist", spec.table));
         let table = Table::read(connection, &spec.table)?.ok_or_else(missing)?;
-        let queue_columns = QueueColumns::new(spec, &table)
+        let queue_columns = QueueColumns::new(spec, &table, Vec::new())
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let archive_columns = SqliteSchema::archive_columns(connection, spec, &queue_columns)?;
+        let archive = match archive_name(spec) {
+            Some(name) => Table::read(connection, name)?,
+            None => None,
+        };
+        let archive_columns = archive
+            .map(|archive| archive_columns(spec, &queue_columns, &archive))
+            .unwrap_or_default();
         let has_archive = !archive_columns.is_empty();
-        let mut placeholders = queue_columns.placeholders;
+        let mut placeholders = placeholders::of_table(spec, &table, &queue_columns);
         placeholders.insert(
             "archive_columns",
             quote_all(archive_columns.iter().map(String::as_str)),
@@ -97,18 +104,26 @@ impl QueueStatements {
         Ok(Self {
             spec: spec.clone(),
             key_len: queue_columns.key.len(),
-            key: queue_columns.key,
-            columns: queue_columns
-                .columns
-                .iter()
-                .map(|(name, _)| name.clone())
+            key: queue_columns
+                .key
+                .into_iter()
+                .map(|column| column.name)
                 .collect(),
             column_types: queue_columns
-                .columns
+                .data
                 .iter()
-                .map(|(_, kind)| *kind)
+                .map(|column| column.kind)
                 .collect(),
-            writable: queue_columns.writable.into_iter().collect(),
+            columns: queue_columns
+                .data
+                .into_iter()
+                .map(|column| column.name)
+                .collect(),
+            writable: queue_columns
+                .writable
+                .into_iter()
+                .map(|column| (column.name, column.kind))
+                .collect(),
             sql: Statements::new(spec, has_archive, &placeholders),
             placeholders,
         })

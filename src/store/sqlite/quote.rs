@@ -1,4 +1,6 @@
-//! Identifiers as SQLite quotes them.
+//! Quoted identifiers and literals of `SQLite`.
+
+use crate::value::{Value, hex};
 
 /// Quotes an identifier.
 pub(super) fn quote(name: &str) -> String {
@@ -9,4 +11,16 @@ pub(super) fn quote(name: &str) -> String {
 pub(super) fn quote_all<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = names.into_iter().map(quote).collect();
     quoted.join(", ")
+}
+
+/// Renders a value of the configuration as a literal.
+pub(super) fn literal(value: &Value) -> String {
+    match value {
+        Value::Bool(bool) => i64::from(*bool).to_string(),
+        Value::Int(int) => int.to_string(),
+        Value::Double(double) => format!("{double:?}"),
+        Value::Text(text) | Value::Decimal(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Bytes(bytes) => format!("x'{}'", hex(bytes)),
+        Value::Null | Value::Timestamp { .. } => "NULL".to_owned(),
+    }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::adopt;
-use super::super::catalogue::{Column, Index, Table};
+use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::new_item::KeySource;
-use super::super::placeholders::QueueColumns;
+use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
-use super::super::types::ColumnType;
+use super::super::soft_lock_types::queue_columns;
 use super::super::{Mssql, Pool, Settings};
 use super::{MINUTE, spec};
 use crate::item_state::State;
@@ -20,6 +20,7 @@ use crate::lease_id::LeaseRef;
 use crate::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
+use crate::store::table::{Index, IndexColumn};
 use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
 use crate::value::{Key, Value};
 
@@ -40,13 +41,12 @@ fn column(declaration: &str) -> Column {
     };
     Column {
         name: name.to_owned(),
-        kind: ColumnType::from_type_name(kind),
         declared: declared.to_owned(),
         collation: kind
             .ends_with("char")
             .then(|| "Latin1_General_100_CI_AS".to_owned()),
-        nullable: false,
         generated: identity,
+        ..Column::of_type(kind)
     }
 }
 
@@ -60,10 +60,14 @@ fn table(columns: &[&str], key: usize) -> Table {
         .iter()
         .map(|column| column.name.clone())
         .collect();
+    let index_column = |name: &String| IndexColumn {
+        name: Some(name.clone()),
+        descending: false,
+    };
     Table {
         indexes: vec![Index {
             name: "PK".to_owned(),
-            columns: key.iter().map(|name| (name.clone(), false)).collect(),
+            columns: key.iter().map(index_column).collect(),
             unique: true,
             filter: None,
         }],
@@ -78,22 +82,26 @@ fn table(columns: &[&str], key: usize) -> Table {
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
-    let shape = QueueColumns::new(spec, before).expect("the columns are there");
-    for step in adopt::columns(spec, before, &shape, true) {
+    let columns = queue_columns(spec, before).expect("the columns are there");
+    let placeholders = placeholders::of_table(spec, before, &columns);
+    for step in adopt::add_columns(spec, before, &placeholders, true) {
         show(&step.purpose, &step.sql);
     }
-    for step in adopt::indexes(spec, before, &shape, true) {
+    for step in adopt::add_indexes(spec, before, &columns.order, &placeholders, true) {
         show(&step.purpose, &step.sql);
     }
-    let key_source = match &*shape.key {
+    let key_source = match &*columns.key {
         [only] if only.generated => KeySource::Identity(1),
         _ => KeySource::Defaults,
     };
     let archive = match &spec.on_complete {
         OnComplete::Archive(name) => {
-            show("make the archive", &adopt::archive(spec, name, &shape).sql);
-            let columns: Vec<Column> = shape
-                .own
+            show(
+                "make the archive",
+                &adopt::create_archive(spec, name, &columns, &placeholders).sql,
+            );
+            let archived: Vec<Column> = columns
+                .archived
                 .iter()
                 .map(|column| Column {
                     generated: false,
@@ -101,7 +109,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
                 })
                 .collect();
             Some(Table {
-                columns: columns
+                columns: archived
                     .into_iter()
                     .chain([column("lease_state_time: datetime2(3)")])
                     .collect(),
@@ -113,7 +121,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         }
         _ => None,
     };
-    let table = QueueStatements::new(spec, before, archive.as_ref(), shape, key_source);
+    let table = QueueStatements::new(spec, before, archive.as_ref(), columns, key_source);
     let item = NewItem {
         columns: set
             .iter()

@@ -1,0 +1,226 @@
+//! Adoption: the changes that turn an existing table into a queue. This file holds the part that both stores share.
+//!
+//! A plan has these steps, in this order: create the table of a managed queue, add soft-lock columns, give rows that were
+//! finished before the adoption their state, add indexes, create the archive. Each step can run again without harm, so an
+//! interrupted adoption continues when it is planned again.
+
+use super::StoreError;
+use super::index_role::IndexRole;
+use super::queue_columns::QueueColumns;
+use super::schema::Step;
+use super::table::Table;
+use super::template::Placeholders;
+use crate::item_state::State;
+use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
+
+/// The soft-lock columns that an archive keeps beside the table's columns. They tell how and when the item ended.
+pub(super) const ARCHIVED_SOFT_LOCK: [SoftLockColumn; 5] = [
+    SoftLockColumn::StateTime,
+    SoftLockColumn::Owner,
+    SoftLockColumn::Fence,
+    SoftLockColumn::Attempt,
+    SoftLockColumn::TraceParent,
+];
+
+/// How well an existing index serves its role in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IndexStatus {
+    Usable,
+    /// An index with the expected name exists, but its columns differ from the queue's order.
+    WrongOrder,
+    Missing,
+}
+
+/// The key of a table that the broker creates for a managed queue.
+pub(super) struct ManagedKey {
+    /// The name of the column that numbers the items, if the configuration declares no column for the key. Its values
+    /// never repeat, so an old lease cannot name a new item.
+    pub(super) counter: Option<String>,
+    pub(super) columns: Vec<String>,
+}
+
+impl ManagedKey {
+    /// Returns the key of a managed queue: the configured columns, or a counter. The counter is called `id` unless the
+    /// configuration gives the key one other name.
+    pub(super) fn new(queue: &QueueSpec) -> Self {
+        let is_declared = |name: &String| {
+            let mut declared = queue.managed.iter().flatten();
+            declared.any(|(column, _)| column.eq_ignore_ascii_case(name))
+        };
+        let counter = match &*queue.key {
+            [] => Some("id".to_owned()),
+            [key] if !is_declared(key) => Some(key.clone()),
+            _ => None,
+        };
+        Self {
+            columns: counter.clone().map_or(queue.key.clone(), |name| vec![name]),
+            counter,
+        }
+    }
+}
+
+/// Returns a copy of `placeholders` with further values.
+pub(super) fn with<const N: usize>(
+    placeholders: &Placeholders,
+    values: [(&'static str, String); N],
+) -> Placeholders {
+    let mut placeholders = placeholders.clone();
+    placeholders.extend(values);
+    placeholders
+}
+
+/// Returns the error for a queue whose table does not exist and that is not managed, so that nothing declares the table.
+pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
+    StoreError::Misconfigured(format!(
+        "the table {:?} of queue {:?} does not exist: create it, or declare its columns in the queue's configuration \
+         (managed = {{ … }}), and the broker creates it",
+        queue.table, queue.name
+    ))
+}
+
+/// Returns the purpose of the step that creates a managed queue's table.
+pub(super) fn create_table_purpose(queue: &QueueSpec) -> String {
+    format!("create the table of queue {:?}", queue.name)
+}
+
+/// Plans the soft-lock columns that the table lacks, in the order of `columns`. `step` builds a step from its purpose.
+pub(super) fn add_columns<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+    columns: impl IntoIterator<Item = SoftLockColumn>,
+    step: impl Fn(String, SoftLockColumn) -> Step,
+) -> Vec<Step> {
+    let name = |column: SoftLockColumn| queue.soft_lock.name(column);
+    let missing = columns
+        .into_iter()
+        .filter(|column| table.column(name(*column)).is_none());
+    missing
+        .map(|column| step(format!("add the soft-lock column {}", name(column)), column))
+        .collect()
+}
+
+/// Returns the purpose of the step that gives finished rows one of `states`.
+pub(super) fn backfill_purpose(states: &[State]) -> String {
+    let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
+    format!("mark the rows that are already {}", names.join(" or "))
+}
+
+/// Plans the indexes that the table lacks. An index in another order is removed first. `create` and `remove` build a step
+/// from its purpose.
+pub(super) fn add_indexes(
+    indexes: impl Iterator<Item = (IndexRole, IndexStatus)>,
+    remove: impl Fn(String, IndexRole) -> Step,
+    create: impl Fn(String, IndexRole) -> Step,
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (role, status) in indexes {
+        let name = role.name();
+        if status == IndexStatus::WrongOrder {
+            let purpose = format!("drop the {name} index: its order is not the queue's");
+            steps.push(remove(purpose, role));
+        }
+        if status != IndexStatus::Usable {
+            steps.push(create(format!("add the {name} index"), role));
+        }
+    }
+    steps
+}
+
+/// Returns the purpose of the step that creates an archive.
+pub(super) fn create_archive_purpose(archive: &str) -> String {
+    format!("create the archive table {archive}")
+}
+
+/// Returns the columns that a completion copies into the archive: those that the table and the archive share.
+pub(super) fn archive_columns<Kind>(
+    queue: &QueueSpec,
+    columns: &QueueColumns<Kind>,
+    archive: &Table<Kind>,
+) -> Vec<String> {
+    let data = columns.archived.iter().map(|column| column.name.as_str());
+    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
+    let accepts = |name: &&str| {
+        let column = archive.column(name);
+        column.is_some_and(|column| !column.generated)
+    };
+    let shared = data.chain(soft_lock).filter(accepts);
+    shared.map(str::to_owned).collect()
+}
+
+/// Returns the archive's name, if the queue has one.
+pub(super) fn archive_name(queue: &QueueSpec) -> Option<&str> {
+    match &queue.on_complete {
+        OnComplete::Archive(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Returns the parts that a queue needs and its table lacks, one sentence each. `indexes` has the name of each index with its
+/// status. `archive` is `None` if the archive does not exist.
+pub(super) fn missing_parts<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+    columns: &QueueColumns<Kind>,
+    indexes: impl Iterator<Item = (String, IndexStatus)>,
+    archive: Option<&Table<Kind>>,
+) -> Vec<String> {
+    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
+    let mut missing: Vec<String> = soft_lock
+        .into_iter()
+        .filter(|name| table.column(name).is_none())
+        .map(|name| format!("table {:?} lacks the column {name}", queue.table))
+        .collect();
+    missing.extend(indexes.filter_map(|(name, status)| match status {
+        IndexStatus::Usable => None,
+        IndexStatus::WrongOrder => Some(format!(
+            "the index {name} of table {:?} has another order than the queue",
+            queue.table
+        )),
+        IndexStatus::Missing => Some(format!("table {:?} lacks the index {name}", queue.table)),
+    }));
+    match (archive_name(queue), archive) {
+        (None, _) => {}
+        (Some(name), None) => missing.push(format!("the archive table {name:?} does not exist")),
+        (Some(name), Some(archive)) => missing.extend(
+            columns
+                .archived
+                .iter()
+                .filter(|column| archive.column(&column.name).is_none())
+                .map(|column| {
+                    format!(
+                        "the archive table {name:?} lacks the column {}",
+                        column.name
+                    )
+                }),
+        ),
+    }
+    missing
+}
+
+/// Returns the soft-lock columns that removal drops: those under their default names. Columns that the queue renames may be
+/// older than the queue.
+pub(super) fn removable_columns<'a, Kind>(
+    queue: &'a QueueSpec,
+    table: &Table<Kind>,
+) -> impl Iterator<Item = &'a str> {
+    let names = SoftLockColumn::ALL.into_iter().filter_map(|column| {
+        let name = queue.soft_lock.name(column);
+        (name == column.default_name()).then_some(name)
+    });
+    names.filter(|name| table.column(name).is_some())
+}
+
+/// Refuses to remove the parts of a managed queue.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] for a managed queue: its table contains only the queue's items.
+pub(super) fn refuse_managed(queue: &QueueSpec) -> Result<(), StoreError> {
+    match &queue.managed {
+        None => Ok(()),
+        Some(_) => Err(StoreError::Misconfigured(format!(
+            "the table {:?} of queue {:?} is managed and contains only the queue's items: to delete them, drop the table \
+             yourself",
+            queue.table, queue.name
+        ))),
+    }
+}

@@ -1,0 +1,90 @@
+//! The indexes of a queue: their purposes, names and columns.
+//!
+//! Every statement of a queue finds its rows by one of these indexes or by the key. Each index holds the rows of some states
+//! only. Where the database has filtered indexes, a filter selects them; elsewhere the state is a column of the index.
+
+use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
+
+/// The purpose of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IndexRole {
+    /// Ready items in the queue's order. Claims use it.
+    Ready,
+    /// Leased and delayed items by due time. The reaper uses it.
+    Due,
+    /// Leased items by token. A claim reads the items that it leased by it, and a retried claim those that it leased before.
+    Token,
+    /// Dead items by the time of their death. They are counted and listed without reading other rows.
+    Dead,
+}
+
+impl IndexRole {
+    pub(super) const ALL: [Self; 4] = [Self::Ready, Self::Due, Self::Token, Self::Dead];
+
+    /// Returns the role's name, which is part of the index's name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Due => "due",
+            Self::Token => "token",
+            Self::Dead => "dead",
+        }
+    }
+
+    /// Returns the section of `adopt.sql` that creates the index. The placeholder of the index's name is called the same.
+    pub(super) const fn section(self) -> &'static str {
+        match self {
+            Self::Ready => "ready_index",
+            Self::Due => "due_index",
+            Self::Token => "token_index",
+            Self::Dead => "dead_index",
+        }
+    }
+
+    /// Returns the names of the placeholders for the index's columns and for its filter.
+    pub(super) const fn placeholders(self) -> [&'static str; 2] {
+        match self {
+            Self::Ready => ["ready_columns", "ready_filter"],
+            Self::Due => ["due_columns", "due_filter"],
+            Self::Token => ["token_columns", "token_filter"],
+            Self::Dead => ["dead_columns", "dead_filter"],
+        }
+    }
+
+    /// Returns the states in the index, as a condition that follows the state column.
+    pub(super) const fn states(self) -> &'static str {
+        match self {
+            Self::Ready => "= 0",
+            Self::Due => "IN (1, 2)",
+            Self::Token => "= 1",
+            Self::Dead => "= 4",
+        }
+    }
+
+    /// Returns the columns that sort the index. `order` is the queue's order.
+    pub(super) fn columns(self, queue: &QueueSpec, order: &[OrderColumn]) -> Vec<OrderColumn> {
+        let by = |column| {
+            vec![OrderColumn {
+                column: queue.soft_lock.name(column).to_owned(),
+                descending: false,
+            }]
+        };
+        match self {
+            Self::Ready => order.to_vec(),
+            Self::Due => by(SoftLockColumn::DueTime),
+            Self::Token => by(SoftLockColumn::Token),
+            Self::Dead => by(SoftLockColumn::StateTime),
+        }
+    }
+
+    /// Returns the name of the index on `table`, a name without its schema. If the queue renames the state column, that
+    /// column's name is part of it, so that queues which share a table do not share an index.
+    pub(super) fn index_name(self, queue: &QueueSpec, table: &str) -> String {
+        let (state, role) = (queue.soft_lock.name(SoftLockColumn::State), self.name());
+        if state == SoftLockColumn::State.default_name() {
+            format!("{table}_lease_{role}")
+        } else {
+            format!("{table}_{state}_{role}")
+        }
+    }
+}

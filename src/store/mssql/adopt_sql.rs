@@ -1,0 +1,19 @@
+//! The sections of `sql/mssql/adopt.sql`, rendered as steps of a plan.
+
+use crate::store::schema::Step;
+use crate::store::template::{self, Placeholders};
+
+/// Renders a section.
+pub(super) fn render(section: &str, placeholders: &Placeholders) -> String {
+    let file = include_str!("../../../sql/mssql/adopt.sql");
+    template::render(file, section, placeholders)
+}
+
+/// Renders a section as a step that runs once.
+pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
+    Step {
+        purpose,
+        sql: render(section, placeholders),
+        until_no_rows: false,
+    }
+}

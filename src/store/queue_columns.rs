@@ -1,0 +1,142 @@
+//! The columns of a table by their use in a queue: key, order, data for workers, columns that new items may set.
+
+use super::table::{Column, Table};
+use crate::queue::{Order, OrderColumn, QueueSpec};
+
+/// The columns of a queue's table, by use. Names are spelled as in the catalogue.
+#[derive(Debug)]
+pub(super) struct QueueColumns<Kind> {
+    /// The key: one to three columns that identify a row.
+    pub(super) key: Vec<Column<Kind>>,
+    /// The columns that workers receive with a lease.
+    pub(super) data: Vec<Column<Kind>>,
+    /// The columns that a new item may set.
+    pub(super) writable: Vec<Column<Kind>>,
+    /// The columns, other than soft-lock columns, that an archive keeps.
+    pub(super) archived: Vec<Column<Kind>>,
+    /// The queue's order. The key comes last and breaks ties. A queue without order has the key alone.
+    pub(super) order: Vec<OrderColumn>,
+}
+
+impl<Kind: Clone> QueueColumns<Kind> {
+    /// Finds the columns that `queue` uses in `table`. `type_problems` are problems with column types that the store has
+    /// found; they are reported with those found here.
+    ///
+    /// # Errors
+    /// One sentence for each column that the configuration names and the table lacks, and for each type problem. If there
+    /// are none of these: one sentence if the key does not identify a row.
+    pub(super) fn new(
+        queue: &QueueSpec,
+        table: &Table<Kind>,
+        type_problems: Vec<String>,
+    ) -> Result<Self, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut find = |name: &str, setting: &str| {
+            let found = table.column(name);
+            if found.is_none() && !queue.soft_lock.contains(name) {
+                problems.push(format!(
+                    "table {:?} has no column {name:?}, which the setting {setting} of queue {:?} names",
+                    queue.table, queue.name
+                ));
+            }
+            found.cloned()
+        };
+        let primary_key = || table.unique.first().cloned().unwrap_or_default();
+        let key_names = match &*queue.key {
+            [] => primary_key(),
+            names => names.to_vec(),
+        };
+        let key = key_names.iter().filter_map(|name| find(name, "key"));
+        let key: Vec<Column<Kind>> = key.collect();
+        if let Order::By(order) = &queue.order {
+            for part in order {
+                find(&part.column, "order");
+            }
+        }
+        for mirror in &queue.mirror {
+            find(&mirror.column, "mirror");
+        }
+        let others = || {
+            let columns = table.columns.iter();
+            columns.filter(|column| !queue.soft_lock.contains(&column.name))
+        };
+        let data = match &queue.columns {
+            None => others().filter(|column| column.readable).cloned().collect(),
+            Some(names) => {
+                let columns = names.iter().filter_map(|name| find(name, "columns"));
+                columns.collect()
+            }
+        };
+        problems.extend(type_problems);
+        if problems.is_empty() {
+            problems.extend(key_problem(queue, table, &key));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let is_mirror = |column: &Column<Kind>| {
+            let mut mirrors = queue.mirror.iter();
+            mirrors.any(|mirror| mirror.column.eq_ignore_ascii_case(&column.name))
+        };
+        let writable = others().filter(|column| !column.generated && !is_mirror(column));
+        let archived = others().filter(|column| column.archivable);
+        Ok(Self {
+            data,
+            writable: writable.cloned().collect(),
+            archived: archived.cloned().collect(),
+            order: order(queue, &key),
+            key,
+        })
+    }
+}
+
+fn key_problem<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+    key: &[Column<Kind>],
+) -> Option<String> {
+    let names: Vec<String> = key.iter().map(|column| column.name.clone()).collect();
+    match key.len() {
+        0 => Some(format!(
+            "table {:?} has no primary key: set key of queue {:?} to one to three columns that have a unique index",
+            queue.table, queue.name
+        )),
+        1..=3 if table.is_unique(&names) => None,
+        1..=3 => Some(format!(
+            "the key of queue {:?} ({}) does not identify a row: add a unique index on these columns, without a condition",
+            queue.name,
+            names.join(", ")
+        )),
+        count => Some(format!(
+            "the key of queue {:?} has {count} columns; three is the most",
+            queue.name
+        )),
+    }
+}
+
+/// Returns the queue's order, followed by the columns of the key that it does not name.
+fn order<Kind>(queue: &QueueSpec, key: &[Column<Kind>]) -> Vec<OrderColumn> {
+    let mut order = match &queue.order {
+        Order::None => Vec::new(),
+        Order::By(order) => order.clone(),
+    };
+    for column in key {
+        let mut named = order.iter();
+        if !named.any(|part| part.column.eq_ignore_ascii_case(&column.name)) {
+            order.push(OrderColumn {
+                column: column.name.clone(),
+                descending: false,
+            });
+        }
+    }
+    order
+}
+
+/// Renders columns to sort by, each with `prefix` before its quoted name.
+pub(super) fn sort_list(order: &[OrderColumn], prefix: &str, quote: fn(&str) -> String) -> String {
+    let parts = order.iter().map(|part| {
+        let direction = if part.descending { " DESC" } else { "" };
+        format!("{prefix}{}{direction}", quote(&part.column))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,88 @@
+//! The indexes of a queue in `SQLite`: their columns, and whether the indexes of a table serve.
+
+use super::catalogue::Table;
+use super::quote::quote;
+use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+use crate::store::adoption::{IndexStatus, with};
+use crate::store::index_role::IndexRole;
+use crate::store::queue_columns::sort_list;
+use crate::store::table::sorts_by;
+use crate::store::template::Placeholders;
+
+/// Returns the index of each role with its status in `table`. `order` is the queue's order.
+pub(super) fn all_with_status(
+    queue: &QueueSpec,
+    order: &[OrderColumn],
+    table: &Table,
+) -> impl Iterator<Item = (IndexRole, IndexStatus)> {
+    IndexRole::ALL
+        .into_iter()
+        .map(move |role| (role, status(role, queue, order, table)))
+}
+
+/// Returns the status of the index with the role's name. Only the order of the ready index matters: with another order,
+/// each claim would sort all ready items. The state may lead the index or filter it.
+fn status(role: IndexRole, queue: &QueueSpec, order: &[OrderColumn], table: &Table) -> IndexStatus {
+    let Some(index) = table.index(&role.index_name(queue, &queue.table)) else {
+        return IndexStatus::Missing;
+    };
+    if role != IndexRole::Ready || queue.order == Order::None {
+        return IndexStatus::Usable;
+    }
+    let state = queue.soft_lock.name(SoftLockColumn::State);
+    let in_order = match &*index.columns {
+        [first, rest @ ..] if first.is(state) && sorts_by(rest, order) => true,
+        all => sorts_by(all, order),
+    };
+    if in_order {
+        IndexStatus::Usable
+    } else {
+        IndexStatus::WrongOrder
+    }
+}
+
+/// Returns the placeholders of the statement that drops the index of `role`.
+pub(super) fn drop_index_placeholders(
+    role: IndexRole,
+    placeholders: &Placeholders,
+) -> Placeholders {
+    with(
+        placeholders,
+        [("index", placeholders[role.section()].clone())],
+    )
+}
+
+/// Sets the placeholders of the indexes' names.
+pub(super) fn set_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
+    for role in IndexRole::ALL {
+        let name = role.index_name(queue, &queue.table);
+        placeholders.insert(role.section(), quote(&name));
+    }
+}
+
+/// Sets the placeholders of the indexes' columns and filters. If indexes cannot be filtered, the state is a column instead.
+pub(super) fn set_columns(
+    placeholders: &mut Placeholders,
+    queue: &QueueSpec,
+    order: &[OrderColumn],
+) {
+    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
+    for role in IndexRole::ALL {
+        let sorted_by = sort_list(&role.columns(queue, order), "", quote);
+        let (columns, filter) = if queue.filtered_indexes {
+            (sorted_by, format!(" WHERE {state} {}", role.states()))
+        } else {
+            let columns = match role {
+                // Without an order, any ready item will do.
+                IndexRole::Ready if queue.order == Order::None => state.clone(),
+                // A token finds few rows, in whichever state.
+                IndexRole::Token => format!("{sorted_by}, {state}"),
+                _ => format!("{state}, {sorted_by}"),
+            };
+            (columns, String::new())
+        };
+        let [columns_name, filter_name] = role.placeholders();
+        placeholders.insert(columns_name, columns);
+        placeholders.insert(filter_name, filter);
+    }
+}
