@@ -1,14 +1,28 @@
--- What turns a table into a queue, and back; `schema plan` prints the sections that a table lacks, in this order. Each is a
--- batch of its own; those that add do nothing where they have been run before (Babelfish stores indexes under names of its own, so there
--- an index is not recognised by its batch, only by the plan).
--- Columns: {nullable} is NOT NULL where the server stores the default of old rows once, in its metadata (Enterprise,
---   Developer, Azure SQL; Babelfish); elsewhere NULL, as the statement would write every row under a lock on the table:
---   there `backfill` gives old rows their values. The state is a smallint, as Babelfish can't add a tinyint with a default
---   to a table that has rows.
--- The SET lines are for tools that have these options off, as sqlcmd has: a filtered index needs them on.
--- Locks: Sch-M on the table for a moment, for which a batch waits no longer than LOCK_TIMEOUT (10 s), as all others wait
---   behind it; an index that was long in the making waits for as long as it takes. `backfill` X on at most 4000 rows; an index with ONLINE = ON Sch-M for a moment at its start and end, one without
---   it S on the table while it is made.
+-- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
+--   order of this file; `schema drop` prints the sections `drop_…`. Each section is one batch.
+-- Sections: `create` creates the table of a managed queue. The nine sections from `lease_state` to `trace_parent` each add one
+--   soft-lock column. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 4,000 rows in key order,
+--   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
+--   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
+--   `drop_default` drops the default constraint of a column, which has to go before the column. `create_archive` creates the
+--   table that completed items move to.
+-- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
+-- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `backfill` takes X on at most 4,000 rows.
+--   CREATE INDEX with ONLINE = ON takes Sch-M for a moment at its start and at its end; without ONLINE it holds S on the table
+--   until the index is ready.
+-- Indexes: those that this file creates (index_role.rs describes them). `backfill` seeks by the key.
+-- Why sections that add something first test if it exists: an interrupted plan can be run again. On Babelfish the test does not
+--   recognise an existing index, because Babelfish stores indexes under other names; there only the plan leaves it out.
+-- Why LOCK_TIMEOUT 10000 for columns: all other sessions queue behind a session that waits for Sch-M. After 10 s the batch
+--   gives up, so that they continue. Why LOCK_TIMEOUT -1 for indexes: an index that took long to build must not be lost because
+--   of a wait at its end.
+-- Why {nullable}: Enterprise, Developer, Azure SQL and Babelfish store the default for existing rows once, in the metadata, so
+--   the column is added as NOT NULL. Other editions would write every row while they lock the table. There the column is added as
+--   NULL, and `backfill` gives existing rows their values.
+-- Why the state is a smallint: Babelfish cannot add a tinyint with a default to a table that has rows.
+-- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, and tools such as sqlcmd set them off.
+-- Why `backfill` keeps its position in #lb_position: the next run continues after the last key visited. A statement that searched
+--   for rows to change would read the rows before them again at each run.
 
 -- :: create
 IF OBJECT_ID({table_literal}) IS NULL

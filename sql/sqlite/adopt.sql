@@ -1,6 +1,16 @@
--- What turns a table into a queue; `schema plan` prints the sections that a table lacks, in this order.
--- A column added by ALTER TABLE can't default to the time of the insert, so lease_state_time is 0 (not known) for rows
--- that other programs insert into an adopted table. Times are milliseconds since 1970-01-01T00:00:00Z.
+-- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
+--   order of this file; `schema drop` prints `drop_index` and `drop_column`.
+-- Sections: `create` creates the table of a managed queue. The nine sections from `lease_state` to `trace_parent` each add one
+--   soft-lock column. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
+--   `backfill` then gives such rows that state, and runs again until it changes no row. The sections `…_index` each create one
+--   index. `create_archive` creates the table that completed items move to.
+-- Parameters: none. Everything is in the text, so that a person can run it.
+-- Locks: the write lock of the file, once per statement. `backfill` changes at most 10,000 rows per statement, so other writers
+--   get their turn.
+-- Indexes: those that this file creates (index_role.rs describes them).
+-- Why `lease_state_time` is 0 in an adopted table for rows that other programs insert: ALTER TABLE cannot add a column whose
+--   default is the time of the insert. 0 means unknown. Times are in ms since 1970-01-01T00:00:00Z.
+-- Why `drop_index` comes before `drop_column`: SQLite does not drop a column that an index uses.
 
 -- :: create
 CREATE TABLE {table} (

@@ -77,7 +77,7 @@ fn apply_adopts_existing_rows_once() {
     let applied = workspace.store("schema apply rainfall");
     assert_eq!(applied.code, 0, "{applied:?}");
     assert!(
-        applied.out.contains("completed already (2 rows)"),
+        applied.out.contains("already completed (2 rows)"),
         "{applied:?}"
     );
     assert_eq!(states(&workspace), "3 0 0 4 3");

@@ -1,5 +1,6 @@
-//! Adoption as it goes on an edition that writes every row when it adds a column: proved on whatever server there is, which
-//! takes the same statements.
+//! Adoption on an edition that writes every row when it adds a NOT NULL column with a default, such as Standard.
+//!
+//! The test runs on any server: it only pretends to be on that edition, and every edition accepts the same statements.
 
 use uuid::Uuid;
 
@@ -12,9 +13,9 @@ use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
 
 #[tokio::test]
-async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_chunks() {
+async fn backfill_fills_nullable_columns_in_chunks() {
     let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
-        eprintln!("skipped: LEASE_BROKER_TEST_MSSQL names no server");
+        eprintln!("skipped: LEASE_BROKER_TEST_MSSQL is not set");
         return;
     };
     let settings = Settings::new(server);
@@ -49,7 +50,7 @@ async fn where_a_new_column_would_write_every_row_the_rows_get_their_values_in_c
         let done = apply(&mut connection, step, &mut |rows| changed = rows).await;
         done.expect(&step.sql);
     }
-    // How indexes are found again depends on the server that made them.
+    // How existing indexes are found depends on the server that created them.
     connection.server_info.babelfish = actual_server.babelfish;
     let left = plan(&mut connection, &spec).await.expect("plan again");
     assert_eq!(left, []);
