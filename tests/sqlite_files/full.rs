@@ -40,7 +40,7 @@ async fn a_full_disk_loses_nothing_and_the_store_goes_on_when_there_is_room() {
         }
     };
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert!(error.to_string().contains("room"), "{error}");
+    assert!(error.to_string().contains("no space is left"), "{error}");
     for _ in 0..3 {
         let error = broker
             .try_enqueue(vec![big()])

@@ -101,9 +101,9 @@ pub(super) fn count_up_to_limit(
     Ok(stats)
 }
 
-fn set_count(stats: &mut Stats, state: State, found: u64) {
-    stats.count[state as usize] = found.min(Stats::COUNT_LIMIT);
-    stats.is_lower_bound[state as usize] = found > Stats::COUNT_LIMIT;
+fn set_count(result: &mut Stats, state: State, found: u64) {
+    result.count[state as usize] = found.min(Stats::COUNT_LIMIT);
+    result.is_lower_bound[state as usize] = found > Stats::COUNT_LIMIT;
 }
 
 /// Returns the number of entries of an index, or `limit + 1` if it has more than `limit`.
@@ -127,15 +127,15 @@ fn count_in_sample(
     connection: &Connection,
     sql: &str,
     state: State,
-    stats: &mut Stats,
+    result: &mut Stats,
 ) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     // One row more than the limit shows that there are more rows.
     let size = i64::try_from(Stats::COUNT_LIMIT + 1).unwrap_or(i64::MAX);
     let numbers = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (read, found) = statement.query_row([size], numbers)?;
-    set_count(stats, state, unsigned(found));
-    stats.is_lower_bound[state as usize] = unsigned(read) > Stats::COUNT_LIMIT;
+    set_count(result, state, unsigned(found));
+    result.is_lower_bound[state as usize] = unsigned(read) > Stats::COUNT_LIMIT;
     Ok(())
 }
 
