@@ -87,7 +87,9 @@ pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store
 /// The access that a command needs to the schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaAccess {
+    /// Reads only. A SQLite file is not created or changed.
     Read,
+    /// Creates and changes tables. A SQLite file is created if it does not exist.
     Change,
 }
 

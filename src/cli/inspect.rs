@@ -27,7 +27,7 @@ pub(super) struct Stats {
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
-    store: StoreArgs,
+    args: StoreArgs,
 }
 
 /// Arguments of the commands that read the store: the configuration and the output format.
@@ -58,7 +58,7 @@ pub(super) struct List {
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
-    store: StoreArgs,
+    args: StoreArgs,
 }
 
 /// Make dead items ready again and reset their attempts
@@ -100,7 +100,7 @@ impl From<StateName> for State {
 
 impl Stats {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let config = self.store.config.load(Vec::new())?;
+        let config = self.args.config.load(Vec::new())?;
         let store = open_existing_store(&config).await?;
         let mut rows = Vec::new();
         for (index, queue) in config.queues.iter().enumerate() {
@@ -111,19 +111,19 @@ impl Stats {
                 store.stats(index).await?
             };
             let mut row = Map::from_iter([("queue".to_owned(), json!(queue.name))]);
-            row.extend(counts(&stats, self.store.output));
+            row.extend(counts(&stats, self.args.output));
             row.insert("oldest_ready".to_owned(), age(stats.oldest_ready));
             row.insert("oldest_lease".to_owned(), age(stats.oldest_lease));
             rows.push(row);
         }
-        self.store.output.print(&rows, "no queues");
+        self.args.output.print(&rows, "no queues");
         Ok(())
     }
 }
 
 impl List {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let config = self.store.config.load(Vec::new())?;
+        let config = self.args.config.load(Vec::new())?;
         let (store, queue) = open_queue(&config, &self.queue).await?;
         let items = store.list(queue, self.state.into(), self.limit).await?;
         let rows: Vec<Map<String, Json>> = items
@@ -143,7 +143,7 @@ impl List {
                 .collect()
             })
             .collect();
-        self.store.output.print(&rows, "no items in this state");
+        self.args.output.print(&rows, "no items in this state");
         Ok(())
     }
 }
@@ -197,6 +197,10 @@ fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
     fields
 }
 
+/// Opens the store and returns it with the index of a queue.
+///
+/// # Errors
+/// Exit code 64 if the configuration has no queue of this name.
 async fn open_queue(
     config: &Config,
     name: &str,
