@@ -1,8 +1,8 @@
 //! Adoption: the changes that turn an existing table into a queue. This file holds the part that both stores share.
 //!
 //! A plan has these steps, in this order: create the table of a managed queue, add soft-lock columns, give rows that were
-//! finished before the adoption their state, add indexes, create the archive. Each step can run again without harm, so an
-//! interrupted adoption continues when it is planned again.
+//! finished before the adoption their state, add indexes, create the archive. A plan contains only the steps that the table
+//! still needs. After an interruption, planning again therefore continues where the adoption stopped.
 
 use super::StoreError;
 use super::index_role::IndexRole;

@@ -1,7 +1,8 @@
 //! The indexes of a queue: their purposes, names and columns.
 //!
-//! Every statement of a queue finds its rows by one of these indexes or by the key. Each index holds the rows of some states
-//! only. Where the database has filtered indexes, a filter selects them; elsewhere the state is a column of the index.
+//! The statements that workers and the reaper cause find their rows by one of these indexes or by the key. Each index serves
+//! the rows of some states. If the queue has `filtered_indexes`, the index contains only those rows. Otherwise it contains all
+//! rows, and the state is one of its columns.
 
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 
@@ -14,7 +15,7 @@ pub(super) enum IndexRole {
     Due,
     /// Leased items by token. A claim reads the items that it leased by it, and a retried claim those that it leased before.
     Token,
-    /// Dead items by the time of their death. They are counted and listed without reading other rows.
+    /// Dead items by the time at which they became dead. They are counted and listed without reading other rows.
     Dead,
 }
 

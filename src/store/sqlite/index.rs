@@ -73,9 +73,9 @@ pub(super) fn set_columns(
             (sorted_by, format!(" WHERE {state} {}", role.states()))
         } else {
             let columns = match role {
-                // Without an order, any ready item will do.
+                // Without an order, a claim may take any ready item.
                 IndexRole::Ready if queue.order == Order::None => state.clone(),
-                // A token finds few rows, in whichever state.
+                // A token alone selects few rows, so it comes first.
                 IndexRole::Token => format!("{sorted_by}, {state}"),
                 _ => format!("{state}, {sorted_by}"),
             };
