@@ -1,4 +1,5 @@
-//! The SQL Server store: leases in tables of a SQL Server database, or of Babelfish.
+//! The SQL Server store: implements [`Store`] on tables of a SQL Server or Babelfish database. Each operation is one batch in one
+//! transaction and one round trip.
 
 mod adopt;
 mod adopt_sql;
@@ -52,48 +53,48 @@ use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
-/// Finds out whether the database can be written to.
-const PROBE: &str =
+/// Statement of the health check: it succeeds only if the database accepts writes.
+const PROBE_SQL: &str =
     "UPDATE lease_broker_meta SET value = CONVERT(varbinary(64), NEWID()) WHERE name = 'probe'";
 
 /// A store on a SQL Server database.
 pub struct MssqlStore {
-    place: String,
+    location: String,
     secret: Secret,
-    mssql: Mssql,
+    operations: MssqlOperations,
 }
 
-/// What operations work with; every copy is the same.
+/// The state that all operations share. Clones share the same pool and statements.
 #[derive(Clone)]
-struct Mssql {
+struct MssqlOperations {
     pool: Pool,
     queues: Arc<[QueueStatements]>,
 }
 
-impl Mssql {
+impl MssqlOperations {
     fn queue(&self, queue: QueueIndex) -> Result<&QueueStatements, StoreError> {
-        self.queues
-            .get(queue.0)
-            .ok_or_else(|| StoreError::Bug(format!("no queue number {}", queue.0)))
+        self.queues.get(queue.0).ok_or_else(|| {
+            StoreError::Bug(format!("the store has no queue with index {}", queue.0))
+        })
     }
 }
 
 impl MssqlStore {
-    /// Connects, makes the broker's own tables and those of managed queues, and checks every queue's table.
+    /// Connects, creates the broker's tables, applies the schema changes of managed queues, and checks the table of each queue.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a queue's table lacks something, or the login is refused.
+    /// [`StoreError::Misconfigured`] if a table is not ready for its queue, or if the server refuses the login.
     /// [`StoreError::Unavailable`] if the server does not answer.
     pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        Self::open_over(&Pool::new(settings)?, queues).await
+        Self::open_with_pool(&Pool::new(settings)?, queues).await
     }
 
-    /// Does what [`Self::open`] does, over connections that other stores may use too.
+    /// Does the same as [`Self::open`], with a pool that other stores may share.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
-    pub async fn open_over(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        // Its state is large: on the heap it does not weigh on every caller's.
+    /// The same as [`Self::open`].
+    pub async fn open_with_pool(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+        // The future is large. On the heap it does not enlarge the futures of all callers.
         Box::pin(Self::prepare(pool, queues)).await
     }
 
@@ -107,7 +108,7 @@ impl MssqlStore {
                     adopt::apply(connection, step, &mut |_| ()).await?;
                 }
                 if !steps.is_empty() {
-                    // Steps wait for locks as long as it takes; operations, which use this connection next, don't.
+                    // Schema changes run with a lock timeout of their own. Operations use this connection next.
                     connection.restore_options().await?;
                 }
             }
@@ -115,38 +116,41 @@ impl MssqlStore {
         })
         .await?;
         let secret = migrations::secret(&mut connection).await?;
-        let mut missing = Vec::new();
+        let mut problems = Vec::new();
         for queue in queues {
-            missing.extend(adopt::check(&mut connection, queue).await?);
+            problems.extend(adopt::check(&mut connection, queue).await?);
         }
-        if !missing.is_empty() {
-            return Err(StoreError::Misconfigured(missing.join("; ")));
+        if !problems.is_empty() {
+            return Err(StoreError::Misconfigured(problems.join("; ")));
         }
         let mut tables = Vec::new();
         for queue in queues {
             tables.push(QueueStatements::read(&mut connection, queue).await?);
         }
-        // Its connection is kept, so that later ones need no login.
-        pool.probe(PROBE).await?;
-        let place = format!("{} at {}", connection.server_info, pool.address());
+        // The health check keeps the connection that it opens here, so that later checks need no login.
+        pool.probe(PROBE_SQL).await?;
+        let location = format!("{} at {}", connection.server_info, pool.address());
         drop(connection);
         Ok(Self {
-            place,
+            location,
             secret,
-            mssql: Mssql {
+            operations: MssqlOperations {
                 pool: pool.clone(),
                 queues: tables.into(),
             },
         })
     }
 
-    /// Runs an operation to its end in a task of its own, whether or not the caller waits for it.
-    async fn run<T, Run>(&self, operation: impl FnOnce(Mssql) -> Run) -> Result<T, StoreError>
+    /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.
+    async fn run<T, Run>(
+        &self,
+        operation: impl FnOnce(MssqlOperations) -> Run,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         Run: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let task = tokio::spawn(operation(self.mssql.clone()));
+        let task = tokio::spawn(operation(self.operations.clone()));
         task.await
             .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
     }
@@ -159,15 +163,15 @@ impl Store for MssqlStore {
     }
 
     fn location(&self) -> String {
-        self.place.clone()
+        self.location.clone()
     }
 
     fn max_concurrent_operations(&self) -> usize {
-        self.mssql.pool.width()
+        self.operations.pool.max_concurrent_operations()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
-        self.mssql.queues[queue.0].columns.clone()
+        self.operations.queues[queue.0].columns.clone()
     }
 
     async fn claim(
@@ -175,7 +179,7 @@ impl Store for MssqlStore {
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
     ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.claim(queue, &calls).await)
+        self.run(async move |operations: MssqlOperations| operations.claim(queue, &calls).await)
             .await
     }
 
@@ -184,8 +188,10 @@ impl Store for MssqlStore {
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.heartbeat(queue, &renewals).await)
-            .await
+        self.run(async move |operations: MssqlOperations| {
+            operations.heartbeat(queue, &renewals).await
+        })
+        .await
     }
 
     async fn settle(
@@ -193,12 +199,14 @@ impl Store for MssqlStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Option<State>>, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.settle(queue, &settlements).await)
-            .await
+        self.run(async move |operations: MssqlOperations| {
+            operations.settle(queue, &settlements).await
+        })
+        .await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.reap(queue, limit).await)
+        self.run(async move |operations: MssqlOperations| operations.reap(queue, limit).await)
             .await
     }
 
@@ -207,19 +215,19 @@ impl Store for MssqlStore {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.enqueue(queue, &items).await)
+        self.run(async move |operations: MssqlOperations| operations.enqueue(queue, &items).await)
             .await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let counted = CountMethod::Statistics;
-        self.run(async move |mssql: Mssql| mssql.stats(queue, counted).await)
+        let method = CountMethod::Statistics;
+        self.run(async move |operations: MssqlOperations| operations.stats(queue, method).await)
             .await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let counted = CountMethod::Scan;
-        self.run(async move |mssql: Mssql| mssql.stats(queue, counted).await)
+        let method = CountMethod::Scan;
+        self.run(async move |operations: MssqlOperations| operations.stats(queue, method).await)
             .await
     }
 
@@ -229,16 +237,18 @@ impl Store for MssqlStore {
         state: State,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.list(queue, state, limit).await)
-            .await
+        self.run(async move |operations: MssqlOperations| {
+            operations.list(queue, state, limit).await
+        })
+        .await
     }
 
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        self.run(async move |mssql: Mssql| mssql.redrive(queue, limit).await)
+        self.run(async move |operations: MssqlOperations| operations.redrive(queue, limit).await)
             .await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        self.mssql.pool.probe(PROBE).await
+        self.operations.pool.probe(PROBE_SQL).await
     }
 }

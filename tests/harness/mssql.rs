@@ -191,7 +191,7 @@ impl Harness for MssqlHarness {
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
         let tables = place::DROPS.read().await;
-        let store = shared(MssqlStore::open_over(&self.place().connected, queues)).await?;
+        let store = shared(MssqlStore::open_with_pool(&self.place().connected, queues)).await?;
         drop(tables);
         let mut known = self.queues.lock().expect("no panic while it is held");
         for queue in queues {

@@ -6,7 +6,7 @@ use serde_json::json;
 use tiberius::Row;
 use uuid::Uuid;
 
-use super::Mssql;
+use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
@@ -16,7 +16,7 @@ use crate::lease_id::LeaseRef;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{ClaimCall, ClaimedItem, QueueIndex, StoreError};
 
-impl Mssql {
+impl MssqlOperations {
     pub(super) async fn claim(
         &self,
         queue: QueueIndex,

@@ -1,4 +1,4 @@
-//! Reaches a server: TCP to the address that answers first, TLS and login, and on to where the server sends the login.
+//! Opens sessions on a server: TCP, TLS and login, and the redirects that a server can answer a login with.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::time::Duration;
@@ -12,26 +12,27 @@ use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
 use super::Settings;
 
-/// A logged-in session.
+/// A session after its login.
 pub(super) type Session = Client<Compat<TcpStream>>;
 
-/// The socket under a session, to look at.
+/// A second handle of a session's socket. It shows whether the server has closed the connection.
 pub(super) struct Socket(std::net::TcpStream);
 
 impl Socket {
-    /// Returns whether nothing has come from a server that was not asked: what comes then is the end.
+    /// Returns whether the connection is open and has no unread data. The broker calls this only between batches. A server sends
+    /// data then only to end the connection.
     pub(super) fn is_open_and_idle(&self) -> bool {
-        let looked = self.0.peek(&mut [0]);
-        matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+        let peeked = self.0.peek(&mut [0]);
+        matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 }
 
-/// How often a login may be sent on to another server.
+/// Maximum number of redirects of a login to another server.
 const MAX_REDIRECTS: usize = 3;
-/// How long an address is tried alone before the next one is tried beside it.
+/// Delay between the starts of two TCP connects, if the server's name has several addresses.
 const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 
-/// Connects and logs in.
+/// Connects to the server and logs in.
 pub(super) async fn connect(
     server: &Config,
     settings: &Settings,
@@ -40,17 +41,17 @@ pub(super) async fn connect(
     config.handshake_timeout(Some(settings.handshake_timeout));
     config.command_timeout(Some(settings.try_timeout()));
     if let Some(path) = &settings.access_token_file {
-        // Read anew for each connection: whoever renews the token writes the file.
+        // Read for each connection, because another program renews the token by writing the file.
         let token = tokio::fs::read_to_string(path).await.map_err(|error| {
-            let place = path.display();
+            let path = path.display();
             IoError::new(
                 error.kind(),
-                format!("the access token file {place}: {error}"),
+                format!("cannot read the access token file {path}: {error}"),
             )
         })?;
         config.authentication(AuthMethod::aad_token(token.trim()));
     }
-    let mut routes = 0;
+    let mut redirects = 0;
     loop {
         let stream = connect_tcp(&config, settings.connect_timeout)
             .await?
@@ -58,10 +59,10 @@ pub(super) async fn connect(
         let socket = Socket(stream.try_clone()?);
         let stream = TcpStream::from_std(stream)?;
         let login = Client::connect(config.clone(), stream.compat_write());
-        // The driver's futures are large: on the heap they don't weigh on every caller's.
+        // The driver's futures are large. On the heap they do not enlarge the futures of all callers.
         match Box::pin(login).await {
-            Err(Error::Routing { host, port }) if routes < MAX_REDIRECTS => {
-                routes += 1;
+            Err(Error::Routing { host, port }) if redirects < MAX_REDIRECTS => {
+                redirects += 1;
                 config.host(host);
                 config.port(port);
             }
@@ -70,45 +71,50 @@ pub(super) async fn connect(
     }
 }
 
-/// Dials the server's addresses, one a moment after the other, or all at once for a listener with an address in each
-/// subnet (`MultiSubnetFailover`), and takes the first that answers.
-async fn connect_tcp(config: &Config, patience: Duration) -> Result<TcpStream, Error> {
-    let pause = if config.get_multi_subnet_failover() {
+/// Opens a TCP connection to the first of the server's addresses that accepts. The addresses are tried one after the other, with a
+/// delay. With `MultiSubnetFailover` they are all tried at once, for a listener with an address in each subnet.
+async fn connect_tcp(config: &Config, connect_timeout: Duration) -> Result<TcpStream, Error> {
+    let stagger = if config.get_multi_subnet_failover() {
         Duration::ZERO
     } else {
         CONNECT_STAGGER
     };
     let address = config.get_addr();
-    let silent = || IoError::new(ErrorKind::TimedOut, format!("{address}: no TCP connection"));
-    let reached = timeout(patience, first_to_answer(&address, pause)).await;
-    let stream = reached.unwrap_or_else(|_| Err(silent()))?;
+    let no_connection =
+        || IoError::new(ErrorKind::TimedOut, format!("{address}: no TCP connection"));
+    let connected = timeout(connect_timeout, connect_first(&address, stagger)).await;
+    let stream = connected.unwrap_or_else(|_| Err(no_connection()))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-async fn first_to_answer(address: &str, pause: Duration) -> Result<TcpStream, IoError> {
-    let named = |error: IoError| IoError::new(error.kind(), format!("{address}: {error}"));
-    // An IPv6 address has colons of its own, and no brackets here.
+/// Starts a connect to each address of `HOST:PORT`, `stagger` apart, and returns the first that succeeds. If all fail, returns the
+/// last error.
+async fn connect_first(address: &str, stagger: Duration) -> Result<TcpStream, IoError> {
+    let with_address = |error: IoError| IoError::new(error.kind(), format!("{address}: {error}"));
+    // The port follows the last colon. An IPv6 address, which has no brackets here, contains colons as well.
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     let port: u16 = port.parse().map_err(IoError::other)?;
-    let mut addresses = tokio::net::lookup_host((host, port)).await.map_err(named)?;
-    let mut dials = JoinSet::new();
-    let mut last = IoError::new(ErrorKind::NotFound, "the name has no address");
+    let mut addresses = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(with_address)?;
+    let mut connects = JoinSet::new();
+    let mut last_error = IoError::new(ErrorKind::NotFound, "the name has no address");
     loop {
-        let mut more = true;
+        let mut has_more = true;
         match addresses.next() {
-            Some(next) => drop(dials.spawn(TcpStream::connect(next))),
-            None if dials.is_empty() => return Err(named(last)),
-            None => more = false,
+            Some(next) => drop(connects.spawn(TcpStream::connect(next))),
+            None if connects.is_empty() => return Err(with_address(last_error)),
+            None => has_more = false,
         }
         tokio::select! {
             biased;
-            Some(joined) = dials.join_next() => match joined {
+            Some(joined) = connects.join_next() => match joined {
                 Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = error,
-                Err(error) => last = IoError::other(error),
+                Ok(Err(error)) => last_error = error,
+                Err(error) => last_error = IoError::other(error),
             },
-            () = tokio::time::sleep(pause), if more => {}
+            () = tokio::time::sleep(stagger), if has_more => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: set up when it is opened, and honest about whether its stream was read to the end.
+//! A connection to the server. It sets the session's options, runs batches, and records whether it may be used again.
 
 use std::time::{Duration, Instant};
 
@@ -13,46 +13,46 @@ use super::prepared::{self, BatchKey, NO_SUCH_HANDLE, Prepared};
 use super::server_info::{SERVER_INFO_SQL, ServerInfo};
 use crate::store::StoreError;
 
-/// What filtered indexes need of a session, and no transactions but those that a batch begins.
+/// The options that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
 const SESSION_OPTIONS: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
     QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;";
-/// Ends whatever an earlier operation may have left.
+/// Ends a transaction that a failed operation left open, and restores the options that batches change.
 const RESET: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; \
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET XACT_ABORT ON;";
-/// How long a connection may take to be made fit for use again.
+/// Maximum duration of a reset.
 const RESET_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection.
+/// A connection with its session's state.
 pub(super) struct Connection {
     session: Session,
     socket: Socket,
-    /// Sets the session's options.
+    /// The batch that sets the session's options.
     options: String,
     prepared: Prepared,
     pub(super) server_info: ServerInfo,
     opened_at: Instant,
     last_reply_at: Instant,
-    state: State,
+    state: ConnectionState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Every stream was read to the end.
+enum ConnectionState {
+    /// Every reply was read to its end.
     Clean,
-    /// An error ended a batch; what it left is to be cleared.
+    /// An error ended a batch. A transaction or an option may remain, so a reset is needed before the next use.
     NeedsReset,
-    /// A stream was left in the middle: of no more use.
+    /// A reply was not read to its end. The next batch would read the rest of it, so the connection must be closed.
     Broken,
 }
 
 impl Connection {
-    /// Dials, logs in, sets the session's options and asks the server what it is.
+    /// Connects, logs in, sets the session's options and reads the server's properties.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
         let (session, socket) = connect(server, settings).await?;
-        // A wait for another's lock ends before the driver would give up the whole connection.
-        let patience = settings.try_timeout().mul_f64(0.8).as_millis();
-        let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {patience};");
-        let set_up = format!("{options} {};", SERVER_INFO_SQL);
+        // Shorter than the driver's timeout, which would end the whole connection.
+        let lock_timeout = settings.try_timeout().mul_f64(0.8).as_millis();
+        let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {lock_timeout};");
+        let set_up = format!("{options} {SERVER_INFO_SQL};");
         let mut connection = Self {
             session,
             socket,
@@ -61,199 +61,208 @@ impl Connection {
             server_info: ServerInfo::default(),
             opened_at: Instant::now(),
             last_reply_at: Instant::now(),
-            state: State::Clean,
+            state: ConnectionState::Clean,
         };
         let results = timeout(settings.handshake_timeout, connection.batch(&set_up)).await;
-        let silent = || Error::Io {
+        let no_reply = || Error::Io {
             kind: std::io::ErrorKind::TimedOut,
             message: "the server does not answer after the login".to_owned(),
         };
-        let results = results.unwrap_or_else(|_| Err(silent()))?;
+        let results = results.unwrap_or_else(|_| Err(no_reply()))?;
         connection.server_info = ServerInfo::read(results.iter().flatten().next())?;
         Ok(connection)
     }
 
-    /// Sets the session's options again, after batches that have options of their own.
+    /// Sets the session's options again, after batches that changed them.
     pub(super) async fn restore_options(&mut self) -> Result<(), Error> {
         let options = self.options.clone();
         self.batch(&options).await?;
         Ok(())
     }
 
-    /// Returns how long ago it was opened.
+    /// Returns the time since the connection was opened.
     pub(super) fn age(&self) -> Duration {
         self.opened_at.elapsed()
     }
 
-    /// Makes it fit for the next user, and makes sure that the server is still there if something has gone wrong anywhere
-    /// since it answered last.
+    /// Prepares the connection for its next user. `last_failure` is the time at which any connection of the pool was last found
+    /// broken. If this connection has had no reply since then, the reset also proves that the server still answers.
     ///
     /// # Errors
-    /// Why it can't be used any more.
-    pub(super) async fn reset(&mut self, trouble: Option<Instant>) -> Result<(), &'static str> {
-        let suspect = trouble.is_some_and(|trouble| trouble >= self.last_reply_at);
+    /// The reason why the connection must be closed.
+    pub(super) async fn reset(
+        &mut self,
+        last_failure: Option<Instant>,
+    ) -> Result<(), &'static str> {
+        let is_suspect = last_failure.is_some_and(|failure| failure >= self.last_reply_at);
         match self.state {
-            State::Broken => Err("its stream was not read to the end"),
-            _ if !self.socket.is_open_and_idle() => Err("the server has closed it"),
-            State::Clean if !suspect => Ok(()),
-            State::Clean | State::NeedsReset => {
+            ConnectionState::Broken => Err("a reply was not read to its end"),
+            _ if !self.socket.is_open_and_idle() => Err("the server has closed the connection"),
+            ConnectionState::Clean if !is_suspect => Ok(()),
+            ConnectionState::Clean | ConnectionState::NeedsReset => {
                 match timeout(RESET_TIMEOUT, self.batch(RESET)).await {
                     Ok(Ok(_)) => Ok(()),
-                    Ok(Err(_)) | Err(_) => Err("it could not be reset"),
+                    Ok(Err(_)) | Err(_) => Err("the reset failed"),
                 }
             }
         }
     }
 
-    /// Runs one of the broker's operations and reads its results. If it has parameters, it is prepared the first time that
-    /// this connection runs it, in the same round trip.
+    /// Runs a batch of an operation and returns its results. The first run of a batch with parameters on this connection also
+    /// prepares it, in the same round trip. Later runs use the handle.
     pub(super) async fn run_prepared(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
         if parameters.is_empty() {
-            return self
-                .run(sql, parameters, ResultFilter::BrokerOnly)
-                .await?
-                .into_results();
+            let result = self.run(sql, parameters, ResultFilter::BrokerOnly).await?;
+            return result.into_results();
         }
-        let batch = BatchKey::new(sql, parameters);
-        if let Some(handle) = self.prepared.handle(&batch) {
+        let key = BatchKey::new(sql, parameters);
+        if let Some(handle) = self.prepared.handle(&key) {
             let sql = prepared::execute(&handle.to_string(), parameters.len());
-            let answer = self.run(&sql, parameters, ResultFilter::BrokerOnly).await;
-            let outcome = answer.and_then(BatchResult::into_results);
+            let result = self.run(&sql, parameters, ResultFilter::BrokerOnly).await;
+            let outcome = result.and_then(BatchResult::into_results);
             if matches!(&outcome, Err(Error::Server(token)) if token.code() == NO_SUCH_HANDLE) {
-                self.prepared.forget();
+                self.prepared.clear();
             }
             return outcome;
         }
-        let sql = prepared::prepare_and_execute(parameters.len(), self.prepared.evict_oldest());
-        let own: [&dyn ToSql; 2] = [&batch.declarations, &batch.sql];
-        let all = [parameters, &own].concat();
-        let mut answer = self.run(&sql, &all, ResultFilter::BrokerOnly).await?;
-        // The handle comes first, and is good even if the batch fails.
-        if let Some(handle) = answer.take_handle() {
-            self.prepared.keep(batch, handle);
+        let evicted = self.prepared.evict_oldest();
+        let sql = prepared::prepare_and_execute(parameters.len(), evicted);
+        let prepare_parameters: [&dyn ToSql; 2] = [&key.declarations, &key.sql];
+        let all_parameters = [parameters, &prepare_parameters].concat();
+        let mut result = self
+            .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
+            .await?;
+        // The handle is valid even if the batch itself fails.
+        if let Some(handle) = result.take_handle() {
+            self.prepared.insert(key, handle);
         }
-        answer.into_results()
+        result.into_results()
     }
 
-    /// Runs a statement with parameters and reads all that it answers.
+    /// Runs a statement with parameters, without preparing it, and returns all its results.
     pub(super) async fn query(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
-        self.run(sql, parameters, ResultFilter::All)
-            .await?
-            .into_results()
+        let result = self.run(sql, parameters, ResultFilter::All).await?;
+        result.into_results()
     }
 
     async fn run(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
-        wanted: ResultFilter,
+        filter: ResultFilter,
     ) -> Result<BatchResult, Error> {
-        // Until the stream has been read to the end; a future dropped before leaves it so.
-        self.state = State::Broken;
-        let answer = async { collect(self.session.query(sql, parameters).await?, wanted).await };
-        // The driver's futures are large: on the heap they don't weigh on every caller's.
-        let outcome = Box::pin(answer).await;
+        // The caller may drop this future before the reply was read to its end. The state then stays `Broken`.
+        self.state = ConnectionState::Broken;
+        let result =
+            async { read_to_end(self.session.query(sql, parameters).await?, filter).await };
+        // The driver's futures are large. On the heap they do not enlarge the futures of all callers.
+        let outcome = Box::pin(result).await;
         self.update_state(&outcome);
         outcome
     }
 
-    /// Runs a batch without parameters.
+    /// Runs a batch without parameters and returns all its results.
     pub(super) async fn batch(&mut self, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
-        self.state = State::Broken;
-        let answer =
-            async { collect(self.session.simple_query(sql).await?, ResultFilter::All).await };
-        let outcome = Box::pin(answer).await;
+        self.state = ConnectionState::Broken;
+        let result =
+            async { read_to_end(self.session.simple_query(sql).await?, ResultFilter::All).await };
+        let outcome = Box::pin(result).await;
         self.update_state(&outcome);
         outcome?.into_results()
     }
 
-    /// An error that the server sent leaves only the rest of its own answer, which has been read.
     fn update_state(&mut self, outcome: &Result<BatchResult, Error>) {
-        let failed = match outcome {
-            Ok(answer) => answer.failed.as_ref(),
+        let error = match outcome {
+            Ok(result) => result.first_error.as_ref(),
             Err(error) => Some(error),
         };
-        self.state = match failed {
-            None => State::Clean,
-            // 20 and up end the connection.
-            Some(Error::Server(token)) if token.class() < 20 => State::NeedsReset,
-            Some(_) => State::Broken,
+        self.state = match error {
+            None => ConnectionState::Clean,
+            // The server sent the error in its reply, and the reply was read to its end. An error of class 20 or higher ends the
+            // connection.
+            Some(Error::Server(token)) if token.class() < 20 => ConnectionState::NeedsReset,
+            Some(_) => ConnectionState::Broken,
         };
-        if self.state != State::Broken {
+        if self.state != ConnectionState::Broken {
             self.last_reply_at = Instant::now();
         }
     }
 }
 
-/// What a batch has answered, read to its end.
+/// The complete reply to a batch.
 struct BatchResult {
     results: Vec<Vec<Row>>,
-    /// The first error that the server has sent.
-    failed: Option<Error>,
+    /// The first error that the server sent.
+    first_error: Option<Error>,
 }
 
 impl BatchResult {
-    /// Returns the results, none of which is to be believed if the batch failed.
+    /// Returns the results, or the error if the batch failed. The results of a failed batch are void, as it may have been rolled
+    /// back.
     fn into_results(self) -> Result<Vec<Vec<Row>>, Error> {
-        self.failed.map_or(Ok(self.results), Err)
+        self.first_error.map_or(Ok(self.results), Err)
     }
 
-    /// Takes the handle of a batch that was prepared, and what came before it: Babelfish describes the result of a batch that is
-    /// one query.
+    /// Takes the handle of the batch that was just prepared, and drops the results before it. Babelfish sends such results: it
+    /// describes the columns of a batch that is a single query.
     fn take_handle(&mut self) -> Option<i32> {
-        let handle = |rows: &Vec<Row>| rows.first()?.try_get("lb_h").ok().flatten();
-        let (at, handle) = (0..)
+        let handle_in = |rows: &Vec<Row>| rows.first()?.try_get("lb_h").ok().flatten();
+        let (index, handle) = (0..)
             .zip(&self.results)
-            .find_map(|(at, rows)| Some((at, handle(rows)?)))?;
-        self.results.drain(..=at);
+            .find_map(|(index, rows)| Some((index, handle_in(rows)?)))?;
+        self.results.drain(..=index);
         Some(handle)
     }
 }
 
-/// Which of a batch's results are read.
+/// Which result sets of a batch are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultFilter {
     All,
-    /// Those whose first column has a name of the broker's, `lb_…`: a trigger may answer rows of its own.
+    /// Only the broker's own: the name of their first column begins with `lb_`. A trigger may send result sets as well.
     BrokerOnly,
 }
 
-/// Reads to the final DONE before anything is believed: rows reach the client even if their statement is rolled back.
-async fn collect(
+/// Reads a reply to its final DONE token. Rows arrive even if their transaction is rolled back later, so no row may be used
+/// before the end.
+async fn read_to_end(
     mut stream: tiberius::QueryStream<'_>,
-    wanted: ResultFilter,
+    filter: ResultFilter,
 ) -> Result<BatchResult, Error> {
     let mut results: Vec<Vec<Row>> = Vec::new();
-    let mut failed = None;
-    let mut is_wanted = false;
+    let mut first_error = None;
+    let mut is_kept = false;
     while let Some(item) = stream.next().await {
         match item {
             Ok(QueryItem::Metadata(metadata)) => {
-                let first = metadata.columns().first();
-                let own = first.is_some_and(|column| column.name().starts_with("lb_"));
-                is_wanted = own || wanted == ResultFilter::All;
-                if is_wanted {
+                let first_column = metadata.columns().first();
+                let is_broker = first_column.is_some_and(|column| column.name().starts_with("lb_"));
+                is_kept = is_broker || filter == ResultFilter::All;
+                if is_kept {
                     results.push(Vec::new());
                 }
             }
             Ok(QueryItem::Row(row)) => {
-                if let Some(rows) = results.last_mut().filter(|_| is_wanted) {
+                if let Some(rows) = results.last_mut().filter(|_| is_kept) {
                     rows.push(row);
                 }
             }
             Err(error @ Error::Server(_)) => {
-                failed.get_or_insert(error);
+                first_error.get_or_insert(error);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(BatchResult { results, failed })
+    Ok(BatchResult {
+        results,
+        first_error,
+    })
 }

@@ -1,12 +1,13 @@
-//! Reads ADO.NET connection strings: the keywords that matter to a broker, with all their spellings; one that it does not
-//! know is an error that names it, and no error ever shows a value.
+//! Parser of ADO.NET connection strings. It knows the keywords that matter to the broker, in all their spellings. An unknown keyword
+//! is an error. Errors name the keyword and never show a value, because a value can be a password.
 //!
-//! The driver has a reader of its own, which passes over keywords that it does not know (`Trust Server Certificate`, as
-//! newer tools write it) and takes ASCII only.
+//! The driver's own parser is not used. It silently ignores unknown keywords, such as `Trust Server Certificate` in the spelling of
+//! newer tools, and it accepts ASCII only.
 
 use tiberius::{AuthMethod, Config, EncryptionLevel};
 
-/// What has no meaning here, or is set elsewhere: strings are copied from portals and other programs.
+/// Keywords that are accepted and ignored. They have no meaning here or are set elsewhere, but users copy strings that contain them
+/// from portals and other programs.
 const IGNORED: &[&str] = &[
     "commandtimeout",
     "connectionlifetime",
@@ -26,39 +27,39 @@ const IGNORED: &[&str] = &[
     "timeout",
 ];
 
-/// Reads a connection string.
+/// Parses a connection string.
 ///
 /// # Errors
-/// What is wrong, with the keyword to blame and without its value.
+/// The problem and the keyword, without its value.
 pub(super) fn parse(text: &str) -> Result<Config, String> {
     let mut config = Config::new();
     config.application_name("lease-broker");
     let (mut user, mut password) = (String::new(), String::new());
-    let (mut trusts, mut authority) = (false, None);
+    let (mut trusts_any, mut authority) = (false, None);
     let mut server = None;
-    for (keyword, value) in pairs(text)? {
+    for (keyword, value) in split_pairs(text)? {
         let name: String = keyword.chars().filter(|c| !c.is_whitespace()).collect();
         match &*name.to_ascii_lowercase() {
             "server" | "datasource" | "address" | "addr" | "networkaddress" => server = Some(value),
             "database" | "initialcatalog" => config.database(value),
             "userid" | "uid" | "user" | "username" => user = value,
             "password" | "pwd" => password = value,
-            "encrypt" => config.encryption(encryption(&value)?),
-            "trustservercertificate" => trusts = yes(&keyword, &value)?,
+            "encrypt" => config.encryption(parse_encryption(&value)?),
+            "trustservercertificate" => trusts_any = parse_bool(&keyword, &value)?,
             "trustservercertificateca" => authority = Some(value),
             "hostnameincertificate" => config.hostname_in_certificate(value),
             "applicationname" | "app" => config.application_name(value),
             "applicationintent" => config.readonly(value.eq_ignore_ascii_case("readonly")),
-            "multisubnetfailover" => config.multi_subnet_failover(yes(&keyword, &value)?),
+            "multisubnetfailover" => config.multi_subnet_failover(parse_bool(&keyword, &value)?),
             "workstationid" | "wsid" => config.client_name(value),
             "packetsize" => match value.parse() {
                 Ok(size @ 512..=32_767) => config.packet_size(size),
-                _ => return Err(format!("{keyword:?} is not between 512 and 32767")),
+                _ => return Err(format!("{keyword:?} must be between 512 and 32767")),
             },
             "integratedsecurity" | "trustedconnection" => {
-                if value.eq_ignore_ascii_case("sspi") || yes(&keyword, &value)? {
+                if value.eq_ignore_ascii_case("sspi") || parse_bool(&keyword, &value)? {
                     return Err(format!(
-                        "{keyword:?}: a Windows login can't be used; name a SQL Server login, or store.access_token_file"
+                        "{keyword:?}: Windows logins are not supported; use a SQL Server login or store.access_token_file"
                     ));
                 }
             }
@@ -69,20 +70,20 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
                     .eq("sqlpassword")
                 {
                     return Err(format!(
-                        "{keyword:?}: besides SqlPassword only an access token can be used (store.access_token_file)"
+                        "{keyword:?}: only SqlPassword is supported; for an access token set store.access_token_file"
                     ));
                 }
             }
             known if IGNORED.contains(&known) => {}
-            _ => return Err(format!("the keyword {keyword:?} is not known")),
+            _ => return Err(format!("unknown keyword {keyword:?}")),
         }
     }
-    let server = server.ok_or("it names no server: server=HOST,PORT is needed")?;
-    name_server(&mut config, &server)?;
+    let server = server.ok_or("the server is missing: add server=HOST,PORT")?;
+    parse_server(&mut config, &server)?;
     config.authentication(AuthMethod::sql_server(user, password));
-    match (trusts, authority) {
+    match (trusts_any, authority) {
         (true, Some(_)) => {
-            let both = "TrustServerCertificate=true makes TrustServerCertificateCA meaningless";
+            let both = "TrustServerCertificate=true and TrustServerCertificateCA exclude each other: remove one of them";
             return Err(both.to_owned());
         }
         (true, None) => config.trust_cert(),
@@ -92,29 +93,31 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     Ok(config)
 }
 
-fn encryption(value: &str) -> Result<EncryptionLevel, String> {
+fn parse_encryption(value: &str) -> Result<EncryptionLevel, String> {
     match &*value.to_ascii_lowercase() {
         "true" | "yes" | "mandatory" => Ok(EncryptionLevel::Required),
         "false" | "no" | "optional" => Ok(EncryptionLevel::Off),
         "danger_plaintext" => Ok(EncryptionLevel::NotSupported),
-        _ => Err("\"Encrypt\" is none of true, false and DANGER_PLAINTEXT".to_owned()),
+        _ => Err("\"Encrypt\" must be true, false or DANGER_PLAINTEXT".to_owned()),
     }
 }
 
-fn yes(keyword: &str, value: &str) -> Result<bool, String> {
+fn parse_bool(keyword: &str, value: &str) -> Result<bool, String> {
     match &*value.to_ascii_lowercase() {
         "true" | "yes" | "1" => Ok(true),
         "false" | "no" | "0" => Ok(false),
-        _ => Err(format!("{keyword:?} is neither true nor false")),
+        _ => Err(format!("{keyword:?} must be true or false")),
     }
 }
 
-/// Reads `[tcp:]HOST[\INSTANCE][,PORT]`.
-fn name_server(config: &mut Config, server: &str) -> Result<(), String> {
+/// Parses `[tcp:]HOST[\INSTANCE][,PORT]`. Without a port it is 1433. An instance needs a port.
+fn parse_server(config: &mut Config, server: &str) -> Result<(), String> {
     let address = match server.split_once(':') {
         Some((protocol, rest)) if protocol.eq_ignore_ascii_case("tcp") => rest,
         Some((protocol @ ("np" | "lpc" | "admin"), _)) => {
-            return Err(format!("the server's protocol {protocol:?} is not tcp"));
+            return Err(format!(
+                "the server's protocol {protocol:?} is not supported; use tcp"
+            ));
         }
         _ => server,
     };
@@ -123,7 +126,7 @@ fn name_server(config: &mut Config, server: &str) -> Result<(), String> {
             let port: u16 = port
                 .trim()
                 .parse()
-                .map_err(|_| "the server's port is not between 0 and 65535")?;
+                .map_err(|_| "the server's port must be between 0 and 65535")?;
             (host, Some(port))
         }
         None => (address, None),
@@ -132,8 +135,8 @@ fn name_server(config: &mut Config, server: &str) -> Result<(), String> {
         Some((host, _)) if port.is_some() => host,
         Some((_, instance)) => {
             return Err(format!(
-                "the instance {instance:?} needs its port, as in server=HOST\\{instance},PORT: SQL Server Browser is not \
-                 asked"
+                "the instance {instance:?} needs its port, as in server=HOST\\{instance},PORT: the broker does not use SQL \
+                 Server Browser"
             ));
         }
         None => host,
@@ -147,8 +150,8 @@ fn name_server(config: &mut Config, server: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Splits `keyword=value;…`, where a value may stand in quotes, a quote within them doubled, or in braces.
-fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+/// Splits `keyword=value;…` into pairs. A value can be in quotes, where a quote is doubled, or in braces.
+fn split_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -158,11 +161,11 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
         }
         let (keyword, after) = rest
             .split_once('=')
-            .ok_or("its parts are keyword=value, separated by semicolons")?;
+            .ok_or("each part must be keyword=value, and semicolons separate the parts")?;
         let keyword = keyword.trim().to_owned();
         let after = after.trim_start();
         let (value, after) = match after.chars().next() {
-            Some(quote @ ('\'' | '"')) => quoted(&after[1..], quote)
+            Some(quote @ ('\'' | '"')) => split_quoted(&after[1..], quote)
                 .ok_or_else(|| format!("the value of {keyword:?} has no closing {quote}"))?,
             Some('{') => {
                 let (value, after) = after[1..]
@@ -184,8 +187,8 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-/// Reads up to the closing quote, and returns what follows it.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+/// Returns the text up to the closing quote, and the rest after it. `None`: there is no closing quote.
+fn split_quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut rest = text;
     loop {
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_from_a_portal_is_taken_as_it_is() {
+    fn string_from_a_portal_is_accepted() {
         let text = "Server=tcp:x.database.windows.net,1433;Initial Catalog=db;Persist Security Info=False;User ID=u;\
                     Password={p;w'\"=};MultipleActiveResultSets=False;Encrypt=True;TrustServerCertificate=False;\
                     Connection Timeout=30;";
@@ -215,19 +218,19 @@ mod tests {
     }
 
     #[test]
-    fn spellings_with_blanks_and_quoted_values_are_read() {
+    fn spellings_with_spaces_and_quotes_are_accepted() {
         let text = "data source = host\\inst , 1500 ; Multi Subnet Failover=yes; Trust Server Certificate = true; \
                     pwd='it''s; ☂';uid=\"a\"\"b\"";
         let config = parse(text).expect("valid");
         assert_eq!(config.get_addr(), "host:1500");
         assert!(config.get_multi_subnet_failover());
-        let pairs = pairs(text).expect("valid");
+        let pairs = split_pairs(text).expect("valid");
         assert_eq!(pairs[3].1, "it's; ☂");
         assert_eq!(pairs[4].1, "a\"b");
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_no_value_is_shown() {
+    fn errors_name_the_keyword_and_show_no_value() {
         for (text, named) in [
             ("database=secret", "server"),
             ("server=h;pasword=secret", "pasword"),
@@ -245,11 +248,11 @@ mod tests {
             ("server=h;packet size=secret", "packet size"),
             ("server=h;Integrated Security=SSPI", "access_token_file"),
         ] {
-            let Err(why) = parse(text) else {
+            let Err(problem) = parse(text) else {
                 panic!("{text}")
             };
-            assert!(why.contains(named), "{why}");
-            assert!(!why.contains("secret"), "{why}");
+            assert!(problem.contains(named), "{problem}");
+            assert!(!problem.contains("secret"), "{problem}");
         }
     }
 }

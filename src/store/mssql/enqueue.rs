@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Mssql;
+use super::MssqlOperations;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::QueueStatements;
@@ -28,7 +28,7 @@ pub(super) struct ItemGroup {
     pub(super) list: Vec<ListEntry>,
 }
 
-impl Mssql {
+impl MssqlOperations {
     pub(super) async fn enqueue(
         &self,
         queue: QueueIndex,

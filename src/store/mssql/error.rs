@@ -1,5 +1,5 @@
-//! What the server's errors mean to a broker, in one table. Sources: Microsoft's lists of database engine errors, of
-//! transient errors of Azure SQL, and of availability group errors.
+//! Classification of the server's errors: for each error number, the reaction of the broker. Sources: Microsoft's lists of database
+//! engine errors, of transient errors of Azure SQL, and of availability group errors.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -9,20 +9,21 @@ use tiberius::error::Error;
 
 use crate::store::{Outage, Rejection, StoreError};
 
-/// What to do about an error.
+/// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
-    /// Run the operation again on the same connection: nothing of it was applied.
+    /// Run the operation again on the same connection. The server has applied none of it.
     Retry,
-    /// Connect anew and run it again: it may have been applied, or the server may be another one now.
+    /// Open another connection and run the operation again there. The first run may have been applied, and the new connection may
+    /// reach another server.
     Reconnect,
-    /// Tell the caller to come back: the server has no room, or its database is being opened. Nothing was applied.
+    /// Ask the caller to retry later. The server has no space, or its database is starting. Nothing was applied.
     Wait,
-    /// Tell the caller which row a constraint refuses.
+    /// Reject the request. A constraint refuses one of its rows.
     Refuse,
-    /// Give up until somebody changes schema, login or configuration.
+    /// Fail until someone changes the schema, the login or the configuration.
     Misconfigured,
-    /// Give up: no correct broker gets this.
+    /// Fail. The broker has sent a statement that it should never send.
     Bug,
 }
 
@@ -36,16 +37,16 @@ pub(super) enum RetrySafety {
 }
 
 const TABLE: &[(Remedy, &[u32])] = &[
-    // Deadlock victim, lock time-out, snapshot conflict, out of locks; a turn that did not come (claim.sql), a settlement that
-    // came at the same moment (settle.sql); no memory to run the statement; a row of a temporal table that a later
-    // transaction has changed already; a handle that is gone (prepared.rs).
+    // Deadlock victim, lock timeout, snapshot conflict, out of locks. 51222: the application lock of the queue was not free
+    // (claim.sql). 51224: another settlement came at the same time (settle.sql). No memory to run the statement. A row of a
+    // temporal table that a later transaction has already changed. 8179: an unknown handle (prepared.rs).
     (
         Remedy::Retry,
         &[
             1205, 1222, 3960, 1204, 51222, 51224, 701, 802, 8645, 8651, 13535, 8179,
         ],
     ),
-    // Azure SQL: database moved, paused, reconfigured, or the session ended for what it used.
+    // Azure SQL: the database was moved, paused or reconfigured, or the session was ended because it used too many resources.
     (
         Remedy::Reconnect,
         &[
@@ -53,16 +54,16 @@ const TABLE: &[(Remedy, &[u32])] = &[
             40552, 40553,
         ],
     ),
-    // Availability groups: the database is not, or not yet, the primary's, or can be read only there. The session was
-    // killed; the server shuts down or starts.
+    // Availability groups: this replica is not, or not yet, the primary, or it is read-only. The session was killed. The server is
+    // shutting down or starting.
     (
         Remedy::Reconnect,
         &[
             976, 978, 979, 982, 983, 988, 3906, 596, 6005, 6006, 17142, 18401, 18451,
         ],
     ),
-    // The log or a filegroup is full; the database is being recovered or restored, is offline or in single-user mode; Azure
-    // SQL asks for less.
+    // The log or a filegroup is full. The database is being recovered or restored, is offline, or is in single-user mode. Azure
+    // SQL throttles requests.
     (
         Remedy::Wait,
         &[
@@ -70,8 +71,8 @@ const TABLE: &[(Remedy, &[u32])] = &[
             49919, 49920,
         ],
     ),
-    // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed
-    // column; a trigger that ended the transaction. What triggers raise themselves is 50000 and more.
+    // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed column. A
+    // trigger that ended the transaction. (Errors that a trigger raises itself have numbers from 50000.)
     (
         Remedy::Refuse,
         &[
@@ -79,9 +80,9 @@ const TABLE: &[(Remedy, &[u32])] = &[
             271, 3609, 8169, 9420, 13536,
         ],
     ),
-    // Login, firewall, database, permission; object or column gone; READPAST under SNAPSHOT; a table or an index that takes
-    // no such hints; SET options of a filtered index; no OPENJSON; no type, or no syntax, in what the configuration says of a
-    // column.
+    // Login, firewall, database, permission. A missing object or column. READPAST under SNAPSHOT. A table or an index that does not
+    // support a hint. SET options of a filtered index. No OPENJSON. A column definition in the configuration with an unknown type
+    // or a syntax error.
     (
         Remedy::Misconfigured,
         &[
@@ -92,26 +93,26 @@ const TABLE: &[(Remedy, &[u32])] = &[
     ),
 ];
 
-/// The least number of an error that a program of the user's raises: a trigger.
-const RAISED: u32 = 50_000;
-/// Babelfish's number for errors that it has no number for.
+/// The lowest number of errors that users' own SQL raises, for example in a trigger.
+const FIRST_USER_ERROR: u32 = 50_000;
+/// The number that Babelfish gives to each PostgreSQL error without a SQL Server number.
 const UNMAPPED: u32 = 33_557_097;
 
 fn remedy(error: &Error) -> Remedy {
     match error {
         Error::Server(token) => match remedy_of(token.code(), token.message()) {
             Some(remedy) => remedy,
-            // 20 and up end the connection.
+            // An error of class 20 or higher ends the connection.
             None if token.class() >= 20 => Remedy::Reconnect,
             None => Remedy::Bug,
         },
-        // A file that the configuration names: a token, a certificate.
+        // A file that the configuration names, such as a token or a certificate, cannot be read.
         Error::Io {
             kind: ErrorKind::NotFound | ErrorKind::PermissionDenied,
             ..
         }
         | Error::Tls(_) => Remedy::Misconfigured,
-        // The one thing that the driver and a server may not agree on.
+        // The driver and the server cannot agree on encryption.
         Error::Protocol(text) if text.contains("ncryption") => Remedy::Misconfigured,
         Error::Io { .. } | Error::Routing { .. } | Error::Protocol(_) => Remedy::Reconnect,
         _ => Remedy::Bug,
@@ -120,12 +121,15 @@ fn remedy(error: &Error) -> Remedy {
 
 fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
     if number == UNMAPPED {
-        let says = |part: &&str| message.contains(*part);
+        let is_in_message = |part: &&str| message.contains(*part);
         return Some(
-            if ["lock timeout", "deadlock", "serialize"].iter().any(says) {
+            if ["lock timeout", "deadlock", "serialize"]
+                .iter()
+                .any(is_in_message)
+            {
                 Remedy::Retry
-            } else if ["does not exist", "syntax error"].iter().any(says) {
-                // A syntax error is one of a type that the configuration names.
+            } else if ["does not exist", "syntax error"].iter().any(is_in_message) {
+                // The broker's own SQL has no syntax errors. A column type in the configuration can have one.
                 Remedy::Misconfigured
             } else if [
                 "violates",
@@ -135,7 +139,7 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
                 "overflow",
             ]
             .iter()
-            .any(says)
+            .any(is_in_message)
             {
                 Remedy::Refuse
             } else {
@@ -146,12 +150,12 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
     let listed = TABLE.iter().find(|(_, numbers)| numbers.contains(&number));
     match listed {
         Some((remedy, _)) => Some(*remedy),
-        None if number >= RAISED => Some(Remedy::Refuse),
+        None if number >= FIRST_USER_ERROR => Some(Remedy::Refuse),
         None => None,
     }
 }
 
-/// Why an operation failed, and how often it was tried.
+/// The failure of an operation: the last error and the number of tries.
 #[derive(Debug)]
 pub(super) struct OperationFailure {
     cause: Cause,
@@ -160,9 +164,9 @@ pub(super) struct OperationFailure {
 
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// A statement failed.
+    /// The batch failed.
     Statement(Error),
-    /// There was no connection to run it on.
+    /// No connection could be opened or taken from the pool.
     Connection(StoreError),
 }
 
@@ -186,7 +190,7 @@ impl OperationFailure {
         }
     }
 
-    /// Returns whether the connection can't be used any more.
+    /// Returns whether the connection must be closed.
     pub(super) fn breaks_connection(&self) -> bool {
         match &self.cause {
             Cause::Statement(error) => remedy(error) == Remedy::Reconnect,
@@ -194,16 +198,17 @@ impl OperationFailure {
         }
     }
 
-    /// Returns whether the operation may be run again at once.
-    pub(super) fn may_run_again(&self, again: RetrySafety) -> bool {
+    /// Returns whether the operation may be run again immediately.
+    pub(super) fn may_run_again(&self, retry_safety: RetrySafety) -> bool {
         match &self.cause {
             Cause::Statement(error) => match remedy(error) {
                 Remedy::Retry => true,
-                Remedy::Reconnect => again == RetrySafety::Idempotent,
+                Remedy::Reconnect => retry_safety == RetrySafety::Idempotent,
                 Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
             },
-            // A server that refuses a login for a moment; nothing was asked of it yet. One that does not answer is left to
-            // whoever finds out when it does.
+            // An error number means that the server answered and refused the login, perhaps only for a moment. The operation was
+            // not sent yet. If the server does not answer at all, the operation fails, and the health check finds out when the
+            // server is back.
             Cause::Connection(StoreError::Unavailable(outage)) => outage.number.is_some(),
             Cause::Connection(_) => false,
         }
@@ -220,7 +225,7 @@ impl fmt::Display for OperationFailure {
     }
 }
 
-/// A failure that is not retried any more is the store's.
+/// Converts a failure that is not retried into the store's error.
 impl From<OperationFailure> for StoreError {
     fn from(failure: OperationFailure) -> Self {
         let mut error = match failure.cause {
@@ -249,11 +254,14 @@ impl From<Error> for StoreError {
     }
 }
 
-/// The server has not answered for so long.
-pub(super) fn timed_out(patience: Duration) -> Error {
+/// Returns the error for a server that did not reply within the timeout.
+pub(super) fn timed_out(duration: Duration) -> Error {
     Error::Io {
         kind: ErrorKind::TimedOut,
-        message: format!("no answer within {}", humantime::format_duration(patience)),
+        message: format!(
+            "no reply from the server within {}",
+            humantime::format_duration(duration)
+        ),
     }
 }
 
@@ -265,17 +273,17 @@ fn text_of(error: &Error) -> String {
     }
 }
 
-/// Turns a failure into the into_rejection of a row, if a constraint is to blame.
+/// Converts a failure into [`StoreError::Rejected`] if a constraint refused a row, else into the error of its class.
 pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
     match &failure.cause {
         Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
-            refused(token.message())
+            rejection_of(token.message())
         }
         _ => failure.into(),
     }
 }
 
-fn refused(message: &str) -> StoreError {
+fn rejection_of(message: &str) -> StoreError {
     StoreError::Rejected(Rejection {
         item: 0,
         follow_up: None,
@@ -284,7 +292,7 @@ fn refused(message: &str) -> StoreError {
     })
 }
 
-/// Returns the column that a message of the server names.
+/// Returns the column name in quotes after the first "column" in a message of the server.
 fn column_of(message: &str) -> Option<String> {
     let (_, after) = message.split_once("column ")?;
     let mut characters = after.chars();
@@ -299,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_has_one_remedy() {
+    fn each_error_number_has_one_remedy() {
         let mut numbers: Vec<u32> = TABLE
             .iter()
             .flat_map(|(_, numbers)| *numbers)
@@ -312,14 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trigger_raises_is_a_refusal_and_an_unknown_number_a_bug() {
+    fn trigger_errors_are_refused_and_unknown_ones_bugs() {
         assert_eq!(remedy_of(50_000, "no"), Some(Remedy::Refuse));
         assert_eq!(remedy_of(51_234, "no"), Some(Remedy::Refuse));
         assert_eq!(remedy_of(9_999, "unheard of"), None);
     }
 
     #[test]
-    fn the_column_that_a_message_names_is_found() {
+    fn column_in_an_error_message_is_found() {
         let message = "Cannot insert the value NULL into column 'Station', table 'x.dbo.t'; column does not allow nulls.";
         assert_eq!(column_of(message).as_deref(), Some("Station"));
         assert_eq!(column_of("Violation of PRIMARY KEY constraint"), None);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use super::Mssql;
+use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::ListParameters;
@@ -12,7 +12,7 @@ use super::queue_statements::QueueStatements;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{LeaseExpiry, QueueIndex, Renewal, StoreError};
 
-impl Mssql {
+impl MssqlOperations {
     pub(super) async fn heartbeat(
         &self,
         queue: QueueIndex,

@@ -3,7 +3,7 @@
 use tiberius::Row;
 
 use super::error::RetrySafety;
-use super::{Mssql, decode};
+use super::{MssqlOperations, decode};
 use crate::item_state::State;
 use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
 
@@ -16,7 +16,7 @@ pub(super) enum CountMethod {
     Scan,
 }
 
-impl Mssql {
+impl MssqlOperations {
     pub(super) async fn stats(
         &self,
         queue: QueueIndex,

@@ -1,40 +1,46 @@
-//! How lists travel to the server: as JSON, which `OPENJSON` reads, beside what JSON can not carry to every server.
+//! Parameters of statements that take lists. Each list travels as one JSON array, which `OPENJSON` reads on the server.
 //!
-//! Each statement with lists has the parameters @P1 and @P2, the characters of [`ListParameters::marks`] and what each stands for;
-//! @P3, the bytes of all binary values; @P4, a list of long texts; @P5, how long the first list is; @P6 and on, the lists.
-//! Babelfish leaves a string's
-//! escapes as they are, reads no hexadecimal digits and cuts off what is longer than [`MAX_INLINE_UNITS`]. So a text holds a mark
-//! where JSON wants an escape; a binary value is its place among the bytes, the pair of its start, from 1, and its length;
-//! and a long text is its place among the long ones, from 0.
+//! Each such statement has the same first parameters: @P1 and @P2 are [`ListParameters::escape_marks`] and the characters that
+//! they stand for, @P3 is the bytes of all binary values, @P4 is a JSON array of long texts, and @P5 is the length of the first
+//! list. The lists begin at @P6.
+//!
+//! JSON alone would be enough for SQL Server. Babelfish has three limits. Its `OPENJSON` leaves the escapes of a string as they
+//! are, and it cuts off a string after [`MAX_INLINE_UNITS`]. Its `CONVERT` reads no hexadecimal digits. Therefore:
+//! - A text holds a mark instead of each character that JSON escapes. The statement replaces the marks with `TRANSLATE`.
+//! - A binary value is a pair: its start among the bytes of @P3, from 1, and its length.
+//! - A long text is its index in @P4, from 0.
 
 use serde_json::{Map, Value as Json, json};
 use tiberius::ToSql;
 
-/// What JSON escapes. NUL is not among them: the texts of Babelfish have none.
+/// The characters that JSON escapes, except NUL: a text in Babelfish cannot contain it.
 const ESCAPED: &str = "\"\\\u{1}\u{2}\u{3}\u{4}\u{5}\u{6}\u{7}\u{8}\t\n\u{b}\u{c}\r\u{e}\u{f}\u{10}\u{11}\u{12}\u{13}\
     \u{14}\u{15}\u{16}\u{17}\u{18}\u{19}\u{1a}\u{1b}\u{1c}\u{1d}\u{1e}\u{1f}";
-/// How many characters that is; each is one UTF-16 unit, and so is each mark.
+/// Number of characters in [`ESCAPED`]. Each of them, and each mark, is one UTF-16 unit.
 const ESCAPED_COUNT: u32 = 33;
-/// The private use area of Unicode's first plane, in which a statement finds marks that none of its texts has.
+/// First character of the private use area in Unicode's first plane. The marks are chosen there.
 const PRIVATE_USE_START: u32 = 0xE000;
-const MARK_SETS: u32 = (0xF900 - PRIVATE_USE_START) / ESCAPED_COUNT;
+/// First character after the private use area.
+const PRIVATE_USE_END: u32 = 0xF900;
+/// Number of disjoint sets of marks in the private use area.
+const MARK_SETS: u32 = (PRIVATE_USE_END - PRIVATE_USE_START) / ESCAPED_COUNT;
 
-/// The number of the parameter with a statement's first list.
+/// Number of the parameter that holds the first list.
 pub(super) const FIRST_LIST: usize = 6;
-/// How long a text in a list may be, in UTF-16 units.
+/// Maximum length of a text inside a list, in UTF-16 units. Longer texts travel in @P4.
 pub(super) const MAX_INLINE_UNITS: usize = 4_000;
 
-/// Writes what turns the marks of a text from the JSON into what they stand for. Compared by code point: a linguistic
-/// collation has no weight for a mark.
+/// Renders the expression that replaces the marks in a text. The binary collation compares by code point. A linguistic
+/// collation has no weight for the marks and would not find them.
 pub(super) fn unescape_sql(name: &str) -> String {
     format!("TRANSLATE({name} COLLATE Latin1_General_100_BIN2, @P1, @P2)")
 }
 
-/// A value of a list's entry.
+/// A value in an entry of a list.
 pub(super) enum EntryValue {
     Json(Json),
     Bytes(Vec<u8>),
-    /// A text of more than [`MAX_INLINE_UNITS`] units; its name is followed by an `l`.
+    /// A text of more than [`MAX_INLINE_UNITS`]. Its index is stored under the name of the value followed by `l`.
     Long(String),
 }
 
@@ -44,7 +50,7 @@ impl From<Json> for EntryValue {
     }
 }
 
-/// An entry of a list.
+/// An entry of a list: names and values.
 #[derive(Default)]
 pub(super) struct ListEntry(Vec<(String, EntryValue)>);
 
@@ -54,66 +60,73 @@ impl ListEntry {
     }
 
     fn texts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|(_, field)| match field {
+        self.0.iter().filter_map(|(_, value)| match value {
             EntryValue::Json(Json::String(text)) | EntryValue::Long(text) => Some(text.as_str()),
             _ => None,
         })
     }
 }
 
-/// The lists of one statement, ready to be sent.
+/// The encoded lists of one statement.
 pub(super) struct ListParameters {
-    marks: String,
+    escape_marks: String,
     bytes: Vec<u8>,
-    long: String,
-    /// How many entries the first list has.
-    length: i32,
+    long_texts: String,
+    first_list_length: i32,
     lists: Vec<String>,
 }
 
 impl ListParameters {
     pub(super) fn new(lists: Vec<Vec<ListEntry>>) -> Self {
         let texts = lists.iter().flatten().flat_map(ListEntry::texts);
-        let marks = marks(texts);
-        let (mut bytes, mut long) = (Vec::new(), Vec::new());
-        let mut list = |entries: Vec<ListEntry>| {
-            let entries = entries.into_iter();
-            let entries = entries.map(|entry| encode(entry, &marks, &mut bytes, &mut long));
+        let escape_marks = choose_marks(texts);
+        let first_list_length = lists.first().map_or(0, Vec::len);
+        let (mut bytes, mut long_texts) = (Vec::new(), Vec::new());
+        let mut encode_list = |entries: Vec<ListEntry>| {
+            let entries = entries
+                .into_iter()
+                .map(|entry| encode_entry(entry, &escape_marks, &mut bytes, &mut long_texts));
             Json::Array(entries.collect()).to_string()
         };
-        let length = lists.first().map_or(0, Vec::len);
-        let lists = lists.into_iter().map(&mut list).collect();
+        let lists = lists.into_iter().map(&mut encode_list).collect();
         Self {
-            marks,
+            escape_marks,
             bytes,
-            long: Json::Array(long).to_string(),
-            length: i32::try_from(length).unwrap_or(i32::MAX),
+            long_texts: Json::Array(long_texts).to_string(),
+            first_list_length: i32::try_from(first_list_length).unwrap_or(i32::MAX),
             lists,
         }
     }
 
+    /// Returns the parameters in the order of their numbers.
     pub(super) fn parameters(&self) -> Vec<&dyn ToSql> {
         let lists = self.lists.iter().map(|list| list as &dyn ToSql);
-        let fixed: [&dyn ToSql; FIRST_LIST - 1] =
-            [&self.marks, &ESCAPED, &self.bytes, &self.long, &self.length];
+        let fixed: [&dyn ToSql; FIRST_LIST - 1] = [
+            &self.escape_marks,
+            &ESCAPED,
+            &self.bytes,
+            &self.long_texts,
+            &self.first_list_length,
+        ];
         fixed.into_iter().chain(lists).collect()
     }
 }
 
-/// Returns characters that none of the texts has; where there are none, each escaped character stands for itself.
-fn marks<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    let mut taken = vec![false; MARK_SETS as usize];
+/// Returns a set of marks that occur in none of the texts. If the texts use every set, each escaped character is its own mark,
+/// and JSON escapes it as usual.
+fn choose_marks<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let mut used = vec![false; MARK_SETS as usize];
     for character in texts.flat_map(str::chars) {
-        let window = u32::from(character).checked_sub(PRIVATE_USE_START);
-        let window = window.and_then(|offset| taken.get_mut((offset / ESCAPED_COUNT) as usize));
-        if let Some(taken) = window {
-            *taken = true;
+        let offset = u32::from(character).checked_sub(PRIVATE_USE_START);
+        let used = offset.and_then(|offset| used.get_mut((offset / ESCAPED_COUNT) as usize));
+        if let Some(used) = used {
+            *used = true;
         }
     }
     let free = (0..MARK_SETS)
-        .zip(taken)
-        .find(|(_, taken)| !taken)
-        .map(|(window, _)| PRIVATE_USE_START + window * ESCAPED_COUNT);
+        .zip(used)
+        .find(|(_, used)| !used)
+        .map(|(set, _)| PRIVATE_USE_START + set * ESCAPED_COUNT);
     match free {
         Some(first) => (first..first + ESCAPED_COUNT)
             .filter_map(char::from_u32)
@@ -122,14 +135,19 @@ fn marks<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-fn encode(entry: ListEntry, marks: &str, bytes: &mut Vec<u8>, long: &mut Vec<Json>) -> Json {
-    let fields = entry.0.into_iter().map(|(name, field)| {
-        let json = match field {
+fn encode_entry(
+    entry: ListEntry,
+    escape_marks: &str,
+    bytes: &mut Vec<u8>,
+    long_texts: &mut Vec<Json>,
+) -> Json {
+    let fields = entry.0.into_iter().map(|(name, value)| {
+        let json = match value {
             EntryValue::Long(text) => {
-                long.push(mark(text, marks).into());
-                return (format!("{name}l"), json!(long.len() - 1));
+                long_texts.push(escape(text, escape_marks).into());
+                return (format!("{name}l"), json!(long_texts.len() - 1));
             }
-            EntryValue::Json(Json::String(text)) => Json::String(mark(text, marks)),
+            EntryValue::Json(Json::String(text)) => Json::String(escape(text, escape_marks)),
             EntryValue::Json(json) => json,
             EntryValue::Bytes(value) => {
                 let start = bytes.len() + 1;
@@ -142,23 +160,24 @@ fn encode(entry: ListEntry, marks: &str, bytes: &mut Vec<u8>, long: &mut Vec<Jso
     Json::Object(fields.collect::<Map<String, Json>>())
 }
 
-fn mark(text: String, marks: &str) -> String {
+/// Replaces each character of [`ESCAPED`] with its mark.
+fn escape(text: String, escape_marks: &str) -> String {
     if !text.contains(|character| ESCAPED.contains(character)) {
         return text;
     }
-    let mark = |character| {
-        let mut pairs = ESCAPED.chars().zip(marks.chars());
+    let escape = |character| {
+        let mut pairs = ESCAPED.chars().zip(escape_marks.chars());
         let pair = pairs.find(|(escaped, _)| *escaped == character);
         pair.map_or(character, |(_, mark)| mark)
     };
-    text.chars().map(mark).collect()
+    text.chars().map(escape).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sent(texts: &[&str]) -> (ListParameters, Vec<ListEntry>) {
+    fn encode(texts: &[&str]) -> (ListParameters, Vec<ListEntry>) {
         let entries = || {
             let entry = |text: &&str| ListEntry(vec![("x".to_owned(), json!(text).into())]);
             texts.iter().map(entry).collect::<Vec<_>>()
@@ -167,46 +186,58 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_mark_for_each_escape() {
+    fn each_escaped_character_has_a_mark() {
         assert_eq!(ESCAPED.chars().count(), ESCAPED_COUNT as usize);
-        assert_eq!(sent(&[]).0.marks.chars().count(), ESCAPED_COUNT as usize);
+        assert_eq!(
+            encode(&[]).0.escape_marks.chars().count(),
+            ESCAPED_COUNT as usize
+        );
     }
 
     #[test]
-    fn json_has_nothing_to_escape_in_a_marked_text() {
+    fn texts_with_marks_need_no_json_escapes() {
         let all: String = (1..0x80).filter_map(char::from_u32).collect();
-        let (wire, _) = sent(&[&all]);
-        assert!(!wire.lists[0].contains('\\'));
+        let (parameters, _) = encode(&[&all]);
+        assert!(!parameters.lists[0].contains('\\'));
     }
 
     #[test]
-    fn the_marks_are_characters_that_no_text_has() {
+    fn marks_do_not_occur_in_the_texts() {
         let texts = ["\u{e000}", "\u{e021}\u{e042}", "a \"b\""];
-        let (wire, entries) = sent(&texts);
+        let (parameters, entries) = encode(&texts);
         for text in entries.iter().flat_map(ListEntry::texts) {
-            assert!(!text.contains(|character| wire.marks.contains(character)));
+            assert!(!text.contains(|character| parameters.escape_marks.contains(character)));
         }
-        assert!(wire.lists[0].contains(&wire.marks.chars().next().expect("marks").to_string()));
+        assert!(
+            parameters.lists[0].contains(
+                &parameters
+                    .escape_marks
+                    .chars()
+                    .next()
+                    .expect("marks")
+                    .to_string()
+            )
+        );
     }
 
     #[test]
-    fn where_every_mark_is_in_use_json_escapes_as_ever() {
-        let all: String = (PRIVATE_USE_START..0xF900)
+    fn json_escapes_texts_that_use_every_mark() {
+        let all: String = (PRIVATE_USE_START..PRIVATE_USE_END)
             .filter_map(char::from_u32)
             .collect();
-        let (wire, _) = sent(&[&all, "\""]);
-        assert_eq!(wire.marks, ESCAPED);
-        assert!(wire.lists[0].contains("\\\""));
+        let (parameters, _) = encode(&[&all, "\""]);
+        assert_eq!(parameters.escape_marks, ESCAPED);
+        assert!(parameters.lists[0].contains("\\\""));
     }
 
     #[test]
-    fn a_binary_value_is_its_place_among_the_bytes() {
+    fn binary_values_become_start_and_length() {
         let mut entry = ListEntry::default();
         entry.insert("a", EntryValue::Bytes(vec![1, 2]));
         entry.insert("b", EntryValue::Bytes(Vec::new()));
         entry.insert("c", EntryValue::Bytes(vec![3]));
-        let wire = ListParameters::new(vec![vec![entry]]);
-        assert_eq!(wire.bytes, [1, 2, 3]);
-        assert_eq!(wire.lists[0], r#"[{"a":[1,2],"b":[3,0],"c":[3,1]}]"#);
+        let parameters = ListParameters::new(vec![vec![entry]]);
+        assert_eq!(parameters.bytes, [1, 2, 3]);
+        assert_eq!(parameters.lists[0], r#"[{"a":[1,2],"b":[3,0],"c":[3,1]}]"#);
     }
 }

@@ -1,4 +1,5 @@
-//! The connections of a broker: opened when needed, never handed on in the middle of a stream, replaced when they are old.
+//! Pool of connections, and the retry loop of operations. The pool opens connections on demand, replaces old ones, and never hands
+//! out a connection whose last reply was not read to its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,21 +18,22 @@ use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, timed_out};
 use crate::store::StoreError;
 
-/// How many connections are opened at the same time: a server that comes back is not run down.
+/// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise be
+/// overloaded by logins.
 const MAX_CONCURRENT_CONNECTS: usize = 4;
-/// How often an operation is tried in all.
+/// Maximum number of tries of an operation, the first one included.
 const MAX_TRIES: u32 = 5;
-/// The pause before the first retry is up to twice as long, and doubles with each further one.
+/// The delay before the first retry is random, up to twice this duration. Each further retry doubles the limit.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
-/// How often old and idle connections are looked after.
+/// Interval of the maintenance of idle connections.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Opens and checks connections.
+/// Opens connections for the pool and checks them before each use.
 pub(super) struct ConnectionManager {
     server: Config,
     settings: Settings,
     connect_permits: Semaphore,
-    /// When a connection was last found broken.
+    /// The time at which a connection was last found broken.
     last_failure: Mutex<Option<Instant>>,
 }
 
@@ -45,16 +47,17 @@ impl ConnectionManager {
         })
     }
 
-    /// Takes note that a connection broke: the others are asked before they are trusted again.
-    fn found_broken(&self) {
-        *self
+    /// Records that a connection is broken. Each other connection is then checked before its next use.
+    fn record_failure(&self) {
+        let mut last_failure = self
             .last_failure
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            .unwrap_or_else(PoisonError::into_inner);
+        *last_failure = Some(Instant::now());
     }
 
-    /// Returns whether a connection is to be replaced. A share of the lifetime is random: connections opened together are
-    /// not all replaced together.
+    /// Returns whether a connection must be replaced because of its age. The limit is a random 80 to 100 % of the configured age,
+    /// so connections that were opened together are not all replaced together.
     fn is_old(&self, connection: &Connection) -> bool {
         let share: f64 = rand::random_range(0.8..1.0);
         connection.age() > self.settings.max_connection_age.mul_f64(share)
@@ -66,13 +69,13 @@ impl Manager for ConnectionManager {
     type Error = StoreError;
 
     async fn create(&self) -> Result<Connection, StoreError> {
-        let _turn = self.connect_permits.acquire().await;
+        let _permit = self.connect_permits.acquire().await;
         Connection::open(&self.server, &self.settings).await
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
         if self.is_old(connection) {
-            return Err(RecycleError::message("it is old"));
+            return Err(RecycleError::message("the connection is too old"));
         }
         let last_failure = *self
             .last_failure
@@ -83,24 +86,25 @@ impl Manager for ConnectionManager {
     }
 }
 
-/// ConnectionManager to a database: a broker's, or those that several stores of one process share.
+/// A pool of connections to one database. Several stores of one process can share it.
 #[derive(Clone)]
 pub struct Pool {
     pool: managed::Pool<ConnectionManager>,
-    /// Answers whether the server is there, when the others may all be waiting for it.
+    /// The connection of the health check. It is not part of the pool, so that operations which wait for the server cannot block
+    /// the check.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
     _maintenance: Arc<AbortOnDropHandle<()>>,
 }
 
 impl Pool {
-    /// Makes the pool. Needs a tokio runtime.
+    /// Creates the pool without connecting. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if the connection string can't be read.
+    /// [`StoreError::Misconfigured`] if the connection string cannot be parsed.
     pub fn new(settings: &Settings) -> Result<Self, StoreError> {
         let pool = managed::Pool::builder(ConnectionManager::new(settings)?)
             .max_size(settings.max_connections.max(1))
-            // The one used last has prepared most of what comes next.
+            // The connection that was used last has most of the common batches prepared.
             .queue_mode(QueueMode::Lifo)
             .runtime(deadpool::Runtime::Tokio1)
             .wait_timeout(Some(settings.command_timeout))
@@ -114,9 +118,10 @@ impl Pool {
         })
     }
 
-    /// Returns how many statements of one kind on one queue may run at once: a quarter of the connections, so that no kind
-    /// takes them all, and few, as each has its cost on the server.
-    pub(super) fn width(&self) -> usize {
+    /// Returns how many statements of one kind on one queue may run at the same time: a quarter of the connections, from 1 to 4.
+    /// One kind of statement can then never take all connections. The number is small because each concurrent statement costs the
+    /// server.
+    pub(super) fn max_concurrent_operations(&self) -> usize {
         (self.pool.status().max_size / 4).clamp(1, 4)
     }
 
@@ -125,36 +130,36 @@ impl Pool {
         self.pool.manager().server.get_addr()
     }
 
-    /// Runs a statement; again, a little later, where the error's remedy is to. Ends, one way or the other, when the
-    /// command time-out has passed.
+    /// Runs a batch of an operation, and retries it if the error and `retry_safety` allow that. Returns at the latest when the
+    /// command timeout has passed.
     pub(super) async fn query(
         &self,
         sql: &str,
         parameters: &[&dyn ToSql],
-        again: RetrySafety,
+        retry_safety: RetrySafety,
     ) -> Result<Vec<Vec<Row>>, OperationFailure> {
         let settings = &self.pool.manager().settings;
         let start = Instant::now();
         let mut tries = 1;
         loop {
-            let rest = || settings.command_timeout.saturating_sub(start.elapsed());
-            let attempt = self.try_query(sql, parameters, tries);
-            let failure = match timeout(rest(), attempt).await {
+            let remaining = || settings.command_timeout.saturating_sub(start.elapsed());
+            let outcome = self.try_query(sql, parameters, tries);
+            let failure = match timeout(remaining(), outcome).await {
                 Ok(Ok(results)) => return Ok(results),
                 Ok(Err(failure)) => failure,
                 Err(_) => OperationFailure::new(timed_out(settings.command_timeout), tries),
             };
             if failure.breaks_connection() {
-                self.pool.manager().found_broken();
+                self.pool.manager().record_failure();
             }
-            // The longer the more often it failed, and random: those who collided don't meet again.
+            // Random, so that two operations that collided do not collide again. Longer after each try.
             let share: f64 = rand::random_range(0.0..1.0);
-            let pause = RETRY_DELAY.mul_f64(share) * 2_u32.pow(tries);
-            if !failure.may_run_again(again) || tries >= MAX_TRIES || pause >= rest() {
+            let delay = RETRY_DELAY.mul_f64(share) * 2_u32.pow(tries);
+            if !failure.may_run_again(retry_safety) || tries >= MAX_TRIES || delay >= remaining() {
                 return Err(failure);
             }
-            tracing::warn!(%failure, "an operation runs again");
-            tokio::time::sleep(pause).await;
+            tracing::warn!(%failure, "retrying operation");
+            tokio::time::sleep(delay).await;
             tries += 1;
         }
     }
@@ -177,27 +182,26 @@ impl Pool {
         })
     }
 
-    /// Takes a connection for several statements.
+    /// Takes a connection from the pool, to run several statements on it.
     pub(super) async fn take(&self) -> Result<Object<ConnectionManager>, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
-            PoolError::Timeout(_) => {
-                let busy = "every connection to the server is in use (store.max_connections)";
-                StoreError::unavailable(busy)
-            }
+            PoolError::Timeout(_) => StoreError::unavailable(
+                "every connection to the server is in use; raise store.max_connections",
+            ),
             other => StoreError::unavailable(other.to_string()),
         })
     }
 
-    /// Runs a statement on a connection of its own, which no operation can hold up.
+    /// Runs a statement on the connection of the health check.
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
-        let connections = self.pool.manager();
-        // Taken out: a future dropped halfway leaves none behind.
-        let usable = kept.take().filter(|kept| !connections.is_old(kept));
+        let manager = self.pool.manager();
+        // The connection is put back only after a complete reply. If the caller drops this future earlier, the connection closes.
+        let usable = kept.take().filter(|kept| !manager.is_old(kept));
         let mut connection = match usable {
             Some(connection) => connection,
-            None => Connection::open(&connections.server, &connections.settings).await?,
+            None => Connection::open(&manager.server, &manager.settings).await?,
         };
         connection.batch(sql).await?;
         *kept = Some(connection);
@@ -205,25 +209,25 @@ impl Pool {
     }
 }
 
-/// Closes old connections that nobody uses, and opens new ones while fewer are idle than wanted.
+/// Closes idle connections that are too old, and opens new ones while fewer than `min_idle` are idle. Runs until it is aborted.
 async fn maintain_idle(pool: managed::Pool<ConnectionManager>, min_idle: usize) {
     loop {
         pool.retain(|connection, _| !pool.manager().is_old(connection));
         let status = pool.status();
         let room = status.max_size.saturating_sub(status.size);
-        let wanted = min_idle.saturating_sub(status.available).min(room);
-        if wanted > 0 {
-            open_more(&pool, status.available, wanted).await;
+        let missing = min_idle.saturating_sub(status.available).min(room);
+        if missing > 0 {
+            open_connections(&pool, status.available, missing).await;
         }
         tokio::time::sleep(MAINTENANCE_INTERVAL).await;
     }
 }
 
-/// Opens connections: the idle ones are held for the moment in which the pool is asked for more. An error shows in the
-/// operations.
-async fn open_more(pool: &managed::Pool<ConnectionManager>, idle: usize, more: usize) {
+/// Opens `count` connections. The pool opens a connection only if none is idle. This function therefore holds the idle ones until
+/// the pool has received all requests for new ones. Errors are ignored: operations will meet and report them.
+async fn open_connections(pool: &managed::Pool<ConnectionManager>, idle: usize, count: usize) {
     let held = join_all((0..idle).map(|_| pool.get())).await;
-    let mut opening = join_all((0..more).map(|_| pool.get()));
+    let mut opening = join_all((0..count).map(|_| pool.get()));
     tokio::select! {
         biased;
         _ = &mut opening => return,

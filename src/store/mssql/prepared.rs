@@ -1,20 +1,20 @@
-//! The batches that a connection has prepared: sent and parsed once, and then run by a handle.
+//! Prepared batches of a connection. The text of a batch is sent and parsed once. Later runs send only its handle.
 //!
-//! A broker runs the same few batches over and over. SQL Server finds the plan of a text that it has seen; Babelfish parses a
-//! text anew each time, which costs it several times what the batch does.
+//! The broker runs the same few batches all the time. SQL Server caches the plan of a text, but Babelfish parses the text for each
+//! run. Parsing costs several times as much as the batch itself.
 
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
 use tiberius::{ColumnData, ToSql};
 
-/// How many batches a connection keeps at hand. The server keeps what belongs to each.
+/// Maximum number of prepared batches per connection. The server holds memory for each of them.
 const MAX_HANDLES: NonZeroUsize = NonZeroUsize::new(256).expect("more than 0");
 
-/// "Could not find prepared statement with handle %d."
+/// Number of the server's error "Could not find prepared statement with handle %d."
 pub(super) const NO_SUCH_HANDLE: u32 = 8179;
 
-/// A batch and the types of its parameters, as `sp_prepare` takes them.
+/// Identity of a prepared batch: its text, and the declarations of its parameters as `sp_prepare` takes them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BatchKey {
     pub(super) declarations: String,
@@ -25,7 +25,7 @@ impl BatchKey {
     pub(super) fn new(sql: &str, parameters: &[&dyn ToSql]) -> Self {
         let parameters = (1..).zip(parameters);
         let declarations: Vec<String> = parameters
-            .map(|(at, parameter)| format!("@P{at} {}", type_of(&parameter.to_sql())))
+            .map(|(number, parameter)| format!("@P{number} {}", type_of(&parameter.to_sql())))
             .collect();
         Self {
             declarations: declarations.join(", "),
@@ -34,7 +34,7 @@ impl BatchKey {
     }
 }
 
-/// The handles of a connection, which end with it.
+/// The handles of a connection, by batch. They are valid until the connection ends.
 pub(super) struct Prepared(LruCache<BatchKey, i32>);
 
 impl Default for Prepared {
@@ -44,46 +44,47 @@ impl Default for Prepared {
 }
 
 impl Prepared {
-    pub(super) fn handle(&mut self, batch: &BatchKey) -> Option<i32> {
-        self.0.get(batch).copied()
+    pub(super) fn handle(&mut self, key: &BatchKey) -> Option<i32> {
+        self.0.get(key).copied()
     }
 
-    /// Gives up the handle that was not used for the longest time, if there is no room for another one.
+    /// Removes and returns the least recently used handle, if the maximum number is reached.
     pub(super) fn evict_oldest(&mut self) -> Option<i32> {
-        let full = self.0.len() == MAX_HANDLES.get();
-        let oldest = full.then(|| self.0.pop_lru()).flatten();
+        let is_full = self.0.len() == MAX_HANDLES.get();
+        let oldest = is_full.then(|| self.0.pop_lru()).flatten();
         oldest.map(|(_, handle)| handle)
     }
 
-    pub(super) fn keep(&mut self, batch: BatchKey, handle: i32) {
-        self.0.put(batch, handle);
+    pub(super) fn insert(&mut self, key: BatchKey, handle: i32) {
+        self.0.put(key, handle);
     }
 
-    pub(super) fn forget(&mut self) {
+    /// Removes all handles. The batches are prepared again at their next run.
+    pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// Writes what runs a prepared batch with so many parameters.
+/// Renders the call that runs a prepared batch. `parameters` is the number of its parameters.
 pub(super) fn execute(handle: &str, parameters: usize) -> String {
-    let names = (1..=parameters).map(|at| format!(", @P{at}"));
+    let names = (1..=parameters).map(|number| format!(", @P{number}"));
     format!("EXEC sp_execute {handle}{};", names.collect::<String>())
 }
 
-/// Writes what prepares a batch, tells its handle as `lb_h`, and runs it: with the batch's parameters, and two more, its
-/// declarations and its text; `old`, a handle that is not needed any more, goes first. From a batch of its own, as the driver
-/// knows no other call than `sp_executesql`.
-pub(super) fn prepare_and_execute(parameters: usize, old: Option<i32>) -> String {
+/// Renders the batch that prepares another batch, returns its handle as column `lb_h`, and runs it. It takes the parameters of that
+/// batch and two more: the declarations and the text. `evicted` is a handle to release first. All this is a batch because the
+/// driver offers no other remote call than `sp_executesql`.
+pub(super) fn prepare_and_execute(parameters: usize, evicted: Option<i32>) -> String {
     let (declarations, sql) = (parameters + 1, parameters + 2);
     let execute = execute("@h", parameters);
-    let unprepare = old.map(|old| format!("EXEC sp_unprepare {old}; "));
+    let unprepare = evicted.map(|handle| format!("EXEC sp_unprepare {handle}; "));
     let unprepare = unprepare.unwrap_or_default();
     format!(
         "{unprepare}DECLARE @h int; EXEC sp_prepare @h OUTPUT, @P{declarations}, @P{sql}; SELECT @h AS lb_h; {execute}"
     )
 }
 
-/// Returns the type that a parameter is declared with; a short text is not `max`, as the driver's own are not.
+/// Returns the type that a parameter is declared with. Like the driver, it declares a short text or binary value without `max`.
 fn type_of(value: &ColumnData<'_>) -> &'static str {
     match value {
         ColumnData::I32(_) => "int",
@@ -92,7 +93,7 @@ fn type_of(value: &ColumnData<'_>) -> &'static str {
         ColumnData::Binary(_) => "varbinary(8000)",
         ColumnData::String(Some(text)) if text.encode_utf16().count() > 4_000 => "nvarchar(max)",
         ColumnData::String(_) => "nvarchar(4000)",
-        // No batch has parameters of other types.
+        // The broker's batches have no parameters of other types.
         _ => "sql_variant",
     }
 }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_batches_than_there_is_room_for_run_again_and_again() {
+    async fn more_batches_than_handles_run_repeatedly() {
         let Some(mut connection) = connection().await else {
             return;
         };
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_that_fails_when_it_is_prepared_runs_later() {
+    async fn batch_that_fails_when_prepared_runs_later() {
         let Some(mut connection) = connection().await else {
             return;
         };
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handle_that_the_server_has_no_more_fails_once() {
+    async fn handle_unknown_to_the_server_fails_once() {
         let Some(mut connection) = connection().await else {
             return;
         };

@@ -1,13 +1,13 @@
 //! The reaper's operation: ends expired leases, makes delayed items ready, and reads the next due time.
 
-use super::Mssql;
+use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::store::{Expired, QueueIndex, Reaped, StoreError};
 
-impl Mssql {
+impl MssqlOperations {
     pub(super) async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);

@@ -1,4 +1,4 @@
-//! What kind of server a connection has reached, and whether a broker can work on it.
+//! Properties of the server and its database that the broker depends on, and the check that the broker can work there.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tiberius::error::Error;
 
 use crate::store::StoreError;
 
-/// Asks for [`ServerInfo`]'s parts, and for the SET options that filtered indexes need (Microsoft's documentation of CREATE
+/// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation of CREATE
 /// INDEX, "Required SET options for filtered indexes").
 pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition')), \
     CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')), CONVERT(int, d.compatibility_level), \
@@ -18,10 +18,10 @@ pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('En
     * (1 - CONVERT(int, SESSIONPROPERTY('NUMERIC_ROUNDABORT'))) \
     FROM sys.databases AS d WHERE d.database_id = DB_ID()";
 
-/// OPENJSON needs it.
+/// The lowest compatibility level that has OPENJSON.
 const MIN_COMPATIBILITY_LEVEL: i32 = 130;
 
-/// A server and its database, as far as a broker cares.
+/// Properties of a server and its database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerInfo {
     /// `SERVERPROPERTY('EngineEdition')`: 2 Standard, 3 Enterprise and Developer, 4 Express, 5 Azure SQL Database,
@@ -29,22 +29,23 @@ pub(super) struct ServerInfo {
     pub(super) edition: i32,
     pub(super) version: String,
     pub(super) compatibility: i32,
-    /// Whether readers see the last committed version of a row and don't wait (`READ_COMMITTED_SNAPSHOT`).
+    /// `READ_COMMITTED_SNAPSHOT`: readers get the last committed version of a row and do not wait for locks.
     pub(super) snapshot: bool,
     pub(super) babelfish: bool,
 }
 
 impl ServerInfo {
-    /// Reads the answer to [`SERVER_INFO_SQL`].
+    /// Reads the row that [`SERVER_INFO_SQL`] returns.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if a broker can't work on this database, or the session's options can't be set.
-    pub(super) fn read(answer: Option<&Row>) -> Result<Self, StoreError> {
-        let silent = || StoreError::Bug("the server does not say what it is".to_owned());
-        let row = answer.ok_or_else(silent)?;
-        let number = |at| -> Result<i32, Error> { Ok(row.try_get(at)?.unwrap_or_default()) };
+    /// [`StoreError::Misconfigured`] if the broker cannot work on this database, or if the session's options cannot be set.
+    pub(super) fn read(row: Option<&Row>) -> Result<Self, StoreError> {
+        let missing = || StoreError::Bug("the server returned no properties".to_owned());
+        let row = row.ok_or_else(missing)?;
+        let number =
+            |column| -> Result<i32, Error> { Ok(row.try_get(column)?.unwrap_or_default()) };
         let version: Option<&str> = row.try_get(1)?;
-        let engine = Self {
+        let server = Self {
             edition: number(0)?,
             version: version.unwrap_or("unknown").to_owned(),
             compatibility: number(2)?,
@@ -53,28 +54,28 @@ impl ServerInfo {
         };
         if number(5)? != 1 {
             return Err(StoreError::Misconfigured(
-                "the server does not keep the SET options that filtered indexes need (QUOTED_IDENTIFIER, ANSI_NULLS and \
-                 others); is there a logon trigger?"
+                "the session lacks SET options that filtered indexes need (QUOTED_IDENTIFIER, ANSI_NULLS and others); check \
+                 the server for a logon trigger that changes them"
                     .to_owned(),
             ));
         }
-        if !engine.babelfish && engine.compatibility < MIN_COMPATIBILITY_LEVEL {
+        if !server.babelfish && server.compatibility < MIN_COMPATIBILITY_LEVEL {
             return Err(StoreError::Misconfigured(format!(
                 "the database has compatibility level {}, and OPENJSON needs {MIN_COMPATIBILITY_LEVEL}: ALTER DATABASE CURRENT \
                  SET COMPATIBILITY_LEVEL = {MIN_COMPATIBILITY_LEVEL}",
-                engine.compatibility
+                server.compatibility
             )));
         }
-        Ok(engine)
+        Ok(server)
     }
 
-    /// Returns whether a column that is never NULL is added without writing every row (Microsoft's documentation of ALTER
-    /// TABLE, "Adding NOT NULL columns as an online operation").
+    /// Returns whether the server adds a NOT NULL column without writing every row (Microsoft's documentation of ALTER TABLE,
+    /// "Adding NOT NULL columns as an online operation").
     pub(super) fn adds_columns_without_rewrite(&self) -> bool {
         self.babelfish || self.supports_online_indexes()
     }
 
-    /// Returns whether an index can be made while the table is written to.
+    /// Returns whether the server can create an index while other sessions write to the table.
     pub(super) fn supports_online_indexes(&self) -> bool {
         !self.babelfish && matches!(self.edition, 3 | 5 | 8)
     }

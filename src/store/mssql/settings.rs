@@ -1,4 +1,4 @@
-//! How to reach a server.
+//! Settings of the SQL Server store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use tiberius::Config;
 use super::connection_string;
 use crate::store::StoreError;
 
-/// How to reach a server. Shown or logged, it keeps its secrets.
+/// Settings of the connections to a server. The `Debug` output hides the connection string.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// An ADO.NET connection string.
     pub connection_string: SecretString,
-    /// A file with a Microsoft Entra access token, which replaces user and password; read for each connection.
+    /// A file with a Microsoft Entra access token, which replaces user and password. It is read for each new connection.
     pub access_token_file: Option<PathBuf>,
-    /// How long TCP may take to connect.
+    /// Maximum duration of a TCP connect.
     pub connect_timeout: Duration,
-    /// How long TLS and login may take.
+    /// Maximum duration of TLS handshake and login.
     pub handshake_timeout: Duration,
-    /// How long an operation may take, its retries included; the first after half of it without an answer.
+    /// Maximum duration of an operation, including its retries. A try that gets no reply within half of this time is retried.
     pub command_timeout: Duration,
-    /// ConnectionManager at once.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// ConnectionManager kept open while nothing is to do.
+    /// Number of idle connections that are kept open.
     pub min_idle_connections: usize,
-    /// How old a connection may get.
+    /// Maximum age of a connection. Older ones are replaced.
     pub max_connection_age: Duration,
 }
 
 impl Settings {
-    /// Returns settings that fit most servers.
+    /// Returns the default settings for a connection string.
     pub fn new(connection_string: impl Into<SecretString>) -> Self {
         Self {
             connection_string: connection_string.into(),
@@ -45,14 +45,17 @@ impl Settings {
         }
     }
 
-    /// Returns how long a statement may keep silent: after half of the time a second try has a chance.
+    /// Returns the maximum time without a reply from the server to one try: half of the command timeout, which leaves time for a
+    /// second try.
     pub(super) fn try_timeout(&self) -> Duration {
         self.command_timeout / 2
     }
 
-    /// Reads the connection string.
+    /// Parses the connection string into the driver's configuration.
     pub(super) fn server(&self) -> Result<Config, StoreError> {
         let server = connection_string::parse(self.connection_string.expose_secret());
-        server.map_err(|why| StoreError::Misconfigured(format!("store.connection_string: {why}")))
+        server.map_err(|problem| {
+            StoreError::Misconfigured(format!("store.connection_string: {problem}"))
+        })
     }
 }

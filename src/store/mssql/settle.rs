@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use super::Mssql;
+use super::MssqlOperations;
 use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
@@ -28,7 +28,7 @@ struct FollowUpInsert {
     list: Vec<ListEntry>,
 }
 
-impl Mssql {
+impl MssqlOperations {
     pub(super) async fn settle(
         &self,
         queue: QueueIndex,

@@ -1,4 +1,4 @@
-//! How values pass between workers and SQL Server's columns: without loss, or refused.
+//! Conversion between the API's values and SQL Server's types. A value that cannot be converted without loss is refused.
 
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
@@ -10,17 +10,17 @@ use crate::store::StoreError;
 use crate::store::new_item::is_decimal;
 use crate::value::{Value, rfc3339};
 
-/// What kind of values a column holds.
+/// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnType {
-    /// An integer in these bounds.
+    /// An integer from the first to the second bound, both included.
     Int(i64, i64),
     Bool,
     Text,
     Binary,
     Float,
     Decimal,
-    /// A decimal that the driver would read as a floating-point number: it is converted where it is read.
+    /// `money` or `smallmoney`. The driver would read it as a floating-point number, so statements convert it to a decimal.
     Money,
     DateTime,
     DateTimeOffset,
@@ -29,12 +29,12 @@ pub(super) enum ColumnType {
     Guid,
     Xml,
     RowVersion,
-    /// A type whose values can't be set.
+    /// Any other type. Its values cannot be set.
     Other,
 }
 
 impl ColumnType {
-    /// Returns the kind of a type, by its name in `sys.types`.
+    /// Returns the kind for a type name of `sys.types`.
     pub(super) fn from_type_name(name: &str) -> Self {
         match name {
             "tinyint" => Self::Int(0, 255),
@@ -58,11 +58,11 @@ impl ColumnType {
         }
     }
 
-    /// Returns whether a value that is not NULL can have come from a column of this kind.
+    /// Returns whether a column of this kind can return this value. NULL is not accepted.
     pub(super) fn can_return(self, value: &Value) -> bool {
         match self {
-            Self::Int(least, most) => {
-                matches!(value, Value::Int(int) if (least..=most).contains(int))
+            Self::Int(min, max) => {
+                matches!(value, Value::Int(int) if (min..=max).contains(int))
             }
             Self::Bool => matches!(value, Value::Bool(_)),
             Self::Binary | Self::RowVersion => matches!(value, Value::Bytes(_)),
@@ -76,19 +76,19 @@ impl ColumnType {
         }
     }
 
-    /// Writes the declaration of the value `name` of a list's entries.
+    /// Renders the `OPENJSON` column for the value `name` of a list. `declared` is the type of the table's column.
     pub(super) fn json_declaration(self, name: &str, declared: &str) -> String {
         match self {
             Self::Binary | Self::RowVersion => {
                 format!("{name} int '$.{name}[0]', {name}l int '$.{name}[1]'")
             }
-            // Of any length: what is too long for the column is to be refused and not cut off.
+            // Without a limit, because OPENJSON would silently cut off a text that is longer than its column.
             Self::Text | Self::Xml => format!("{name} nvarchar(max) '$.{name}'"),
             _ => format!("{name} {declared} '$.{name}'"),
         }
     }
 
-    /// Writes what turns the JSON's value, `name`, into the column's.
+    /// Renders the expression that converts the `OPENJSON` column `name` into a value of this kind.
     pub(super) fn of_json(self, name: &str) -> String {
         match self {
             Self::Binary | Self::RowVersion => format!("SUBSTRING(@P3, {name}, {name}l)"),
@@ -99,7 +99,7 @@ impl ColumnType {
     }
 }
 
-/// Reads a value as the server sent it.
+/// Decodes a value from the server. NULL, and a value of a type that the API does not have, become [`Value::Null`].
 pub(super) fn decode(data: &ColumnData<'static>) -> Result<Value, StoreError> {
     Ok(match data {
         ColumnData::U8(Some(int)) => Value::Int((*int).into()),
@@ -115,28 +115,28 @@ pub(super) fn decode(data: &ColumnData<'static>) -> Result<Value, StoreError> {
         ColumnData::Numeric(Some(number)) => Value::Decimal(digits(number.value(), number.scale())),
         ColumnData::Xml(Some(xml)) => Value::Text(xml.to_string()),
         ColumnData::DateTime(Some(moment)) => {
-            // Days since 1900, and three-hundredths of a second, which mean whole milliseconds.
+            // Days since 1900, and the time in units of 1/300 s. They stand for rounded milliseconds.
             let millis = (i128::from(moment.seconds_fragments()) * 10 + 1) / 3;
-            since(1900, moment.days().into(), millis * 1_000_000)?
+            timestamp_since(1900, moment.days().into(), millis * 1_000_000)?
         }
         ColumnData::SmallDateTime(Some(moment)) => {
             let minutes = i128::from(moment.seconds_fragments());
-            since(1900, moment.days().into(), minutes * 60_000_000_000)?
+            timestamp_since(1900, moment.days().into(), minutes * 60_000_000_000)?
         }
         ColumnData::DateTime2(Some(moment)) => {
-            since(1, moment.date().days().into(), nanos_of(moment.time()))?
+            timestamp_since(1, moment.date().days().into(), nanos_of(moment.time()))?
         }
-        // The server sends the moment in UTC, with the offset beside it.
+        // The server sends the time in UTC and the offset separately.
         ColumnData::DateTimeOffset(Some(moment)) => {
             let utc = moment.datetime2();
-            since(1, utc.date().days().into(), nanos_of(utc.time()))?
+            timestamp_since(1, utc.date().days().into(), nanos_of(utc.time()))?
         }
         ColumnData::Date(Some(day)) => {
-            let midnight = text_of(&since(1, day.days().into(), 0)?);
+            let midnight = text_of(&timestamp_since(1, day.days().into(), 0)?);
             Value::Text(midnight.split('T').next().unwrap_or_default().to_owned())
         }
         ColumnData::Time(Some(time)) => {
-            let moment = text_of(&since(1970, 0, nanos_of(*time))?);
+            let moment = text_of(&timestamp_since(1970, 0, nanos_of(*time))?);
             let time = moment.split('T').next_back().unwrap_or_default();
             Value::Text(time.trim_end_matches('Z').to_owned())
         }
@@ -148,7 +148,7 @@ fn nanos_of(time: tiberius::time::Time) -> i128 {
     i128::from(time.increments()) * 10_i128.pow(9_u32.saturating_sub(time.scale().into()))
 }
 
-fn since(year: i32, days: i64, nanos: i128) -> Result<Value, StoreError> {
+fn timestamp_since(year: i32, days: i64, nanos: i128) -> Result<Value, StoreError> {
     let moment = || {
         let first = time::Date::from_calendar_date(year, time::Month::January, 1).ok()?;
         let midnight = first
@@ -157,7 +157,7 @@ fn since(year: i32, days: i64, nanos: i128) -> Result<Value, StoreError> {
             .assume_utc();
         midnight.checked_add(Duration::nanoseconds(i64::try_from(nanos).ok()?))
     };
-    let moment = moment().ok_or_else(|| StoreError::Bug("a moment out of range".to_owned()))?;
+    let moment = moment().ok_or_else(|| StoreError::Bug("a time out of range".to_owned()))?;
     Ok(Value::Timestamp {
         seconds: moment.unix_timestamp(),
         nanos: i32::try_from(moment.nanosecond()).unwrap_or(0),
@@ -171,7 +171,7 @@ fn text_of(moment: &Value) -> String {
     }
 }
 
-/// Reads a soft-lock time, in milliseconds since 1970.
+/// Decodes a time of a soft-lock column, in milliseconds since 1970-01-01T00:00:00Z. `None`: it is NULL.
 pub(super) fn millis_since_1970(data: &ColumnData<'static>) -> Result<Option<i64>, StoreError> {
     match decode(data)? {
         Value::Timestamp { seconds, nanos } => {
@@ -193,10 +193,10 @@ fn digits(value: i128, scale: u8) -> String {
     }
 }
 
-/// Turns a value into what a list holds for a column of this kind.
+/// Encodes a value for a list, to be stored in a column of this kind.
 ///
 /// # Errors
-/// What is wrong, where the column would hold something else than the value.
+/// The reason why the column cannot store the value.
 pub(super) fn encode(value: &Value, column: ColumnType) -> Result<EntryValue, String> {
     match (value, column) {
         (Value::Bytes(bytes), ColumnType::Binary) => Ok(EntryValue::Bytes(bytes.clone())),
@@ -207,16 +207,14 @@ pub(super) fn encode(value: &Value, column: ColumnType) -> Result<EntryValue, St
 fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
     use ColumnType as Column;
 
-    let refuse = |why: &str| Err(format!("{} {why}", value.type_name()));
+    let refuse = |problem: &str| Err(format!("{} {problem}", value.type_name()));
     match (value, column) {
         (Value::Null, _) => Ok(Json::Null),
-        (_, Column::Other) => refuse("can't be put into a column of this type"),
+        (_, Column::Other) => refuse("cannot be stored in a column of this type"),
         (Value::Bool(bool), Column::Bool) => Ok(json!(bool)),
         (Value::Bool(bool), Column::Int(..)) => Ok(json!(i64::from(*bool))),
         (Value::Int(int @ (0 | 1)), Column::Bool) => Ok(json!(*int == 1)),
-        (Value::Int(int), Column::Int(least, most)) if (least..=most).contains(int) => {
-            Ok(json!(int))
-        }
+        (Value::Int(int), Column::Int(min, max)) if (min..=max).contains(int) => Ok(json!(int)),
         (Value::Int(_), Column::Int(..)) => refuse("is out of the column's range"),
         (Value::Int(int), Column::Decimal | Column::Money | Column::Text) => {
             Ok(json!(int.to_string()))
@@ -245,15 +243,15 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
     }
 }
 
-/// Turns a text, as a CSV file has it, into what the JSON holds for a column of another type.
+/// Encodes a text, for example from a CSV file, for a column of another type.
 fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
     let text = text.trim();
-    let wanted =
-        |json: Option<Json>, what: &str| json.ok_or_else(|| format!("{text:?} is not {what}"));
+    let require =
+        |json: Option<Json>, kind: &str| json.ok_or_else(|| format!("{text:?} is not {kind}"));
     match column {
-        ColumnType::Int(least, most) => {
-            let int = text.parse().ok().filter(|int| (least..=most).contains(int));
-            wanted(int.map(Json::from), "an integer in the column's range")
+        ColumnType::Int(min, max) => {
+            let int = text.parse().ok().filter(|int| (min..=max).contains(int));
+            require(int.map(Json::from), "an integer in the column's range")
         }
         ColumnType::Bool => {
             let bool = match text {
@@ -261,34 +259,34 @@ fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
                 "1" | "true" => Some(true),
                 _ => None,
             };
-            wanted(bool.map(Json::from), "true, false, 1 or 0")
+            require(bool.map(Json::from), "true, false, 1 or 0")
         }
         ColumnType::Float => {
             let double = text.parse::<f64>().ok().filter(|double| double.is_finite());
-            wanted(double.map(Json::from), "a number")
+            require(double.map(Json::from), "a number")
         }
         ColumnType::Decimal | ColumnType::Money => {
             let digits = is_decimal(text).then(|| text.into());
-            wanted(digits, "decimal digits such as -12.50")
+            require(digits, "decimal digits such as -12.50")
         }
         ColumnType::Guid => {
             let guid = text.parse::<uuid::Uuid>().ok();
-            wanted(guid.map(|guid| guid.to_string().into()), "a UUID")
+            require(guid.map(|guid| guid.to_string().into()), "a UUID")
         }
         ColumnType::DateTime | ColumnType::DateTimeOffset => {
             let iso = text.replacen(' ', "T", 1);
             let valid = |text: &str| OffsetDateTime::parse(text, &Rfc3339).is_ok();
             let valid = valid(&iso) || valid(&format!("{iso}Z"));
-            wanted(
+            require(
                 valid.then(|| iso.into()),
-                "a moment such as 2026-11-20T22:15:20",
+                "a time such as 2026-11-20T22:15:20",
             )
         }
         _ => Err("text does not fit the column's type".to_owned()),
     }
 }
 
-/// Turns a key's value into what a list holds.
+/// Encodes the value of a key for a list.
 pub(super) fn encode_key(value: &Value) -> EntryValue {
     EntryValue::Json(match value {
         Value::Bytes(bytes) => return EntryValue::Bytes(bytes.clone()),

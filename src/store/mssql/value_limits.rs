@@ -1,5 +1,5 @@
-//! Whether a column would hold exactly the value that it is given. The server rounds what has more digits than a column keeps,
-//! and refuses the rest without saying which column it is: so it is looked at before.
+//! Check that a column can store a value without rounding or truncation. The server silently rounds a value with too many digits.
+//! For other values it refuses the statement, often without naming the column. So the broker checks before it sends them.
 
 use time::format_description::well_known::Iso8601;
 use time::macros::{date, datetime};
@@ -9,30 +9,32 @@ use super::catalogue::Column;
 use super::types::ColumnType;
 use crate::value::Value;
 
-/// Checks a value against its column's size, digits and range.
+/// Checks a value against the size, digits and range of its column.
 ///
 /// # Errors
-/// What the column can't hold of it.
+/// The reason why the column cannot store the value exactly.
 pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
-    let (name, sizes) = sizes(&column.declared);
+    let (name, sizes) = split_sizes(&column.declared);
     match (value, column.kind) {
-        (Value::Text(text), ColumnType::Text) => length(text.encode_utf16().count(), sizes[0]),
-        (Value::Bytes(bytes), ColumnType::Binary) => length(bytes.len(), sizes[0]),
+        (Value::Text(text), ColumnType::Text) => {
+            check_length(text.encode_utf16().count(), sizes[0])
+        }
+        (Value::Bytes(bytes), ColumnType::Binary) => check_length(bytes.len(), sizes[0]),
         (Value::Text(digits) | Value::Decimal(digits), ColumnType::Decimal | ColumnType::Money) => {
-            decimal(digits.trim(), sizes)
+            check_decimal(digits.trim(), sizes)
         }
         (Value::Int(int), ColumnType::Decimal | ColumnType::Money) => {
-            decimal(&int.to_string(), sizes)
+            check_decimal(&int.to_string(), sizes)
         }
-        (Value::Double(double), ColumnType::Float) if name == "real" => real(*double),
+        (Value::Double(double), ColumnType::Float) if name == "real" => check_real(*double),
         (
             Value::Timestamp { seconds, nanos },
             ColumnType::DateTime | ColumnType::DateTimeOffset,
         ) => {
             let nanos = i128::from(*seconds) * 1_000_000_000 + i128::from(*nanos);
             let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos);
-            let moment = moment.map_err(|_| "the moment is not in the years 1 to 9999")?;
-            instant(
+            let moment = moment.map_err(|_| "the time must be in the years 1 to 9999")?;
+            check_date_time(
                 PrimitiveDateTime::new(moment.date(), moment.time()),
                 name,
                 sizes,
@@ -41,20 +43,20 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
         (Value::Text(text), ColumnType::DateTime) => {
             let iso = text.trim().trim_end_matches('Z').replacen(' ', "T", 1);
             match PrimitiveDateTime::parse(&iso, &Iso8601::PARSING) {
-                Ok(moment) => instant(moment, name, sizes),
-                // What is no moment is refused as such.
+                Ok(moment) => check_date_time(moment, name, sizes),
+                // The encoder refuses a text that is not a time, with its own message.
                 Err(_) => Ok(()),
             }
         }
         (Value::Text(text), ColumnType::Date) => {
             match Date::parse(text.trim(), &Iso8601::PARSING) {
                 Ok(_) => Ok(()),
-                Err(_) => Err(format!("{text:?} is not a day such as 2026-11-20")),
+                Err(_) => Err(format!("{text:?} is not a date such as 2026-11-20")),
             }
         }
         (Value::Text(text), ColumnType::Time) => {
             match Time::parse(text.trim(), &Iso8601::PARSING) {
-                Ok(time) => fraction(time.nanosecond(), scale_of(sizes)),
+                Ok(time) => check_fraction(time.nanosecond(), scale_of(sizes)),
                 Err(_) => Err(format!("{text:?} is not a time of day such as 22:15:20.5")),
             }
         }
@@ -62,8 +64,8 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
     }
 }
 
-/// Splits `name(size, size)`; `max` is no size.
-fn sizes(declared: &str) -> (&str, [Option<u32>; 2]) {
+/// Splits `name(size, size)`. The size `max` becomes `None`: there is no limit.
+fn split_sizes(declared: &str) -> (&str, [Option<u32>; 2]) {
     let Some((name, sizes)) = declared.split_once('(') else {
         return (declared, [None, None]);
     };
@@ -72,16 +74,16 @@ fn sizes(declared: &str) -> (&str, [Option<u32>; 2]) {
     (name, [next(), next()])
 }
 
-fn length(length: usize, most: Option<u32>) -> Result<(), String> {
-    match most {
-        Some(most) if length > most as usize => Err(format!(
-            "it is {length} long, and the column has room for {most}"
+fn check_length(length: usize, max: Option<u32>) -> Result<(), String> {
+    match max {
+        Some(max) if length > max as usize => Err(format!(
+            "the length is {length}; the column stores at most {max}"
         )),
         _ => Ok(()),
     }
 }
 
-fn decimal(digits: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
+fn check_decimal(digits: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
     let [Some(precision), Some(scale)] = sizes else {
         return Ok(());
     };
@@ -91,12 +93,12 @@ fn decimal(digits: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
     let fraction = fraction.trim_end_matches('0').len();
     if fraction > scale as usize {
         return Err(format!(
-            "{digits} has {fraction} digits after its point, and the column keeps {scale}"
+            "{digits} has {fraction} decimal places; the column stores {scale}"
         ));
     }
     if whole > (precision - scale.min(precision)) as usize {
         return Err(format!(
-            "{digits} is too large for a column of {precision} digits, {scale} of them after the point"
+            "{digits} is too large; the column stores {precision} digits, {scale} of them decimal places"
         ));
     }
     Ok(())
@@ -104,17 +106,23 @@ fn decimal(digits: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "whether it is cut is the question"
+    reason = "the comparison detects a truncation"
 )]
-fn real(double: f64) -> Result<(), String> {
+fn check_real(double: f64) -> Result<(), String> {
     if f64::from(double as f32).to_bits() == double.to_bits() {
         Ok(())
     } else {
-        Err(format!("{double} has more digits than a real column keeps"))
+        Err(format!(
+            "{double} has more digits than a real column stores"
+        ))
     }
 }
 
-fn instant(moment: PrimitiveDateTime, name: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
+fn check_date_time(
+    moment: PrimitiveDateTime,
+    name: &str,
+    sizes: [Option<u32>; 2],
+) -> Result<(), String> {
     let nanos = moment.nanosecond();
     let (first, last) = match name {
         "datetime" => (
@@ -129,7 +137,7 @@ fn instant(moment: PrimitiveDateTime, name: &str, sizes: [Option<u32>; 2]) -> Re
     };
     if !(first..=last).contains(&moment) {
         return Err(format!(
-            "{moment} is not between {first} and {last}, as a {name} has to be"
+            "{moment} is out of range; a {name} is between {first} and {last}"
         ));
     }
     match name {
@@ -138,28 +146,28 @@ fn instant(moment: PrimitiveDateTime, name: &str, sizes: [Option<u32>; 2]) -> Re
                 || ![0, 3, 7].contains(&(nanos / 1_000_000 % 10)) =>
         {
             Err(format!(
-                "{moment} has more digits than the column keeps: the thousandths of a datetime end in 0, 3 or 7"
+                "{moment} cannot be stored exactly: the milliseconds of a datetime end in 0, 3 or 7"
             ))
         }
         "smalldatetime" if nanos != 0 || moment.second() != 0 => Err(format!(
-            "{moment} has seconds, and a smalldatetime keeps whole minutes"
+            "{moment} has seconds; a smalldatetime stores whole minutes"
         )),
         "datetime" | "smalldatetime" => Ok(()),
-        _ => fraction(nanos, scale_of(sizes)),
+        _ => check_fraction(nanos, scale_of(sizes)),
     }
 }
 
-/// The digits of a second that a type keeps: 7 where it does not say.
+/// Returns the number of decimal places of a second: the declared one, or 7.
 fn scale_of(sizes: [Option<u32>; 2]) -> u32 {
     sizes[0].unwrap_or(7)
 }
 
-fn fraction(nanos: u32, scale: u32) -> Result<(), String> {
+fn check_fraction(nanos: u32, scale: u32) -> Result<(), String> {
     if nanos.is_multiple_of(10_u32.pow(9_u32.saturating_sub(scale))) {
         Ok(())
     } else {
         Err(format!(
-            "it has more digits of a second than the column keeps, which are {scale}"
+            "the seconds have too many decimal places; the column stores {scale}"
         ))
     }
 }
@@ -190,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_column_keeps_whole_is_taken() {
+    fn exact_values_are_accepted() {
         for (declared, value) in [
             ("decimal(5,2)", digits("-999.99")),
             ("decimal(5,2)", digits("0001.5000")),
@@ -212,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_column_would_round_cut_or_not_reach_is_refused() {
+    fn rounded_truncated_or_out_of_range_values_are_refused() {
         for (declared, value) in [
             ("decimal(5,2)", digits("1000.00")),
             ("decimal(5,2)", digits("1.005")),

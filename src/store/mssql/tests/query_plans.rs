@@ -12,7 +12,7 @@ use super::super::connection::Connection;
 use super::super::decode;
 use super::super::list_parameters::{ListEntry, ListParameters};
 use super::super::queue_statements::QueueStatements;
-use super::super::{Mssql, Pool, Settings};
+use super::super::{MssqlOperations, Pool, Settings};
 use super::spec;
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, Settlement};
@@ -36,7 +36,7 @@ const DUE: &[&str] = &["item_lease_due"];
 /// A database with a queue of many rows in every state, and a session that tells the plans.
 struct Desk {
     connection: Connection,
-    mssql: Mssql,
+    mssql: MssqlOperations,
 }
 
 impl Desk {
@@ -231,7 +231,7 @@ async fn set_up(settings: &Settings) -> Desk {
     batch(&mut connection, profile).await;
     Desk {
         connection,
-        mssql: Mssql {
+        mssql: MssqlOperations {
             pool: Pool::new(settings).expect("a pool"),
             queues: vec![table].into(),
         },

@@ -13,7 +13,7 @@ use super::super::new_item::KeySource;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
 use super::super::soft_lock_types::queue_columns;
-use super::super::{Mssql, Pool, Settings};
+use super::super::{MssqlOperations, Pool, Settings};
 use super::{MINUTE, spec};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
@@ -171,7 +171,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         },
     };
     // It connects when something is asked.
-    let mssql = Mssql {
+    let mssql = MssqlOperations {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
         queues: vec![table].into(),
     };
