@@ -1,5 +1,5 @@
-//! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, and the query plans that a
-//! server chooses for them.
+//! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, the query plans that a server
+//! chooses for them, and adoption on editions that write every row when they add a column.
 
 mod editions;
 mod query_plans;
@@ -12,7 +12,7 @@ use crate::queue::{ClaimStrategy, LeaseBounds, OnComplete, Order, QueueSpec, Sof
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Returns a queue on `table` with the default names of the soft-lock columns: in key order, completed rows are kept.
+/// Returns a queue on `table`, in key order, that keeps completed rows. The soft-lock columns have their default names.
 pub(super) fn spec(table: &str) -> QueueSpec {
     QueueSpec {
         name: "items".to_owned(),

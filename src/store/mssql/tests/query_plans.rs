@@ -1,7 +1,7 @@
-//! Which index each statement uses, as a server tells of the batches as they are shipped: what a claim, a settlement, a
-//! heartbeat and the reaper cost does not depend on how many rows the table has.
+//! Query plans that a server chooses for the broker's batches. The tests check that each statement uses the index that its SQL file
+//! names. The cost of a claim, heartbeat, settlement or reap then does not depend on the number of rows in the table.
 //!
-//! The session profiles what it runs, so that each statement of a batch is followed by its plan.
+//! The session has profiling on, so the server returns the plan of each statement after its result.
 
 use serde_json::json;
 use tiberius::{ColumnData, Row, ToSql};
@@ -17,30 +17,30 @@ use super::spec;
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, Settlement};
 
-/// Rows enough that to read them all is no way to find a few.
+/// Number of rows of the table. It is so large that a planner prefers an index to a scan.
 const ROWS: u32 = 100_000;
-/// Calls of a claim, and what each asks for: one, as Babelfish has no statistics of a table that was filled just now, takes
-/// its leases for few, and would rather read them all than seek several.
+/// Number of calls per claim, and of items per call. Both are 1: Babelfish has no statistics of a table that was just filled and
+/// expects few leases, so for several calls it would read all leases instead of seeking each.
 const CALLS: usize = 1;
 const ITEMS: usize = 1;
 
-/// A statement of a batch, found by how it begins and by what it has, and the indexes of which it must use one.
+/// A statement of a batch: its first word, a text in it, and the indexes of which its plan must use one.
 type Expected = (&'static str, &'static str, &'static [&'static str]);
 
-/// What finds a row by its key; in a queue that is in the key's order, a ready row is found by the ready index as well.
+/// Indexes that find a row by its key. In a queue in key order, the ready index finds ready rows as well.
 const BY_KEY: &[&str] = &["item_key", "item_lease_ready"];
 const READY: &[&str] = &["item_lease_ready"];
 const TOKEN: &[&str] = &["item_lease_token"];
 const DUE: &[&str] = &["item_lease_due"];
 
-/// A database with a queue of many rows in every state, and a session that tells the plans.
-struct Desk {
+/// A database with a queue of many rows in every state, and a session with profiling on.
+struct ProfiledQueue {
     connection: Connection,
     mssql: MssqlOperations,
 }
 
-impl Desk {
-    fn table(&self) -> &QueueStatements {
+impl ProfiledQueue {
+    fn statements(&self) -> &QueueStatements {
         &self.mssql.queues[0]
     }
 
@@ -49,8 +49,8 @@ impl Desk {
         results.unwrap_or_else(|error| panic!("{error}: {sql}"))
     }
 
-    /// Claims, and checks how; `again`, calls that may be repeated.
-    async fn claim(&mut self, again: bool) -> Vec<LeaseRef> {
+    /// Claims and checks the plans. `has_request_id`: the calls have request ids.
+    async fn claim(&mut self, has_request_id: bool) -> Vec<LeaseRef> {
         let list = (0..CALLS).map(|at| {
             let mut entry = ListEntry::default();
             for (name, value) in [
@@ -59,25 +59,28 @@ impl Desk {
                 ("w", json!("worker")),
                 ("t", json!(Uuid::new_v4().to_string())),
                 ("d", json!(60_000)),
-                ("r", json!(again)),
+                ("r", json!(has_request_id)),
             ] {
                 entry.insert(name, value);
             }
             entry
         });
-        let statements = &self.table().sql;
-        let (sql, wire) = (
-            if again {
+        let statements = &self.statements().sql;
+        let (sql, parameters) = (
+            if has_request_id {
                 statements.claim_with_retries.clone()
             } else {
                 statements.claim.clone()
             },
             ListParameters::new(vec![list.collect()]),
         );
-        let results = self.run(&sql, &wire.parameters()).await;
-        let leases = results.iter().flatten().filter(|row| is_own(row, "lb_t"));
+        let results = self.run(&sql, &parameters.parameters()).await;
+        let leases = results
+            .iter()
+            .flatten()
+            .filter(|row| first_column_is(row, "lb_t"));
         let lease = |row: &Row| LeaseRef {
-            key: self.table().read_key(row, 2).expect("a key"),
+            key: self.statements().read_key(row, 2).expect("a key"),
             token: decode::token(row, 0).expect("a token"),
             fence: decode::integer(row, 3).expect("a fence"),
             attempt: 1,
@@ -92,7 +95,7 @@ impl Desk {
                 ("SELECT", "@picked", BY_KEY),
             ],
         );
-        if again {
+        if has_request_id {
             expect(
                 &results,
                 &[
@@ -110,11 +113,11 @@ impl Desk {
             entry.insert("d", json!(60_000));
             entry
         });
-        let (sql, wire) = (
-            self.table().sql.extend.clone(),
+        let (sql, parameters) = (
+            self.statements().sql.extend.clone(),
             ListParameters::new(vec![list.collect()]),
         );
-        let results = self.run(&sql, &wire.parameters()).await;
+        let results = self.run(&sql, &parameters.parameters()).await;
         let by_key = [
             ("UPDATE", "lease_due_time", BY_KEY),
             ("SELECT", "lb_due", BY_KEY),
@@ -122,8 +125,8 @@ impl Desk {
         expect(&results, &by_key);
     }
 
-    /// Completes; `again`, what was completed before.
-    async fn complete(&mut self, leases: &[LeaseRef], again: bool) {
+    /// Completes and checks the plans. `is_retry`: the leases were completed before.
+    async fn complete(&mut self, leases: &[LeaseRef], is_retry: bool) {
         let settlement = |lease: &LeaseRef| Settlement {
             lease: lease.clone(),
             ending: Ending::Complete {
@@ -131,16 +134,19 @@ impl Desk {
             },
         };
         let settlements: Vec<Settlement> = leases.iter().map(settlement).collect();
-        let places: Vec<usize> = (0..settlements.len()).collect();
+        let indexes: Vec<usize> = (0..settlements.len()).collect();
         let batch = self.mssql.render_settlement(
-            self.table(),
+            self.statements(),
             &settlements,
-            &places,
+            &indexes,
             "COMMIT TRANSACTION;",
         );
-        let (sql, wire) = batch.expect("a batch");
-        let results = self.run(&sql, &wire.parameters()).await;
-        let settled = results.iter().flatten().filter(|row| is_own(row, "lb_i"));
+        let (sql, parameters) = batch.expect("a batch");
+        let results = self.run(&sql, &parameters.parameters()).await;
+        let settled = results
+            .iter()
+            .flatten()
+            .filter(|row| first_column_is(row, "lb_i"));
         assert_eq!(settled.count(), settlements.len());
         expect(
             &results,
@@ -149,13 +155,13 @@ impl Desk {
                 ("UPDATE", "lease_attempt", BY_KEY),
             ],
         );
-        if again {
+        if is_retry {
             expect(&results, &[("SELECT", "lease_owner", BY_KEY)]);
         }
     }
 
     async fn reap(&mut self) {
-        let sql = self.table().sql.reap.clone();
+        let sql = self.statements().sql.reap.clone();
         let results = self.run(&sql, &[&1, &3]).await;
         expect(
             &results,
@@ -169,7 +175,7 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn claims_heartbeats_settlements_and_the_reaper_use_the_indexes_that_their_files_name() {
+async fn statements_use_the_indexes_that_their_files_name() {
     let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
         eprintln!("skipped: LEASE_BROKER_TEST_MSSQL names no server");
         return;
@@ -177,15 +183,15 @@ async fn claims_heartbeats_settlements_and_the_reaper_use_the_indexes_that_their
     let name = format!("lb_test_{}", Uuid::new_v4().simple());
     let mut first = connect(&Settings::new(server.clone())).await;
     batch(&mut first, &format!("CREATE DATABASE [{name}]")).await;
-    let mut desk = set_up(&Settings::new(format!("{server};database={name}"))).await;
-    desk.claim(true).await;
-    let leases = desk.claim(false).await;
-    desk.heartbeat(&leases).await;
-    desk.complete(&leases, false).await;
-    desk.complete(&leases, true).await;
-    desk.reap().await;
-    drop(desk);
-    // Its session may still be ending; what a failed test leaves, a later test run drops.
+    let mut queue = set_up(&Settings::new(format!("{server};database={name}"))).await;
+    queue.claim(true).await;
+    let leases = queue.claim(false).await;
+    queue.heartbeat(&leases).await;
+    queue.complete(&leases, false).await;
+    queue.complete(&leases, true).await;
+    queue.reap().await;
+    drop(queue);
+    // The session may still be ending, so the drop is tried again. A later test run drops the database of a failed test.
     for _ in 0..100 {
         if first
             .batch(&format!("DROP DATABASE [{name}]"))
@@ -199,7 +205,7 @@ async fn claims_heartbeats_settlements_and_the_reaper_use_the_indexes_that_their
     panic!("the database {name} is left behind");
 }
 
-async fn set_up(settings: &Settings) -> Desk {
+async fn set_up(settings: &Settings) -> ProfiledQueue {
     let mut connection = connect(settings).await;
     let create = "CREATE TABLE item (id int NOT NULL CONSTRAINT item_key PRIMARY KEY)";
     batch(&mut connection, create).await;
@@ -208,7 +214,8 @@ async fn set_up(settings: &Settings) -> Desk {
         let applied = apply(&mut connection, &step, &mut |_| ()).await;
         applied.expect(&step.sql);
     }
-    // One in twenty is leased, one delayed, half of them due; two are ready; the others are completed.
+    // Of every 20 rows one is leased, one is delayed, two are ready, and the others are completed. Half of the leased and delayed
+    // rows are due.
     let fill = format!(
         "WITH n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 99),
             ids AS (SELECT a.i + 100 * b.i + 10000 * c.i + 1 AS id FROM n AS a CROSS JOIN n AS b CROSS JOIN n AS c
@@ -229,7 +236,7 @@ async fn set_up(settings: &Settings) -> Desk {
         "SET STATISTICS PROFILE ON"
     };
     batch(&mut connection, profile).await;
-    Desk {
+    ProfiledQueue {
         connection,
         mssql: MssqlOperations {
             pool: Pool::new(settings).expect("a pool"),
@@ -250,8 +257,8 @@ async fn batch(connection: &mut Connection, sql: &str) {
     ran.unwrap_or_else(|error| panic!("{error}: {sql}"));
 }
 
-/// Returns whether a row is of a result of the broker's that begins with this column.
-fn is_own(row: &Row, first: &str) -> bool {
+/// Returns whether the first column of a row has this name. The results of the profiler have other names.
+fn first_column_is(row: &Row, first: &str) -> bool {
     row.columns()
         .first()
         .is_some_and(|column| column.name() == first)
@@ -267,17 +274,17 @@ fn expect(results: &[Vec<Row>], expected: &[Expected]) {
             .next()
             .unwrap_or_else(|| panic!("no plan of {begins} … {has}: {plans:#?}"));
         let used = indexes.iter().any(|index| plan.contains(index));
-        assert!(used, "none of {indexes:?} is used: {plan}");
+        assert!(used, "the plan uses none of {indexes:?}: {plan}");
         let scanned = plan.lines().find(|line| {
             line.contains("Seq Scan on item")
                 || line.contains("Index Scan") && line.contains("[item_key]")
         });
-        assert_eq!(scanned, None, "the whole table is read: {plan}");
+        assert_eq!(scanned, None, "the plan reads the whole table: {plan}");
     }
 }
 
-/// Returns each statement with its plan. SQL Server answers a result for each, whose rows have its text and then its
-/// operators; Babelfish answers lines, of which one that begins with "Query Text: " begins a statement.
+/// Returns the text of each statement with its plan. SQL Server returns one result set per statement: the text, then the operators.
+/// Babelfish returns lines of text, and a line that begins with "Query Text: " begins a statement.
 fn plans(results: &[Vec<Row>]) -> Vec<String> {
     const BEGIN: &str = "Query Text: ";
 

@@ -1,5 +1,5 @@
-//! The exact statements, for a reviewer to read: those of the five published systems (docs/recipes.md), of a table with a
-//! composite key, and of one whose names are awkward. A change of them shows as a change of `snapshots/`.
+//! Snapshots of all rendered statements, for reviewers: for the five published systems (docs/recipes.md), for a table with a
+//! composite key, and for a table with unusual names. Each change of a statement shows as a change in `snapshots/`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn column(declaration: &str) -> Column {
     }
 }
 
-/// A table as it was before it became a queue; its first `key` columns are its primary key.
+/// Returns a table before its adoption. The first `key` columns are its primary key.
 fn table(columns: &[&str], key: usize) -> Table {
     let columns: Vec<Column> = columns
         .iter()
@@ -78,7 +78,8 @@ fn table(columns: &[&str], key: usize) -> Table {
     }
 }
 
-/// Every batch of the queue, each under the operation that sends it. Needs a tokio runtime, for the pool.
+/// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime, because it creates a
+/// pool.
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
@@ -170,7 +171,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
             follow_ups: vec![follow_up],
         },
     };
-    // It connects when something is asked.
+    // The pool does not connect, because the test runs no statement.
     let mssql = MssqlOperations {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
         queues: vec![table].into(),
