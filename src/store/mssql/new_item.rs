@@ -258,16 +258,17 @@ fn has_unsupported_characters(
     )
 }
 
+/// Reads the increment of an identity column.
 const INCREMENT: &str = "SELECT CAST(i.increment_value AS bigint)
 FROM sys.identity_columns AS i
 WHERE i.object_id = OBJECT_ID(@P1) AND i.name = @P2";
 
-/// What makes the keys of items that do not name them.
+/// The source of the key of an item that does not name its key. It decides how the item is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeySource {
-    /// The one column of the key counts, by this much.
+    /// The key is one identity column with this increment.
     Identity(i64),
-    /// Defaults of any kind, or nothing.
+    /// All other keys: default values of any kind, or no source.
     Defaults,
 }
 
@@ -291,17 +292,17 @@ impl KeySource {
         Ok(increment.map_or(Self::Defaults, Self::Identity))
     }
 
-    /// Returns the section of `enqueue.sql` that adds items which name the same columns as `item`.
+    /// Returns the section of `enqueue.sql` that inserts items with the same columns as `item`.
     pub(super) fn section(self, key: &[Column], item: &NewItem) -> &'static str {
-        let names = |column: &Column| item.columns.iter().any(|(name, _)| *name == column.name);
+        let is_named = |column: &Column| item.columns.iter().any(|(name, _)| *name == column.name);
         match self {
-            _ if key.iter().all(names) => "insert_given_keys",
+            _ if key.iter().all(is_named) => "insert_given_keys",
             Self::Identity(_) => "insert_identity_keys",
             Self::Defaults => "insert_row_by_row",
         }
     }
 
-    /// Returns how the keys are sorted to stand as they were made.
+    /// Returns the sort direction in which the new keys are in the order of their items: an identity column can count down.
     pub(super) fn direction(self) -> &'static str {
         match self {
             Self::Identity(increment) if increment < 0 => " DESC",

@@ -51,10 +51,10 @@ impl ProfiledQueue {
 
     /// Claims and checks the plans. `has_request_id`: the calls have request ids.
     async fn claim(&mut self, has_request_id: bool) -> Vec<LeaseRef> {
-        let list = (0..CALLS).map(|at| {
+        let list = (0..CALLS).map(|index| {
             let mut entry = ListEntry::default();
             for (name, value) in [
-                ("o", json!(at)),
+                ("o", json!(index)),
                 ("n", json!(ITEMS)),
                 ("w", json!("worker")),
                 ("t", json!(Uuid::new_v4().to_string())),
@@ -108,8 +108,8 @@ impl ProfiledQueue {
     }
 
     async fn heartbeat(&mut self, leases: &[LeaseRef]) {
-        let list = leases.iter().enumerate().map(|(at, lease)| {
-            let mut entry = QueueStatements::lease_entry(at, lease);
+        let list = leases.iter().enumerate().map(|(index, lease)| {
+            let mut entry = QueueStatements::lease_entry(index, lease);
             entry.insert("d", json!(60_000));
             entry
         });
