@@ -1,5 +1,5 @@
-//! The SQL Server store: implements [`Store`] on tables of a SQL Server or Babelfish database. Each operation is one batch in one
-//! transaction and one round trip.
+//! The SQL Server store: implements [`Store`] on tables of a SQL Server or Babelfish database. An operation sends all its
+//! requests as one batch, in one round trip. A batch that changes rows is one transaction.
 
 mod adopt;
 mod adopt_sql;
@@ -80,7 +80,8 @@ impl MssqlOperations {
 }
 
 impl MssqlStore {
-    /// Connects, creates the broker's tables, applies the schema changes of managed queues, and checks the table of each queue.
+    /// Connects, creates the broker's tables, applies the schema changes of managed queues, and checks the table of
+    /// each queue.
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if a table is not ready for its queue, or if the server refuses the login.

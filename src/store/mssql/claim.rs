@@ -44,8 +44,9 @@ impl MssqlOperations {
         } else {
             &queue.sql.claim
         };
-        // A call with a request id finds the leases of its first run by their token. Only if every call has one, the batch may
-        // run again after its reply was lost. Otherwise the leases of a lost reply would stay unused until they expire.
+        // A call with a request id finds the leases of its first run by their token. Only if every call has one, the
+        // batch may run again after its reply was lost. Otherwise the leases of a lost reply would stay unused until
+        // they expire.
         let retry_safety = if calls.iter().all(|call| call.has_request_id) {
             RetrySafety::Idempotent
         } else {
@@ -58,10 +59,11 @@ impl MssqlOperations {
         // The batch returns at least one result set, even if that is empty.
         decode::result_set(&results, 0)?;
         let mut items: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
-        // If the batch looks for retried claims, the first result set has the leases that they already hold. The last result
-        // set has the new leases.
+        // If the batch looks for retried claims, the first result set has the leases that they already hold. The last
+        // result set has the new leases.
         for row in results.iter().flatten() {
-            // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in this list.
+            // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
+            // this list.
             if let Some(index) = first_index.get(&decode::token(row, 0)?) {
                 items[*index].push(read_item(queue, &calls[*index], row)?);
             }
@@ -76,8 +78,8 @@ impl MssqlOperations {
     }
 }
 
-/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context and the
-/// queue's data columns.
+/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context
+/// and the queue's data columns.
 fn read_item(
     queue: &QueueStatements,
     call: &ClaimCall,

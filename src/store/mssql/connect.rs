@@ -19,8 +19,8 @@ pub(super) type Session = Client<Compat<TcpStream>>;
 pub(super) struct Socket(std::net::TcpStream);
 
 impl Socket {
-    /// Returns whether the connection is open and has no unread data. The broker calls this only between batches. A server sends
-    /// data then only to end the connection.
+    /// Returns whether the connection is open and has no unread data. The broker calls this only between batches. A
+    /// server sends data then only to end the connection.
     pub(super) fn is_open_and_idle(&self) -> bool {
         let peeked = self.0.peek(&mut [0]);
         matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
@@ -71,8 +71,9 @@ pub(super) async fn connect(
     }
 }
 
-/// Opens a TCP connection to the first of the server's addresses that accepts. The addresses are tried one after the other, with a
-/// delay. With `MultiSubnetFailover` they are all tried at once, for a listener with an address in each subnet.
+/// Opens a TCP connection to the first of the server's addresses that accepts. The addresses are tried one after the
+/// other, with a delay. With `MultiSubnetFailover` they are all tried at once, for a listener with an address in each
+/// subnet.
 async fn connect_tcp(config: &Config, connect_timeout: Duration) -> Result<TcpStream, Error> {
     let stagger = if config.get_multi_subnet_failover() {
         Duration::ZERO
@@ -88,8 +89,8 @@ async fn connect_tcp(config: &Config, connect_timeout: Duration) -> Result<TcpSt
     Ok(stream)
 }
 
-/// Starts a connect to each address of `HOST:PORT`, `stagger` apart, and returns the first that succeeds. If all fail, returns the
-/// last error.
+/// Starts a connect to each address of `HOST:PORT`, `stagger` apart, and returns the first that succeeds. If all fail,
+/// returns the last error.
 async fn connect_first(address: &str, stagger: Duration) -> Result<TcpStream, IoError> {
     let with_address = |error: IoError| IoError::new(error.kind(), format!("{address}: {error}"));
     // The port follows the last colon. An IPv6 address, which has no brackets here, contains colons as well.

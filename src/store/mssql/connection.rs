@@ -85,8 +85,9 @@ impl Connection {
         self.opened_at.elapsed()
     }
 
-    /// Prepares the connection for its next user. `last_failure` is the time at which any connection of the pool was last found
-    /// broken. If this connection has had no reply since then, the reset also proves that the server still answers.
+    /// Prepares the connection for its next user. `last_failure` is the time at which any connection of the pool was
+    /// last found broken. If this connection has had no reply since then, the reset also proves that the server still
+    /// answers.
     ///
     /// # Errors
     /// The reason why the connection must be closed.
@@ -108,8 +109,8 @@ impl Connection {
         }
     }
 
-    /// Runs a batch of an operation and returns its results. The first run of a batch with parameters on this connection also
-    /// prepares it, in the same round trip. Later runs use the handle.
+    /// Runs a batch of an operation and returns its results. The first run of a batch with parameters on this
+    /// connection also prepares it, in the same round trip. Later runs use the handle.
     pub(super) async fn run_prepared(
         &mut self,
         sql: &str,
@@ -186,8 +187,8 @@ impl Connection {
         };
         self.state = match error {
             None => ConnectionState::Clean,
-            // The server sent the error in its reply, and the reply was read to its end. An error of class 20 or higher ends the
-            // connection.
+            // The server sent the error in its reply, and the reply was read to its end. An error of class 20 or higher
+            // ends the connection.
             Some(Error::Server(token)) if token.class() < 20 => ConnectionState::NeedsReset,
             Some(_) => ConnectionState::Broken,
         };
@@ -205,14 +206,14 @@ struct BatchResult {
 }
 
 impl BatchResult {
-    /// Returns the results, or the error if the batch failed. The results of a failed batch are void, as it may have been rolled
-    /// back.
+    /// Returns the results, or the error if the batch failed. The results of a failed batch are void, as it may have
+    /// been rolled back.
     fn into_results(self) -> Result<Vec<Vec<Row>>, Error> {
         self.first_error.map_or(Ok(self.results), Err)
     }
 
-    /// Takes the handle of the batch that was just prepared, and drops the results before it. Babelfish sends such results: it
-    /// describes the columns of a batch that is a single query.
+    /// Takes the handle of the batch that was just prepared, and drops the results before it. Babelfish sends such
+    /// results: it describes the columns of a batch that is a single query.
     fn take_handle(&mut self) -> Option<i32> {
         let handle_in = |rows: &Vec<Row>| rows.first()?.try_get("lb_h").ok().flatten();
         let (index, handle) = (0..)
@@ -231,8 +232,8 @@ enum ResultFilter {
     BrokerOnly,
 }
 
-/// Reads a reply to its final DONE token. Rows arrive even if their transaction is rolled back later, so no row may be used
-/// before the end.
+/// Reads a reply to its final DONE token. Rows arrive even if their transaction is rolled back later, so no row may be
+/// used before the end.
 async fn read_to_end(
     mut stream: tiberius::QueryStream<'_>,
     filter: ResultFilter,

@@ -1,13 +1,13 @@
-//! Parser of ADO.NET connection strings. It knows the keywords that matter to the broker, in all their spellings. An unknown keyword
-//! is an error. Errors name the keyword and never show a value, because a value can be a password.
+//! Parser of ADO.NET connection strings. It knows the keywords that matter to the broker, in all their spellings. An
+//! unknown keyword is an error. Errors name the keyword and never show a value, because a value can be a password.
 //!
-//! The driver's own parser is not used. It silently ignores unknown keywords, such as `Trust Server Certificate` in the spelling of
-//! newer tools, and it accepts ASCII only.
+//! The driver's own parser is not used. It silently ignores unknown keywords, such as `Trust Server Certificate` in the
+//! spelling of newer tools, and it accepts ASCII only.
 
 use tiberius::{AuthMethod, Config, EncryptionLevel};
 
-/// Keywords that are accepted and ignored. They have no meaning here or are set elsewhere, but users copy strings that contain them
-/// from portals and other programs.
+/// Keywords that are accepted and ignored. They have no meaning here or are set elsewhere, but users copy strings that
+/// contain them from portals and other programs.
 const IGNORED: &[&str] = &[
     "commandtimeout",
     "connectionlifetime",

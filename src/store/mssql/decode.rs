@@ -1,5 +1,5 @@
-//! Decoder of result sets. A value that the broker's statements never return is [`StoreError::Bug`]. The decoder never invents a
-//! default.
+//! Decoder of result sets. A value that the broker's statements never return is [`StoreError::Bug`]. The decoder never
+//! invents a default.
 
 use std::time::Duration;
 

@@ -77,7 +77,8 @@ impl MssqlOperations {
         keys.map(|key| key.ok_or_else(missing)).collect()
     }
 
-    /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls back.
+    /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls
+    /// back.
     async fn find_rejected_item(
         &self,
         queue: &QueueStatements,

@@ -1,5 +1,5 @@
-//! Classification of the server's errors: for each error number, the reaction of the broker. Sources: Microsoft's lists of database
-//! engine errors, of transient errors of Azure SQL, and of availability group errors.
+//! Classification of the server's errors: for each error number, the reaction of the broker. Sources: Microsoft's lists
+//! of database engine errors, of transient errors of Azure SQL, and of availability group errors.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -14,8 +14,8 @@ use crate::store::{Outage, Rejection, StoreError};
 enum Remedy {
     /// Run the operation again on the same connection. The server has applied none of it.
     Retry,
-    /// Open another connection and run the operation again there. The first run may have been applied, and the new connection may
-    /// reach another server.
+    /// Open another connection and run the operation again there. The first run may have been applied, and the new
+    /// connection may reach another server.
     Reconnect,
     /// Ask the caller to retry later. The server has no space, or its database is starting. Nothing was applied.
     Wait,
@@ -37,16 +37,17 @@ pub(super) enum RetrySafety {
 }
 
 const TABLE: &[(Remedy, &[u32])] = &[
-    // Deadlock victim, lock timeout, snapshot conflict, out of locks. 51222: the application lock of the queue was not free
-    // (claim.sql). 51224: another settlement came at the same time (settle.sql). No memory to run the statement. A row of a
-    // temporal table that a later transaction has already changed. 8179: an unknown handle (prepared.rs).
+    // Deadlock victim, lock timeout, snapshot conflict, out of locks. 51222: the application lock of the queue was not
+    // free (claim.sql). 51224: another settlement came at the same time (settle.sql). No memory to run the statement. A
+    // row of a temporal table that a later transaction has already changed. 8179: an unknown handle (prepared.rs).
     (
         Remedy::Retry,
         &[
             1205, 1222, 3960, 1204, 51222, 51224, 701, 802, 8645, 8651, 13535, 8179,
         ],
     ),
-    // Azure SQL: the database was moved, paused or reconfigured, or the session was ended because it used too many resources.
+    // Azure SQL: the database was moved, paused or reconfigured, or the session was ended because it used too many
+    // resources.
     (
         Remedy::Reconnect,
         &[
@@ -54,16 +55,16 @@ const TABLE: &[(Remedy, &[u32])] = &[
             40552, 40553,
         ],
     ),
-    // Availability groups: this replica is not, or not yet, the primary, or it is read-only. The session was killed. The server is
-    // shutting down or starting.
+    // Availability groups: this replica is not, or not yet, the primary, or it is read-only. The session was killed.
+    // The server is shutting down or starting.
     (
         Remedy::Reconnect,
         &[
             976, 978, 979, 982, 983, 988, 3906, 596, 6005, 6006, 17142, 18401, 18451,
         ],
     ),
-    // The log or a filegroup is full. The database is being recovered or restored, is offline, or is in single-user mode. Azure
-    // SQL throttles requests.
+    // The log or a filegroup is full. The database is being recovered or restored, is offline, or is in single-user
+    // mode. Azure SQL throttles requests.
     (
         Remedy::Wait,
         &[
@@ -71,8 +72,8 @@ const TABLE: &[(Remedy, &[u32])] = &[
             49919, 49920,
         ],
     ),
-    // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed column. A
-    // trigger that ended the transaction. (Errors that a trigger raises itself have numbers from 50000.)
+    // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed
+    // column. A trigger that ended the transaction. (Errors that a trigger raises itself have numbers from 50000.)
     (
         Remedy::Refuse,
         &[
@@ -80,9 +81,9 @@ const TABLE: &[(Remedy, &[u32])] = &[
             271, 3609, 8169, 9420, 13536,
         ],
     ),
-    // Login, firewall, database, permission. A missing object or column. READPAST under SNAPSHOT. A table or an index that does not
-    // support a hint. SET options of a filtered index. No OPENJSON. A column definition in the configuration with an unknown type
-    // or a syntax error.
+    // Login, firewall, database, permission. A missing object or column. READPAST under SNAPSHOT. A table or an index
+    // that does not support a hint. SET options of a filtered index. No OPENJSON. A column definition in the
+    // configuration with an unknown type or a syntax error.
     (
         Remedy::Misconfigured,
         &[
@@ -206,9 +207,9 @@ impl OperationFailure {
                 Remedy::Reconnect => retry_safety == RetrySafety::Idempotent,
                 Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
             },
-            // An error number means that the server answered and refused the login, perhaps only for a moment. The operation was
-            // not sent yet. If the server does not answer at all, the operation fails, and the health check finds out when the
-            // server is back.
+            // An error number means that the server answered and refused the login, perhaps only for a moment. The
+            // operation was not sent yet. If the server does not answer at all, the operation fails, and the health
+            // check finds out when the server is back.
             Cause::Connection(StoreError::Unavailable(outage)) => outage.number.is_some(),
             Cause::Connection(_) => false,
         }

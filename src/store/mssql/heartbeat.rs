@@ -19,8 +19,8 @@ impl MssqlOperations {
         renewals: &[Renewal],
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
         let queue = self.queue(queue)?;
-        // A statement may name a lease only once. If several renewals name the same lease, only the last one is sent. The
-        // results of the others are computed from its result.
+        // A statement may name a lease only once. If several renewals name the same lease, only the last one is sent.
+        // The results of the others are computed from its result.
         let leases = renewals.iter().map(|renewal| &renewal.lease);
         let identities: Vec<_> = leases
             .map(|lease| (lease.token, lease.fence, lease.key.to_string()))

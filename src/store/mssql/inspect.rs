@@ -56,7 +56,8 @@ impl MssqlOperations {
             .pool
             .query(sql, &[&limit], RetrySafety::Idempotent)
             .await?;
-        // The columns are the server's time, the key, owner, time of the last change, due time, attempts, fence and error.
+        // The columns are the server's time, the key, owner, time of the last change, due time, attempts, fence and
+        // error.
         let owner = 1 + queue.key.len();
         let read_item = |row: &Row| -> Result<ListedItem, StoreError> {
             let now = decode::time(row, 0)?;

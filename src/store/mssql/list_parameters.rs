@@ -1,12 +1,14 @@
 //! Parameters of statements that take lists. Each list travels as one JSON array, which `OPENJSON` reads on the server.
 //!
-//! Each such statement has the same first parameters: @P1 and @P2 are [`ListParameters::escape_marks`] and the characters that
-//! they stand for, @P3 is the bytes of all binary values, @P4 is a JSON array of long texts, and @P5 is the length of the first
-//! list. The lists begin at @P6.
+//! Each such statement has the same first parameters: @P1 and @P2 are [`ListParameters::escape_marks`] and the
+//! characters that they stand for, @P3 is the bytes of all binary values, @P4 is a JSON array of long texts, and @P5 is
+//! the length of the first list. The lists begin at @P6.
 //!
-//! JSON alone would be enough for SQL Server. Babelfish has three limits. Its `OPENJSON` leaves the escapes of a string as they
-//! are, and it cuts off a string after [`MAX_INLINE_UNITS`]. Its `CONVERT` reads no hexadecimal digits. Therefore:
-//! - A text holds a mark instead of each character that JSON escapes. The statement replaces the marks with `TRANSLATE`.
+//! JSON alone would be enough for SQL Server. Babelfish has three limits. Its `OPENJSON` leaves the escapes of a string
+//! as they are, and it cuts off a string after [`MAX_INLINE_UNITS`]. Its `CONVERT` reads no hexadecimal digits.
+//! Therefore:
+//! - A text holds a mark instead of each character that JSON escapes. The statement replaces the marks with
+//!   `TRANSLATE`.
 //! - A binary value is a pair: its start among the bytes of @P3, from 1, and its length.
 //! - A long text is its index in @P4, from 0.
 
@@ -112,8 +114,8 @@ impl ListParameters {
     }
 }
 
-/// Returns a set of marks that occur in none of the texts. If the texts use every set, each escaped character is its own mark,
-/// and JSON escapes it as usual.
+/// Returns a set of marks that occur in none of the texts. If the texts use every set, each escaped character is its
+/// own mark, and JSON escapes it as usual.
 fn choose_marks<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let mut used = vec![false; MARK_SETS as usize];
     for character in texts.flat_map(str::chars) {

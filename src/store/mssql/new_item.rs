@@ -1,4 +1,5 @@
-//! New items of a queue: checks and encodes their values, renders the INSERT, and finds the column that a constraint refused.
+//! New items of a queue: checks and encodes their values, renders the INSERT, and finds the column that a constraint
+//! refused.
 
 use std::time::Duration;
 
@@ -73,8 +74,8 @@ impl QueueStatements {
         }
     }
 
-    /// Renders sections of `enqueue.sql` for items that name the same columns as `item`. `list_number` is the number of their
-    /// list in the batch, from 0.
+    /// Renders sections of `enqueue.sql` for items that name the same columns as `item`. `list_number` is the number of
+    /// their list in the batch, from 0.
     pub(super) fn render_insert(
         &self,
         sections: &[&str],
@@ -174,8 +175,8 @@ impl QueueStatements {
         rendered.join("\n")
     }
 
-    /// Adds to a rejection the column that the server's message names, directly or by a unique index. `item_columns` are the
-    /// columns that the item names. Other errors are returned unchanged.
+    /// Adds to a rejection the column that the server's message names, directly or by a unique index. `item_columns`
+    /// are the columns that the item names. Other errors are returned unchanged.
     pub(super) fn name_refused_column(
         &self,
         error: StoreError,
@@ -198,8 +199,8 @@ impl QueueStatements {
             .filter(is_quoted)
             .max_by_key(|name| name.len())
             .map(str::to_owned);
-        // The message can name a column of a table variable: lb_k1 is the first column of the key, lb_c0 the first one of the
-        // item.
+        // The message can name a column of a table variable: lb_k1 is the first column of the key, lb_c0 the first one
+        // of the item.
         let number_after = |prefix: &str| {
             let name = rejection.column.as_deref()?.strip_prefix(prefix)?;
             name.parse::<usize>().ok()
@@ -223,8 +224,8 @@ impl QueueStatements {
     }
 }
 
-/// Adds a delay to an entry: whole seconds, and the rest in milliseconds, rounded up. DATEADD takes 32-bit numbers, and a long
-/// delay in milliseconds would not fit.
+/// Adds a delay to an entry: whole seconds, and the rest in milliseconds, rounded up. DATEADD takes 32-bit numbers, and
+/// a long delay in milliseconds would not fit.
 pub(super) fn insert_delay(entry: &mut ListEntry, delay: Option<Duration>) {
     entry.insert("s", json!(delay.map(|delay| delay.as_secs())));
     let millis = delay.map(|delay| delay.subsec_nanos().div_ceil(1_000_000));
@@ -243,8 +244,8 @@ fn value_from_json(index: usize, column: &Column, list_number: usize) -> String 
     }
 }
 
-/// Renders the condition that a text has a character which the column's code page lacks. It compares the text with the result of
-/// a conversion to the code page and back.
+/// Renders the condition that a text has a character which the column's code page lacks. It compares the text with the
+/// result of a conversion to the code page and back.
 fn has_unsupported_characters(
     index: usize,
     column: &Column,
@@ -302,7 +303,8 @@ impl KeySource {
         }
     }
 
-    /// Returns the sort direction in which the new keys are in the order of their items: an identity column can count down.
+    /// Returns the sort direction in which the new keys are in the order of their items: an identity column can count
+    /// down.
     pub(super) fn direction(self) -> &'static str {
         match self {
             Self::Identity(increment) if increment < 0 => " DESC",

@@ -1,5 +1,5 @@
-//! Pool of connections, and the retry loop of operations. The pool opens connections on demand, replaces old ones, and never hands
-//! out a connection whose last reply was not read to its end.
+//! Pool of connections, and the retry loop of operations. The pool opens connections on demand, replaces old ones, and
+//! never hands out a connection whose last reply was not read to its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, timed_out};
 use crate::store::StoreError;
 
-/// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise be
-/// overloaded by logins.
+/// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
+/// be overloaded by logins.
 const MAX_CONCURRENT_CONNECTS: usize = 4;
 /// Maximum number of tries of an operation, the first one included.
 const MAX_TRIES: u32 = 5;
@@ -56,8 +56,8 @@ impl ConnectionManager {
         *last_failure = Some(Instant::now());
     }
 
-    /// Returns whether a connection must be replaced because of its age. The limit is a random 80 to 100 % of the configured age,
-    /// so connections that were opened together are not all replaced together.
+    /// Returns whether a connection must be replaced because of its age. The limit is a random 80 to 100 % of the
+    /// configured age, so connections that were opened together are not all replaced together.
     fn is_old(&self, connection: &Connection) -> bool {
         let share: f64 = rand::random_range(0.8..1.0);
         connection.age() > self.settings.max_connection_age.mul_f64(share)
@@ -90,8 +90,8 @@ impl Manager for ConnectionManager {
 #[derive(Clone)]
 pub struct Pool {
     pool: managed::Pool<ConnectionManager>,
-    /// The connection of the health check. It is not part of the pool, so that operations which wait for the server cannot block
-    /// the check.
+    /// The connection of the health check. It is not part of the pool, so that operations which wait for the server
+    /// cannot block the check.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
     _maintenance: Arc<AbortOnDropHandle<()>>,
 }
@@ -118,9 +118,9 @@ impl Pool {
         })
     }
 
-    /// Returns how many statements of one kind on one queue may run at the same time: a quarter of the connections, from 1 to 4.
-    /// One kind of statement can then never take all connections. The number is small because each concurrent statement costs the
-    /// server.
+    /// Returns how many statements of one kind on one queue may run at the same time: a quarter of the connections,
+    /// from 1 to 4. One kind of statement can then never take all connections. The number is small because each
+    /// concurrent statement costs the server.
     pub(super) fn max_concurrent_operations(&self) -> usize {
         (self.pool.status().max_size / 4).clamp(1, 4)
     }
@@ -130,8 +130,8 @@ impl Pool {
         self.pool.manager().server.get_addr()
     }
 
-    /// Runs a batch of an operation, and retries it if the error and `retry_safety` allow that. Returns at the latest when the
-    /// command timeout has passed.
+    /// Runs a batch of an operation, and retries it if the error and `retry_safety` allow that. Returns at the latest
+    /// when the command timeout has passed.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -197,7 +197,8 @@ impl Pool {
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
         let manager = self.pool.manager();
-        // The connection is put back only after a complete reply. If the caller drops this future earlier, the connection closes.
+        // The connection is put back only after a complete reply. If the caller drops this future earlier, the
+        // connection closes.
         let usable = kept.take().filter(|kept| !manager.is_old(kept));
         let mut connection = match usable {
             Some(connection) => connection,
@@ -209,7 +210,8 @@ impl Pool {
     }
 }
 
-/// Closes idle connections that are too old, and opens new ones while fewer than `min_idle` are idle. Runs until it is aborted.
+/// Closes idle connections that are too old, and opens new ones while fewer than `min_idle` are idle. Runs until it is
+/// aborted.
 async fn maintain_idle(pool: managed::Pool<ConnectionManager>, min_idle: usize) {
     loop {
         pool.retain(|connection, _| !pool.manager().is_old(connection));
@@ -223,8 +225,9 @@ async fn maintain_idle(pool: managed::Pool<ConnectionManager>, min_idle: usize) 
     }
 }
 
-/// Opens `count` connections. The pool opens a connection only if none is idle. This function therefore holds the idle ones until
-/// the pool has received all requests for new ones. Errors are ignored: operations will meet and report them.
+/// Opens `count` connections. The pool opens a connection only if none is idle. This function therefore holds the idle
+/// ones until the pool has received all requests for new ones. Errors are ignored: operations will meet and report
+/// them.
 async fn open_connections(pool: &managed::Pool<ConnectionManager>, idle: usize, count: usize) {
     let held = join_all((0..idle).map(|_| pool.get())).await;
     let mut opening = join_all((0..count).map(|_| pool.get()));

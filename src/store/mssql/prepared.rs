@@ -1,7 +1,7 @@
 //! Prepared batches of a connection. The text of a batch is sent and parsed once. Later runs send only its handle.
 //!
-//! The broker runs the same few batches all the time. SQL Server caches the plan of a text, but Babelfish parses the text for each
-//! run. Parsing costs several times as much as the batch itself.
+//! The broker runs the same few batches all the time. SQL Server caches the plan of a text, but Babelfish parses the
+//! text for each run. Parsing costs several times as much as the batch itself.
 
 use std::num::NonZeroUsize;
 
@@ -71,9 +71,9 @@ pub(super) fn execute(handle: &str, parameters: usize) -> String {
     format!("EXEC sp_execute {handle}{};", names.collect::<String>())
 }
 
-/// Renders the batch that prepares another batch, returns its handle as column `lb_h`, and runs it. It takes the parameters of that
-/// batch and two more: the declarations and the text. `evicted` is a handle to release first. All this is a batch because the
-/// driver offers no other remote call than `sp_executesql`.
+/// Renders the batch that prepares another batch, returns its handle as column `lb_h`, and runs it. It takes the
+/// parameters of that batch and two more: the declarations and the text. `evicted` is a handle to release first. All
+/// this is a batch because the driver offers no other remote call than `sp_executesql`.
 pub(super) fn prepare_and_execute(parameters: usize, evicted: Option<i32>) -> String {
     let (declarations, sql) = (parameters + 1, parameters + 2);
     let execute = execute("@h", parameters);
@@ -84,7 +84,8 @@ pub(super) fn prepare_and_execute(parameters: usize, evicted: Option<i32>) -> St
     )
 }
 
-/// Returns the type that a parameter is declared with. Like the driver, it declares a short text or binary value without `max`.
+/// Returns the type that a parameter is declared with. Like the driver, it declares a short text or binary value
+/// without `max`.
 fn type_of(value: &ColumnData<'_>) -> &'static str {
     match value {
         ColumnData::I32(_) => "int",

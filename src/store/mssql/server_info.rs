@@ -7,8 +7,8 @@ use tiberius::error::Error;
 
 use crate::store::StoreError;
 
-/// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation of CREATE
-/// INDEX, "Required SET options for filtered indexes").
+/// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation
+/// of CREATE INDEX, "Required SET options for filtered indexes").
 pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition')), \
     CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')), CONVERT(int, d.compatibility_level), \
     CONVERT(int, d.is_read_committed_snapshot_on), COALESCE(CONVERT(int, SERVERPROPERTY('babelfish')), 0), \
@@ -38,7 +38,8 @@ impl ServerInfo {
     /// Reads the row that [`SERVER_INFO_SQL`] returns.
     ///
     /// # Errors
-    /// [`StoreError::Misconfigured`] if the broker cannot work on this database, or if the session's options cannot be set.
+    /// [`StoreError::Misconfigured`] if the broker cannot work on this database, or if the session's options cannot be
+    /// set.
     pub(super) fn read(row: Option<&Row>) -> Result<Self, StoreError> {
         let missing = || StoreError::Bug("the server returned no properties".to_owned());
         let row = row.ok_or_else(missing)?;
@@ -69,8 +70,8 @@ impl ServerInfo {
         Ok(server)
     }
 
-    /// Returns whether the server adds a NOT NULL column without writing every row (Microsoft's documentation of ALTER TABLE,
-    /// "Adding NOT NULL columns as an online operation").
+    /// Returns whether the server adds a NOT NULL column without writing every row (Microsoft's documentation of ALTER
+    /// TABLE, "Adding NOT NULL columns as an online operation").
     pub(super) fn adds_columns_without_rewrite(&self) -> bool {
         self.babelfish || self.supports_online_indexes()
     }

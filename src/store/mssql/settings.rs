@@ -14,13 +14,15 @@ use crate::store::StoreError;
 pub struct Settings {
     /// An ADO.NET connection string.
     pub connection_string: SecretString,
-    /// A file with a Microsoft Entra access token, which replaces user and password. It is read for each new connection.
+    /// A file with a Microsoft Entra access token, which replaces user and password. It is read for each new
+    /// connection.
     pub access_token_file: Option<PathBuf>,
     /// Maximum duration of a TCP connect.
     pub connect_timeout: Duration,
     /// Maximum duration of TLS handshake and login.
     pub handshake_timeout: Duration,
-    /// Maximum duration of an operation, including its retries. A try that gets no reply within half of this time is retried.
+    /// Maximum duration of an operation, including its retries. A try that gets no reply within half of this time is
+    /// retried.
     pub command_timeout: Duration,
     /// Maximum number of connections.
     pub max_connections: usize,
@@ -45,8 +47,8 @@ impl Settings {
         }
     }
 
-    /// Returns the maximum time without a reply from the server to one try: half of the command timeout, which leaves time for a
-    /// second try.
+    /// Returns the maximum time without a reply from the server to one try: half of the command timeout, which leaves
+    /// time for a second try.
     pub(super) fn try_timeout(&self) -> Duration {
         self.command_timeout / 2
     }

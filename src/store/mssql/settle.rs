@@ -18,8 +18,8 @@ use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
 const COMMIT: &str = "COMMIT TRANSACTION;";
 const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
 
-/// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or all are
-/// delayed.
+/// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or
+/// all are delayed.
 struct FollowUpInsert {
     queue: usize,
     ready: bool,
@@ -89,7 +89,8 @@ impl MssqlOperations {
         // The batch returns at least one result set, even if that is empty.
         decode::result_set(&results, 0)?;
         let mut settled = Vec::new();
-        // The first result set has the leases that this batch ended. A second one has those that an earlier settlement ended.
+        // The first result set has the leases that this batch ended. A second one has those that an earlier settlement
+        // ended.
         for row in results.iter().flatten() {
             let index = decode::request_index(row, 0, settlements.len())?;
             settled.push((index, decode::state(row, 1)?));
@@ -97,7 +98,8 @@ impl MssqlOperations {
         Ok(settled)
     }
 
-    /// Finds the settlement, and its follow-up, that a constraint refused. Runs each settlement alone and rolls it back.
+    /// Finds the settlement, and its follow-up, that a constraint refused. Runs each settlement alone and rolls it
+    /// back.
     async fn find_rejected_settlement(
         &self,
         queue: &QueueStatements,

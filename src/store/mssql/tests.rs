@@ -1,5 +1,5 @@
-//! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, the query plans that a server
-//! chooses for them, and adoption on editions that write every row when they add a column.
+//! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, the query plans
+//! that a server chooses for them, and adoption on editions that write every row when they add a column.
 
 mod editions;
 mod query_plans;

@@ -1,4 +1,5 @@
-//! Conversion between the API's values and SQL Server's types. A value that cannot be converted without loss is refused.
+//! Conversion between the API's values and SQL Server's types. A value that cannot be converted without loss is
+//! refused.
 
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
@@ -20,7 +21,8 @@ pub(super) enum ColumnType {
     Binary,
     Float,
     Decimal,
-    /// `money` or `smallmoney`. The driver would read it as a floating-point number, so statements convert it to a decimal.
+    /// `money` or `smallmoney`. The driver would read it as a floating-point number, so statements convert it to a
+    /// decimal.
     Money,
     DateTime,
     DateTimeOffset,

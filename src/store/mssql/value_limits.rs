@@ -1,5 +1,6 @@
-//! Check that a column can store a value without rounding or truncation. The server silently rounds a value with too many digits.
-//! For other values it refuses the statement, often without naming the column. So the broker checks before it sends them.
+//! Check that a column can store a value without rounding or truncation. The server silently rounds a value with too
+//! many digits. For other values it refuses the statement, often without naming the column. So the broker checks before
+//! it sends them.
 
 use time::format_description::well_known::Iso8601;
 use time::macros::{date, datetime};

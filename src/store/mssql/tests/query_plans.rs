@@ -1,5 +1,6 @@
-//! Query plans that a server chooses for the broker's batches. The tests check that each statement uses the index that its SQL file
-//! names. The cost of a claim, heartbeat, settlement or reap then does not depend on the number of rows in the table.
+//! Query plans that a server chooses for the broker's batches. The tests check that each statement uses the index that
+//! its SQL file names. The cost of a claim, heartbeat, settlement or reap then does not depend on the number of rows in
+//! the table.
 //!
 //! The session has profiling on, so the server returns the plan of each statement after its result.
 
@@ -19,8 +20,8 @@ use crate::store::{Ending, Settlement};
 
 /// Number of rows of the table. It is so large that a planner prefers an index to a scan.
 const ROWS: u32 = 100_000;
-/// Number of calls per claim, and of items per call. Both are 1: Babelfish has no statistics of a table that was just filled and
-/// expects few leases, so for several calls it would read all leases instead of seeking each.
+/// Number of calls per claim, and of items per call. Both are 1: Babelfish has no statistics of a table that was just
+/// filled and expects few leases, so for several calls it would read all leases instead of seeking each.
 const CALLS: usize = 1;
 const ITEMS: usize = 1;
 
@@ -191,7 +192,8 @@ async fn statements_use_the_indexes_that_their_files_name() {
     queue.complete(&leases, true).await;
     queue.reap().await;
     drop(queue);
-    // The session may still be ending, so the drop is tried again. A later test run drops the database of a failed test.
+    // The session may still be ending, so the drop is tried again. A later test run drops the database of a failed
+    // test.
     for _ in 0..100 {
         if first
             .batch(&format!("DROP DATABASE [{name}]"))
@@ -214,8 +216,8 @@ async fn set_up(settings: &Settings) -> ProfiledQueue {
         let applied = apply(&mut connection, &step, &mut |_| ()).await;
         applied.expect(&step.sql);
     }
-    // Of every 20 rows one is leased, one is delayed, two are ready, and the others are completed. Half of the leased and delayed
-    // rows are due.
+    // Of every 20 rows one is leased, one is delayed, two are ready, and the others are completed. Half of the leased
+    // and delayed rows are due.
     let fill = format!(
         "WITH n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 99),
             ids AS (SELECT a.i + 100 * b.i + 10000 * c.i + 1 AS id FROM n AS a CROSS JOIN n AS b CROSS JOIN n AS c
@@ -283,8 +285,8 @@ fn expect(results: &[Vec<Row>], expected: &[Expected]) {
     }
 }
 
-/// Returns the text of each statement with its plan. SQL Server returns one result set per statement: the text, then the operators.
-/// Babelfish returns lines of text, and a line that begins with "Query Text: " begins a statement.
+/// Returns the text of each statement with its plan. SQL Server returns one result set per statement: the text, then
+/// the operators. Babelfish returns lines of text, and a line that begins with "Query Text: " begins a statement.
 fn plans(results: &[Vec<Row>]) -> Vec<String> {
     const BEGIN: &str = "Query Text: ";
 

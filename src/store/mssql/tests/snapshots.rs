@@ -1,5 +1,6 @@
-//! Snapshots of all rendered statements, for reviewers: for the five published systems (docs/recipes.md), for a table with a
-//! composite key, and for a table with unusual names. Each change of a statement shows as a change in `snapshots/`.
+//! Snapshots of all rendered statements, for reviewers: for the five published systems (docs/recipes.md), for a table
+//! with a composite key, and for a table with unusual names. Each change of a statement shows as a change in
+//! `snapshots/`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -78,8 +79,8 @@ fn table(columns: &[&str], key: usize) -> Table {
     }
 }
 
-/// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime, because it creates a
-/// pool.
+/// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
+/// because it creates a pool.
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
