@@ -36,7 +36,8 @@ pub(super) enum RetrySafety {
     AtMostOnce,
 }
 
-const TABLE: &[(Remedy, &[u32])] = &[
+/// The error numbers for each reaction.
+const REMEDIES: &[(Remedy, &[u32])] = &[
     // Deadlock victim, lock timeout, snapshot conflict, out of locks. 51222: the application lock of the queue was not
     // free (claim.sql). 51224: another settlement came at the same time (settle.sql). No memory to run the statement. A
     // row of a temporal table that a later transaction has already changed. 8179: an unknown handle (prepared.rs).
@@ -148,7 +149,7 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
             },
         );
     }
-    let listed = TABLE.iter().find(|(_, numbers)| numbers.contains(&number));
+    let listed = REMEDIES.iter().find(|(_, numbers)| numbers.contains(&number));
     match listed {
         Some((remedy, _)) => Some(*remedy),
         None if number >= FIRST_USER_ERROR => Some(Remedy::Refuse),
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn each_error_number_has_one_remedy() {
-        let mut numbers: Vec<u32> = TABLE
+        let mut numbers: Vec<u32> = REMEDIES
             .iter()
             .flat_map(|(_, numbers)| *numbers)
             .copied()
