@@ -149,7 +149,9 @@ fn remedy_of(number: u32, message: &str) -> Option<Remedy> {
             },
         );
     }
-    let listed = REMEDIES.iter().find(|(_, numbers)| numbers.contains(&number));
+    let listed = REMEDIES
+        .iter()
+        .find(|(_, numbers)| numbers.contains(&number));
     match listed {
         Some((remedy, _)) => Some(*remedy),
         None if number >= FIRST_USER_ERROR => Some(Remedy::Refuse),
