@@ -8,8 +8,6 @@ mod harness;
 
 #[path = "conformance/adoption.rs"]
 mod adoption;
-#[path = "conformance/again.rs"]
-mod again;
 #[path = "conformance/claim.rs"]
 mod claim;
 #[path = "conformance/concurrency.rs"]
@@ -40,8 +38,10 @@ mod names;
 mod order;
 #[path = "conformance/policies.rs"]
 mod policies;
-#[path = "conformance/repeat.rs"]
-mod repeat;
+#[path = "conformance/repeated_settlement.rs"]
+mod repeated_settlement;
+#[path = "conformance/retried_claim.rs"]
+mod retried_claim;
 #[path = "conformance/settle.rs"]
 mod settle;
 #[path = "conformance/types.rs"]
@@ -70,226 +70,226 @@ macro_rules! conformance {
         mod $store {
             instantiate! { $harness;
                 adoption {
-                    rows_that_were_there_before_are_claimed
-                    a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again
-                    a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lacks
-                    an_interrupted_adoption_is_taken_up_where_it_was_left
-                    another_order_needs_another_index
-                    apply_adds_all_and_a_second_time_nothing
-                    a_table_and_columns_that_are_missing_are_named
-                    a_table_without_a_key_is_refused
-                    a_unique_constraint_may_be_the_key
-                    rows_without_a_key_are_passed_over
-                    the_soft_lock_columns_may_have_other_names
-                    two_queues_with_soft_locks_of_their_own_share_a_table
+                    existing_rows_are_claimed
+                    dropped_table_is_a_misconfiguration
+                    unadopted_table_is_refused_naming_each_missing_part
+                    interrupted_adoption_continues
+                    changed_order_needs_a_new_index
+                    second_apply_changes_nothing
+                    missing_table_and_columns_are_named
+                    table_without_a_key_is_refused
+                    unique_constraint_serves_as_key
+                    rows_with_a_null_key_are_skipped
+                    soft_lock_columns_can_be_renamed
+                    two_queues_with_separate_soft_locks_share_a_table
                 }
-                again {
-                    a_settlement_sent_again_answers_again_and_changes_nothing
-                    a_completion_is_told_from_a_failure_and_from_a_release
-                    a_repeat_is_known_after_the_item_became_ready
-                    a_repeat_finds_nothing_once_somebody_else_has_claimed
-                    a_repeat_finds_nothing_where_completion_removes_the_row
-                    a_recurring_items_completion_sent_again_is_known
-                    a_recurring_items_failure_is_not_taken_for_a_completion
-                    nothing_is_known_of_a_lease_that_expired
-                    nothing_is_known_of_a_lease_after_a_redrive
-                    a_release_sent_again_after_a_failure_does_not_give_the_attempt_back
+                repeated_settlement {
+                    repeated_settlement_answers_again_and_changes_nothing
+                    completion_differs_from_failure_and_release
+                    repeat_is_recognised_after_the_item_became_ready
+                    repeat_after_another_claim_is_lost
+                    repeat_after_row_removal_is_lost
+                    repeated_completion_of_a_recurring_item_is_recognised
+                    failure_of_a_recurring_item_is_no_completion
+                    expired_lease_cannot_be_repeated
+                    redriven_lease_cannot_be_repeated
+                    release_after_failure_does_not_return_the_attempt
                 }
                 claim {
-                    an_empty_queue_gives_no_leases
-                    a_call_that_wants_nothing_gets_nothing
-                    a_lease_carries_the_row_the_token_and_the_time_left
-                    a_lease_lasts_as_long_as_its_own_call_asks
-                    a_leased_row_is_not_leased_again
-                    several_calls_get_consecutive_rows_in_turn
-                    a_thousand_rows_are_leased_in_one_operation
+                    empty_queue_gives_no_leases
+                    claim_of_zero_items_gets_none
+                    lease_carries_row_token_and_time_left
+                    each_call_sets_its_own_lease_duration
+                    leased_row_is_not_leased_again
+                    calls_of_a_group_get_consecutive_rows
+                    thousand_rows_are_leased_in_one_operation
                     rows_that_other_programs_insert_are_claimed
-                    a_row_that_another_program_deletes_is_no_longer_held
-                    a_claim_reads_the_row_as_other_programs_left_it
-                    each_claim_raises_the_fence_by_one_and_nothing_sets_it_back
-                    an_attempt_is_counted_at_claim_and_given_back_by_a_release
-                    only_the_columns_asked_for_are_handed_out
-                    a_queue_without_filtered_indexes_works_the_same
+                    lease_of_a_deleted_row_is_lost
+                    claim_reads_the_current_row
+                    fence_grows_by_one_per_claim_and_never_falls
+                    claim_counts_an_attempt_and_release_returns_it
+                    only_configured_columns_are_returned
+                    queue_without_filtered_indexes_works_the_same
                 }
                 concurrency {
                     each_row_is_claimed_and_completed_once
-                    claims_that_take_turns_get_each_row_once
-                    of_many_settlements_of_one_lease_one_kind_wins
-                    follow_ups_are_added_once_however_often_the_completion_is_sent
-                    one_request_sent_by_many_brokers_gets_the_same_leases
-                    a_claim_and_the_reaper_never_both_have_a_lease
-                    producers_and_workers_together_lose_and_repeat_nothing
-                    a_refused_operation_does_not_spoil_those_beside_it
-                    an_operation_whose_caller_goes_away_runs_to_its_end
+                    claims_under_app_lock_get_each_row_once
+                    one_kind_wins_among_concurrent_settlements
+                    follow_ups_of_concurrent_repeats_are_added_once
+                    request_sent_by_many_brokers_gets_the_same_leases
+                    claim_and_reaper_never_share_a_lease
+                    producers_and_workers_lose_and_repeat_nothing
+                    refused_operation_leaves_concurrent_ones_intact
+                    operation_without_a_caller_runs_to_its_end
                 }
                 dead_letter {
-                    a_dead_item_is_claimed_by_nobody
-                    a_redriven_item_has_all_its_attempts_before_it
-                    a_redrive_touches_only_the_dead_and_no_more_than_its_limit
+                    dead_item_is_not_claimed
+                    redriven_item_has_all_attempts_again
+                    redrive_changes_only_dead_items_up_to_its_limit
                 }
                 delay {
-                    an_item_enqueued_with_a_delay_is_claimed_after_it
-                    a_failed_item_waits_for_its_retry
-                    a_failed_item_may_be_tried_again_at_once
-                    an_item_released_with_a_delay_keeps_its_attempt
-                    items_become_ready_in_the_order_of_their_due_times
-                    a_promoted_item_keeps_its_error_and_counts_from_now
+                    delayed_item_is_claimed_after_its_delay
+                    failed_item_waits_for_its_retry
+                    failed_item_without_delay_is_ready_immediately
+                    item_released_with_a_delay_keeps_its_attempt
+                    delayed_items_become_ready_by_due_time
+                    promoted_item_keeps_its_error_and_gets_a_new_state_time
                 }
                 enqueue {
-                    keys_are_returned_in_the_order_given
-                    the_database_numbers_the_items_and_fills_in_defaults
-                    an_item_that_names_no_column_takes_the_defaults
-                    a_new_item_is_ready_and_carries_its_trace
-                    an_empty_list_adds_nothing
-                    another_brokers_item_is_claimed
-                    an_unknown_column_is_refused
-                    a_soft_lock_column_is_refused
-                    a_computed_column_is_refused
-                    a_missing_or_null_value_is_refused_where_one_must_be
-                    a_value_that_is_there_already_is_refused_where_it_must_be_unique
-                    text_that_is_no_number_is_refused_for_a_number_column
-                    a_column_named_twice_is_refused
-                    bytes_and_fractions_are_refused_for_a_column_of_integers
-                    an_item_without_its_key_is_refused
-                    an_item_without_a_key_that_may_be_null_is_refused
-                    a_refused_list_may_be_sent_again_without_the_bad_item
+                    keys_are_returned_in_request_order
+                    database_generates_keys_and_defaults
+                    item_without_columns_takes_the_defaults
+                    new_item_is_ready_and_carries_its_trace
+                    empty_list_adds_nothing
+                    item_of_another_broker_is_claimed
+                    unknown_column_is_refused
+                    soft_lock_column_is_refused
+                    computed_column_is_refused
+                    missing_required_value_is_refused
+                    duplicate_of_a_unique_value_is_refused
+                    non_numeric_text_is_refused_for_a_number_column
+                    column_named_twice_is_refused
+                    bytes_and_fractions_are_refused_for_an_integer_column
+                    item_without_its_key_is_refused
+                    item_with_a_null_key_is_refused
+                    refused_list_succeeds_without_the_bad_item
                 }
                 expire {
-                    an_expired_items_lease_is_reported_and_the_item_is_ready
-                    an_item_whose_last_attempt_expired_is_dead
-                    without_a_maximum_an_item_expires_for_ever
-                    a_lease_that_is_held_is_left_alone
-                    an_expired_item_is_not_claimed_before_it_is_reaped
-                    a_reaper_ends_no_more_than_its_limit_the_longest_due_first
-                    promotions_count_towards_the_reapers_limit
-                    the_reaper_tells_when_to_come_again
+                    expired_lease_is_reported_and_its_item_ready
+                    item_is_dead_after_its_last_attempt_expired
+                    item_without_max_attempts_never_dies
+                    held_lease_is_not_reaped
+                    expired_item_is_not_claimed_before_it_is_reaped
+                    reaper_ends_the_longest_due_up_to_its_limit
+                    promotions_count_towards_the_reaper_limit
+                    reaper_returns_the_next_due_time
                     two_reapers_end_a_lease_once
-                    a_reaper_that_may_do_nothing_only_looks
+                    reaper_with_limit_zero_changes_nothing
                 }
                 follow_ups {
                     follow_ups_are_added_with_the_completion
-                    follow_ups_are_added_only_once
-                    a_lost_lease_adds_nothing
-                    a_follow_up_may_go_to_its_own_queue_be_delayed_and_carry_a_trace
-                    a_follow_up_with_an_unknown_column_refuses_the_whole_list
-                    a_follow_up_that_breaks_a_constraint_refuses_the_whole_list
-                    a_follow_up_with_an_unknown_column_is_refused_even_when_its_lease_is_lost
+                    repeated_completion_adds_follow_ups_once
+                    lost_lease_adds_no_follow_ups
+                    follow_up_to_the_same_queue_with_delay_and_trace
+                    unknown_column_in_a_follow_up_refuses_the_list
+                    constraint_error_in_a_follow_up_refuses_the_list
+                    unknown_column_is_refused_even_for_a_lost_lease
                 }
                 heartbeat {
-                    a_heartbeat_makes_the_lease_last_from_now
-                    a_heartbeat_may_shorten_the_lease
-                    a_lease_past_its_due_time_is_lost_before_any_reaper_comes
-                    each_lease_of_a_list_has_its_own_answer_in_the_order_asked
-                    a_settled_lease_is_not_held
-                    a_lease_that_was_never_given_is_not_held
-                    another_brokers_heartbeat_counts
-                    a_heartbeat_does_not_make_the_lease_look_younger
+                    heartbeat_extends_the_lease_from_now
+                    heartbeat_can_shorten_the_lease
+                    lease_past_its_due_time_is_lost_before_it_is_reaped
+                    each_lease_has_its_own_result_in_request_order
+                    settled_lease_is_lost
+                    unknown_lease_is_lost
+                    heartbeat_through_another_broker_counts
+                    heartbeat_keeps_the_state_time
                 }
                 inspect {
-                    an_empty_queue_has_zeros_and_no_ages
+                    empty_queue_has_zeros_and_no_ages
                     stats_count_every_state
-                    exact_stats_are_the_same_of_few_items
-                    stats_tell_the_age_of_the_oldest_ready_item_and_of_the_oldest_lease
-                    a_list_has_the_longest_in_the_state_first_and_no_more_than_asked
-                    a_listed_lease_tells_who_holds_it_and_how_long
-                    an_expired_lease_that_is_not_reaped_is_due_in_no_time
-                    the_secret_is_the_same_for_every_broker_on_the_database
-                    a_probe_of_a_working_store_is_answered
+                    exact_stats_equal_stats_for_few_items
+                    stats_contain_age_of_oldest_ready_item_and_lease
+                    list_starts_with_the_oldest_and_keeps_its_limit
+                    listed_lease_shows_holder_and_time_left
+                    unreaped_expired_lease_is_due_in_zero
+                    brokers_of_one_database_share_the_secret
+                    probe_of_a_working_store_succeeds
                 }
                 keys {
-                    a_key_of_text_may_be_any_text
-                    a_key_of_numbers_may_be_any_number
-                    a_key_may_be_bytes
-                    a_key_may_have_two_columns
-                    a_key_may_have_three_columns
-                    items_are_claimed_in_the_order_of_all_key_columns
-                    a_lease_with_too_few_or_too_many_key_values_is_not_held
-                    rows_of_composite_keys_are_deleted_and_archived_one_by_one
-                    a_completed_key_may_come_again_where_its_row_is_deleted
+                    text_key_can_be_any_text
+                    number_key_can_be_any_number
+                    key_can_be_bytes
+                    key_can_have_two_columns
+                    key_can_have_three_columns
+                    items_are_claimed_by_all_key_columns_in_order
+                    lease_with_a_wrong_number_of_key_values_is_lost
+                    rows_with_composite_keys_are_deleted_and_archived
+                    key_can_be_reused_after_its_row_was_deleted
                 }
                 managed {
-                    a_managed_column_of_no_type_is_a_misconfiguration
-                    a_managed_table_is_made_when_the_store_is_opened
-                    a_managed_table_is_made_again_beside_its_archive
-                    a_managed_table_may_have_a_key_of_several_columns
-                    a_managed_tables_rows_tell_since_when_they_are_ready
+                    managed_column_of_unknown_type_is_a_misconfiguration
+                    managed_table_is_created_when_the_store_opens
+                    dropped_managed_table_is_created_beside_its_archive
+                    managed_table_can_have_a_composite_key
+                    managed_table_rows_have_their_ready_time
                 }
                 mirror {
-                    each_transition_sets_the_columns_of_the_state_entered
-                    an_item_whose_attempts_are_spent_by_expiry_looks_dead
-                    a_recurring_item_looks_delayed
-                    now_is_the_moment_of_the_change
-                    a_claim_hands_out_the_columns_as_it_set_them
-                    a_new_item_has_the_columns_of_its_state
-                    a_column_of_one_state_is_left_alone_by_the_others
-                    a_column_of_the_delayed_state_alone_is_set_for_a_new_item
-                    null_is_a_value_to_be_set
-                    adoption_finds_the_rows_that_are_done_or_given_up_already
-                    adoption_knows_done_by_several_columns_and_by_null
-                    adoption_passes_over_rows_without_a_key
-                    rows_done_by_the_old_program_after_adoption_are_found_by_the_next_apply
+                    each_transition_sets_the_mirror_of_the_new_state
+                    item_dead_by_expiry_gets_the_dead_mirror
+                    recurring_item_gets_the_delayed_mirror
+                    now_is_the_time_of_the_change
+                    claim_returns_the_mirror_columns_that_it_set
+                    new_item_has_the_mirror_of_its_state
+                    column_of_one_state_is_unchanged_by_other_states
+                    column_of_the_delayed_state_alone_is_set_for_a_new_item
+                    null_can_be_a_mirror_value
+                    adoption_marks_completed_and_dead_rows
+                    adoption_matches_several_columns_and_null
+                    adoption_skips_rows_with_a_null_key
+                    next_apply_marks_rows_completed_since_adoption
                 }
                 names {
-                    any_name_will_do
-                    a_broken_constraint_names_its_column_whatever_that_is_called
-                    a_queue_may_be_called_otherwise_than_its_table
+                    any_identifier_is_accepted
+                    constraint_error_names_its_column
+                    queue_name_can_differ_from_its_table
                 }
                 order {
-                    without_a_wish_the_key_orders
-                    the_key_may_descend
-                    the_key_breaks_a_tie
-                    several_columns_order_each_in_its_direction
-                    without_order_every_item_is_claimed_once
-                    an_order_without_filtered_indexes_is_the_same
-                    by_state_time_an_item_given_back_goes_to_the_end
-                    a_null_in_an_order_column_is_claimed_too
-                    a_change_of_the_order_column_changes_the_place
+                    default_order_is_the_key
+                    key_can_descend
+                    key_breaks_a_tie
+                    several_columns_can_order_in_different_directions
+                    order_none_claims_every_item_once
+                    order_without_filtered_indexes_is_the_same
+                    released_item_is_last_when_ordered_by_state_time
+                    row_with_a_null_order_column_is_claimed
+                    changed_order_column_changes_the_position
                 }
                 policies {
-                    a_kept_row_stays_in_the_table
-                    a_deleted_row_is_gone_and_others_are_not
-                    an_archived_row_moves_with_its_own_columns
-                    an_archive_made_by_hand_gets_the_columns_that_it_has
-                    a_computed_column_does_not_hinder_the_archive
-                    a_failed_item_is_not_archived
-                    an_archive_that_lacks_a_column_is_refused
-                    a_recurring_item_is_ready_again_with_new_attempts
+                    kept_row_stays_in_the_table
+                    only_the_completed_row_is_deleted
+                    archived_row_keeps_its_data_columns
+                    archive_made_by_hand_gets_the_columns_that_it_has
+                    computed_column_does_not_prevent_archiving
+                    failed_item_is_not_archived
+                    archive_without_a_data_column_is_refused
+                    recurring_item_is_ready_again_with_all_attempts
                 }
-                repeat {
-                    the_same_request_gets_the_same_leases_and_no_more
-                    another_broker_answers_the_same_request_with_the_same_leases
-                    a_request_that_got_less_than_it_asked_for_gets_no_more_later
-                    a_request_that_got_nothing_may_be_asked_again
-                    leases_that_were_settled_are_not_handed_out_again
-                    leases_that_expired_are_not_handed_out_again
-                    a_heartbeat_keeps_a_requests_lease
-                    the_same_request_may_win_the_same_item_twice
+                retried_claim {
+                    same_request_gets_the_same_leases_and_no_more
+                    another_broker_returns_the_same_leases
+                    retry_of_a_short_claim_gets_no_more_items
+                    retry_of_an_empty_claim_can_get_items
+                    settled_leases_are_not_returned_again
+                    expired_leases_are_not_returned_again
+                    extended_lease_is_returned_to_its_request
+                    request_can_claim_an_item_again_after_its_release
                     two_requests_share_no_leases
-                    repeats_and_new_calls_mix_in_one_operation
-                    a_repeated_request_keeps_the_queues_order
+                    one_operation_serves_retried_and_new_claims
+                    retried_request_keeps_the_order_of_the_queue
                 }
                 settle {
-                    each_ending_leads_to_its_state
-                    a_completed_item_is_never_claimed_again
-                    a_released_item_is_ready_at_once
-                    a_failure_keeps_its_error_and_its_worker
-                    a_completion_forgets_an_earlier_error
-                    a_lease_past_its_due_time_can_not_be_settled_and_nothing_changes
-                    a_lease_that_was_never_given_can_not_be_settled
-                    a_lost_lease_in_a_list_does_not_spoil_the_others
-                    any_broker_may_settle_a_lease
-                    the_same_lease_twice_in_one_list_is_settled_once
-                    an_empty_list_settles_nothing
+                    each_settlement_leads_to_its_state
+                    completed_item_is_never_claimed_again
+                    released_item_is_ready_immediately
+                    failure_stores_its_error_and_worker
+                    completion_clears_an_earlier_error
+                    settlement_past_the_due_time_changes_nothing
+                    unknown_lease_cannot_be_settled
+                    lost_lease_in_a_list_leaves_the_others_intact
+                    any_broker_can_settle_a_lease
+                    lease_named_twice_is_settled_once
+                    empty_list_settles_nothing
                 }
                 types {
-                    integers_pass_unchanged
-                    text_passes_unchanged
-                    bytes_pass_unchanged
-                    truth_values_pass_unchanged
-                    floating_point_numbers_pass_unchanged
-                    decimals_pass_as_the_store_keeps_them
-                    moments_pass_as_the_store_keeps_them
-                    errors_and_worker_names_are_kept_as_they_are
+                    integers_are_unchanged
+                    text_is_unchanged
+                    bytes_are_unchanged
+                    booleans_are_unchanged
+                    floats_are_unchanged
+                    decimals_have_the_precision_of_the_store
+                    times_have_the_precision_of_the_store
+                    errors_and_worker_names_are_unchanged
                 }
             }
         }

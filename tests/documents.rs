@@ -54,7 +54,7 @@ fn on_sql_server(recipe: &str) {
 }
 
 #[test]
-fn the_readme_shows_what_its_commands_print() {
+fn readme_shows_what_its_commands_print() {
     on_sqlite(&read("README.md"));
 }
 
@@ -69,12 +69,12 @@ macro_rules! recipes {
             }
 
             #[test]
-            fn checking_out_records_with_two_active_services() {
+            fn checking_out_records_with_two_services() {
                 $run(&recipe("S2."));
             }
 
             #[test]
-            fn checking_out_records_by_a_gatekeeper() {
+            fn checking_out_records_under_app_lock() {
                 $run(&with_turns(&recipe("S2.")));
             }
 
@@ -84,7 +84,7 @@ macro_rules! recipes {
             }
 
             #[test]
-            fn a_table_as_a_data_queue_deleting_what_was_done() {
+            fn table_as_a_data_queue() {
                 $run(&recipe("S4."));
             }
 
@@ -94,7 +94,7 @@ macro_rules! recipes {
             }
 
             #[test]
-            fn critical_section_by_a_named_mutex() {
+            fn critical_section_under_app_lock() {
                 $run(&with_turns(&recipe("S5.")));
             }
         }

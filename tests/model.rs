@@ -39,22 +39,22 @@ macro_rules! model {
             use crate::items::Policy;
 
             #[tokio::test]
-            async fn a_queue_that_keeps_its_rows_behaves_as_the_model() {
+            async fn queue_that_keeps_rows_matches_the_model() {
                 crate::run::<$harness>(Policy::Keep).await;
             }
 
             #[tokio::test]
-            async fn a_queue_that_deletes_its_rows_behaves_as_the_model() {
+            async fn queue_that_deletes_rows_matches_the_model() {
                 crate::run::<$harness>(Policy::Delete).await;
             }
 
             #[tokio::test]
-            async fn a_queue_that_archives_its_rows_behaves_as_the_model() {
+            async fn queue_that_archives_rows_matches_the_model() {
                 crate::run::<$harness>(Policy::Archive).await;
             }
 
             #[tokio::test]
-            async fn a_queue_whose_items_recur_behaves_as_the_model() {
+            async fn queue_of_recurring_items_matches_the_model() {
                 crate::run::<$harness>(Policy::Recur).await;
             }
         }

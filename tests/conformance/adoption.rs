@@ -13,7 +13,7 @@ fn row(id: i64) -> [(&'static str, Value); 2] {
     [("id", Value::Int(id)), ("payload", text("old"))]
 }
 
-pub(crate) async fn rows_that_were_there_before_are_claimed<H: Harness>() {
+pub(crate) async fn existing_rows_are_claimed<H: Harness>() {
     let harness = H::start().await;
     harness.create(&item_table("item")).await;
     for id in 1..=3 {
@@ -23,7 +23,7 @@ pub(crate) async fn rows_that_were_there_before_are_claimed<H: Harness>() {
     assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);
 }
 
-pub(crate) async fn a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lacks<H: Harness>() {
+pub(crate) async fn unadopted_table_is_refused_naming_each_missing_part<H: Harness>() {
     let harness = H::start().await;
     harness.create(&item_table("item")).await;
     let spec = queue("item");
@@ -41,7 +41,7 @@ pub(crate) async fn a_table_that_is_no_queue_yet_is_refused_with_all_that_it_lac
     }
 }
 
-pub(crate) async fn apply_adds_all_and_a_second_time_nothing<H: Harness>() {
+pub(crate) async fn second_apply_changes_nothing<H: Harness>() {
     let harness = H::start().await;
     harness.create(&item_table("item")).await;
     let mut spec = queue("item");
@@ -60,7 +60,7 @@ pub(crate) async fn apply_adds_all_and_a_second_time_nothing<H: Harness>() {
     assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
 }
 
-pub(crate) async fn a_table_and_columns_that_are_missing_are_named<H: Harness>() {
+pub(crate) async fn missing_table_and_columns_are_named<H: Harness>() {
     let harness = H::start().await;
     let spec = queue("nowhere");
     let problems = harness.check(&spec).await.expect("check");
@@ -94,7 +94,7 @@ pub(crate) async fn a_table_and_columns_that_are_missing_are_named<H: Harness>()
     assert!(problems.contains("number"), "{problems}");
 }
 
-pub(crate) async fn a_table_without_a_key_is_refused<H: Harness>() {
+pub(crate) async fn table_without_a_key_is_refused<H: Harness>() {
     let harness = H::start().await;
     let table = Table::new("item")
         .column("id", Kind::BigInt)
@@ -115,7 +115,7 @@ pub(crate) async fn a_table_without_a_key_is_refused<H: Harness>() {
     assert!(harness.plan(&spec).await.is_err());
 }
 
-pub(crate) async fn a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again<H: Harness>() {
+pub(crate) async fn dropped_table_is_a_misconfiguration<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.harness.drop_table("item").await;
@@ -135,7 +135,7 @@ pub(crate) async fn a_table_that_is_gone_is_no_bug_and_no_reason_to_try_again<H:
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
 }
 
-pub(crate) async fn an_interrupted_adoption_is_taken_up_where_it_was_left<H: Harness>() {
+pub(crate) async fn interrupted_adoption_continues<H: Harness>() {
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Archive("done".to_owned());
     spec.mirror = vec![Mirror {
@@ -163,7 +163,7 @@ pub(crate) async fn an_interrupted_adoption_is_taken_up_where_it_was_left<H: Har
     }
 }
 
-pub(crate) async fn another_order_needs_another_index<H: Harness>() {
+pub(crate) async fn changed_order_needs_a_new_index<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     let harness = &fixture.harness;
     for order in [
@@ -193,7 +193,7 @@ pub(crate) async fn another_order_needs_another_index<H: Harness>() {
     );
 }
 
-pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {
+pub(crate) async fn unique_constraint_serves_as_key<H: Harness>() {
     let table = item_table("item")
         .required("code", Kind::Text)
         .unique(&["code"]);
@@ -212,7 +212,7 @@ pub(crate) async fn a_unique_constraint_may_be_the_key<H: Harness>() {
     );
 }
 
-pub(crate) async fn rows_without_a_key_are_passed_over<H: Harness>() {
+pub(crate) async fn rows_with_a_null_key_are_skipped<H: Harness>() {
     let table = item_table("item")
         .column("code", Kind::Text)
         .unique(&["code"]);
@@ -225,7 +225,7 @@ pub(crate) async fn rows_without_a_key_are_passed_over<H: Harness>() {
     assert_eq!(keys(&fixture.claim(9).await), ["a"]);
 }
 
-pub(crate) async fn the_soft_lock_columns_may_have_other_names<H: Harness>() {
+pub(crate) async fn soft_lock_columns_can_be_renamed<H: Harness>() {
     let rename = |column: SoftLockColumn| format!("{} of ours", column.default_name());
     let fixture = Fixture::<H>::with(2, |spec| {
         for column in SoftLockColumn::ALL {
@@ -248,7 +248,7 @@ pub(crate) async fn the_soft_lock_columns_may_have_other_names<H: Harness>() {
     );
 }
 
-pub(crate) async fn two_queues_with_soft_locks_of_their_own_share_a_table<H: Harness>() {
+pub(crate) async fn two_queues_with_separate_soft_locks_share_a_table<H: Harness>() {
     let mut second = queue("item");
     "second".clone_into(&mut second.name);
     for column in SoftLockColumn::ALL {

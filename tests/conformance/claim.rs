@@ -11,12 +11,12 @@ use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, about, call, fail, keys, new_item, release, text,
 };
 
-pub(crate) async fn an_empty_queue_gives_no_leases<H: Harness>() {
+pub(crate) async fn empty_queue_gives_no_leases<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     assert_eq!(fixture.claim(10).await, []);
 }
 
-pub(crate) async fn a_call_that_wants_nothing_gets_nothing<H: Harness>() {
+pub(crate) async fn claim_of_zero_items_gets_none<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     let items = fixture.calls(vec![call("a", 0), call("b", 5)]).await;
     assert_eq!(items[0], []);
@@ -24,7 +24,7 @@ pub(crate) async fn a_call_that_wants_nothing_gets_nothing<H: Harness>() {
     assert_eq!(fixture.calls(Vec::new()).await, [[]; 0]);
 }
 
-pub(crate) async fn a_lease_carries_the_row_the_token_and_the_time_left<H: Harness>() {
+pub(crate) async fn lease_carries_row_token_and_time_left<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let call = call("a worker", 1);
     let item = fixture.claim_by(call.clone()).await.remove(0);
@@ -40,7 +40,7 @@ pub(crate) async fn a_lease_carries_the_row_the_token_and_the_time_left<H: Harne
     assert_eq!((listed.fence, listed.attempt), (1, 1));
 }
 
-pub(crate) async fn a_lease_lasts_as_long_as_its_own_call_asks<H: Harness>() {
+pub(crate) async fn each_call_sets_its_own_lease_duration<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     let (mut short, long) = (call("a", 1), call("b", 1));
     short.duration = MINUTE;
@@ -53,7 +53,7 @@ pub(crate) async fn a_lease_lasts_as_long_as_its_own_call_asks<H: Harness>() {
     assert_eq!(completed, Some(State::Completed));
 }
 
-pub(crate) async fn a_leased_row_is_not_leased_again<H: Harness>() {
+pub(crate) async fn leased_row_is_not_leased_again<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     assert_eq!(keys(&fixture.claim(2).await), ["1", "2"]);
     assert_eq!(keys(&fixture.claim(2).await), ["3"]);
@@ -61,7 +61,7 @@ pub(crate) async fn a_leased_row_is_not_leased_again<H: Harness>() {
     assert_eq!(fixture.another().await.claim(2).await, []);
 }
 
-pub(crate) async fn several_calls_get_consecutive_rows_in_turn<H: Harness>() {
+pub(crate) async fn calls_of_a_group_get_consecutive_rows<H: Harness>() {
     let fixture = Fixture::<H>::items(6).await;
     let calls = [call("a", 2), call("b", 1), call("c", 10), call("d", 1)];
     let items = fixture.calls(calls.to_vec()).await;
@@ -82,7 +82,7 @@ pub(crate) async fn several_calls_get_consecutive_rows_in_turn<H: Harness>() {
     assert_eq!(owners, ["a", "a", "b", "c", "c", "c"]);
 }
 
-pub(crate) async fn a_thousand_rows_are_leased_in_one_operation<H: Harness>() {
+pub(crate) async fn thousand_rows_are_leased_in_one_operation<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     let items = (1..=1_000).map(|id| new_item(&[("id", Value::Int(id))]));
     fixture.try_enqueue(items.collect()).await.expect("enqueue");
@@ -100,7 +100,7 @@ pub(crate) async fn rows_that_other_programs_insert_are_claimed<H: Harness>() {
     assert_eq!((item.lease.fence, item.lease.attempt), (1, 1));
 }
 
-pub(crate) async fn a_row_that_another_program_deletes_is_no_longer_held<H: Harness>() {
+pub(crate) async fn lease_of_a_deleted_row_is_lost<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     let item = fixture.one().await;
     fixture.harness.delete("item", ("id", Value::Int(1))).await;
@@ -109,7 +109,7 @@ pub(crate) async fn a_row_that_another_program_deletes_is_no_longer_held<H: Harn
     assert_eq!(keys(&fixture.claim(9).await), ["2"]);
 }
 
-pub(crate) async fn a_claim_reads_the_row_as_other_programs_left_it<H: Harness>() {
+pub(crate) async fn claim_reads_the_current_row<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let at = ("id", Value::Int(1));
     fixture
@@ -119,7 +119,7 @@ pub(crate) async fn a_claim_reads_the_row_as_other_programs_left_it<H: Harness>(
     assert_eq!(fixture.one().await.columns[1], text("later"));
 }
 
-pub(crate) async fn each_claim_raises_the_fence_by_one_and_nothing_sets_it_back<H: Harness>() {
+pub(crate) async fn fence_grows_by_one_per_claim_and_never_falls<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = None).await;
     let mut fence = 0;
     let mut next = async || {
@@ -149,7 +149,7 @@ pub(crate) async fn each_claim_raises_the_fence_by_one_and_nothing_sets_it_back<
     next().await;
 }
 
-pub(crate) async fn an_attempt_is_counted_at_claim_and_given_back_by_a_release<H: Harness>() {
+pub(crate) async fn claim_counts_an_attempt_and_release_returns_it<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let first = fixture.one().await.lease;
     assert_eq!(first.attempt, 1);
@@ -168,7 +168,7 @@ pub(crate) async fn an_attempt_is_counted_at_claim_and_given_back_by_a_release<H
     assert_eq!(fixture.one().await.lease.attempt, 3, "nor did the expiry");
 }
 
-pub(crate) async fn only_the_columns_asked_for_are_handed_out<H: Harness>() {
+pub(crate) async fn only_configured_columns_are_returned<H: Harness>() {
     let columns = Some(vec!["payload".to_owned()]);
     let fixture = Fixture::<H>::with(1, |spec| spec.columns = columns).await;
     assert_eq!(*fixture.store.columns(fixture.queue), ["payload"]);
@@ -177,7 +177,7 @@ pub(crate) async fn only_the_columns_asked_for_are_handed_out<H: Harness>() {
     assert_eq!(keys(&[item]), ["1"]);
 }
 
-pub(crate) async fn a_queue_without_filtered_indexes_works_the_same<H: Harness>() {
+pub(crate) async fn queue_without_filtered_indexes_works_the_same<H: Harness>() {
     let fixture = Fixture::<H>::with(4, |spec| spec.filtered_indexes = false).await;
     let token = Uuid::new_v4();
     let items = fixture.request(token, 3).await;

@@ -69,7 +69,7 @@ pub(crate) async fn each_row_is_claimed_and_completed_once<H: Harness>() {
     claim_and_complete_all(filled::<H>(600).await).await;
 }
 
-pub(crate) async fn claims_that_take_turns_get_each_row_once<H: Harness>() {
+pub(crate) async fn claims_under_app_lock_get_each_row_once<H: Harness>() {
     claim_and_complete_all(filled_with::<H>(300, ClaimStrategy::AppLock).await).await;
 }
 
@@ -97,7 +97,7 @@ async fn claim_and_complete_all<H: Harness>(fixture: Fixture<H>) {
     assert_eq!(fixture.counts().await, [0, 0, 0, rows as u64, 0]);
 }
 
-pub(crate) async fn of_many_settlements_of_one_lease_one_kind_wins<H: Harness>() {
+pub(crate) async fn one_kind_wins_among_concurrent_settlements<H: Harness>() {
     let fixture = filled::<H>(20).await;
     for item in fixture.claim(20).await {
         let lease = item.lease.clone();
@@ -123,7 +123,7 @@ pub(crate) async fn of_many_settlements_of_one_lease_one_kind_wins<H: Harness>()
     }
 }
 
-pub(crate) async fn follow_ups_are_added_once_however_often_the_completion_is_sent<H: Harness>() {
+pub(crate) async fn follow_ups_of_concurrent_repeats_are_added_once<H: Harness>() {
     let mut first = queue("item");
     first.on_complete = OnComplete::Keep;
     let tables = [item_table("item"), item_table("next")];
@@ -143,7 +143,7 @@ pub(crate) async fn follow_ups_are_added_once_however_often_the_completion_is_se
     assert_eq!(fixture.at(1).counts().await, [1, 0, 0, 0, 0]);
 }
 
-pub(crate) async fn one_request_sent_by_many_brokers_gets_the_same_leases<H: Harness>() {
+pub(crate) async fn request_sent_by_many_brokers_gets_the_same_leases<H: Harness>() {
     let fixture = filled::<H>(100).await;
     let token = Uuid::new_v4();
     let answers = crowd(&fixture, |broker, _| async move {
@@ -160,7 +160,7 @@ pub(crate) async fn one_request_sent_by_many_brokers_gets_the_same_leases<H: Har
     assert_eq!(fixture.counts().await, [95, 5, 0, 0, 0]);
 }
 
-pub(crate) async fn a_claim_and_the_reaper_never_both_have_a_lease<H: Harness>() {
+pub(crate) async fn claim_and_reaper_never_share_a_lease<H: Harness>() {
     let fixture = filled::<H>(300).await;
     fixture.claim_for(300, MINUTE).await;
     fixture.advance(HOUR).await;
@@ -188,7 +188,7 @@ pub(crate) async fn a_claim_and_the_reaper_never_both_have_a_lease<H: Harness>()
     assert!(count(claimed.concat()).values().all(|&times| times == 1));
 }
 
-pub(crate) async fn producers_and_workers_together_lose_and_repeat_nothing<H: Harness>() {
+pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() {
     const EACH: i64 = 40;
     let fixture = filled::<H>(0).await;
     let producers = BROKERS * WORKERS / 2;
@@ -223,7 +223,7 @@ pub(crate) async fn producers_and_workers_together_lose_and_repeat_nothing<H: Ha
     assert!(counts.values().all(|&times| times == 1));
 }
 
-pub(crate) async fn a_refused_operation_does_not_spoil_those_beside_it<H: Harness>() {
+pub(crate) async fn refused_operation_leaves_concurrent_ones_intact<H: Harness>() {
     let fixture = filled::<H>(0).await;
     let shared = fixture.another().await;
     let added = crowd(&fixture, |_, worker| {
@@ -252,7 +252,7 @@ pub(crate) async fn a_refused_operation_does_not_spoil_those_beside_it<H: Harnes
     assert_eq!(fixture.counts().await, [added, 0, 0, 0, 0]);
 }
 
-pub(crate) async fn an_operation_whose_caller_goes_away_runs_to_its_end<H: Harness>() {
+pub(crate) async fn operation_without_a_caller_runs_to_its_end<H: Harness>() {
     let fixture = filled::<H>(50).await;
     for _ in 0..50 {
         let claim = tokio::spawn({

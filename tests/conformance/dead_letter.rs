@@ -5,7 +5,7 @@ use lease_broker::item_state::State;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, fail, keys};
 
-pub(crate) async fn a_dead_item_is_claimed_by_nobody<H: Harness>() {
+pub(crate) async fn dead_item_is_not_claimed<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     assert_eq!(fixture.settle(&lease, fail(None)).await, Some(State::Dead));
@@ -15,7 +15,7 @@ pub(crate) async fn a_dead_item_is_claimed_by_nobody<H: Harness>() {
     assert_eq!(fixture.claim(9).await, []);
 }
 
-pub(crate) async fn a_redriven_item_has_all_its_attempts_before_it<H: Harness>() {
+pub(crate) async fn redriven_item_has_all_attempts_again<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
     fixture.claim_for(1, MINUTE).await;
     fixture.advance(HOUR).await;
@@ -27,7 +27,7 @@ pub(crate) async fn a_redriven_item_has_all_its_attempts_before_it<H: Harness>()
     assert_eq!((lease.attempt, lease.fence), (1, 2));
 }
 
-pub(crate) async fn a_redrive_touches_only_the_dead_and_no_more_than_its_limit<H: Harness>() {
+pub(crate) async fn redrive_changes_only_dead_items_up_to_its_limit<H: Harness>() {
     let fixture = Fixture::<H>::items(7).await;
     let items = fixture.claim(6).await;
     for at in [3, 1, 0, 2] {

@@ -14,7 +14,7 @@ fn in_an_hour(id: i64) -> NewItem {
     }
 }
 
-pub(crate) async fn an_item_enqueued_with_a_delay_is_claimed_after_it<H: Harness>() {
+pub(crate) async fn delayed_item_is_claimed_after_its_delay<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     fixture.enqueue(in_an_hour(1)).await;
     let listed = fixture.list(State::Delayed).await.remove(0);
@@ -29,7 +29,7 @@ pub(crate) async fn an_item_enqueued_with_a_delay_is_claimed_after_it<H: Harness
     assert_eq!((item.lease.fence, item.lease.attempt), (1, 1));
 }
 
-pub(crate) async fn a_failed_item_waits_for_its_retry<H: Harness>() {
+pub(crate) async fn failed_item_waits_for_its_retry<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.settle(&lease, fail(Some(10 * MINUTE))).await;
@@ -40,7 +40,7 @@ pub(crate) async fn a_failed_item_waits_for_its_retry<H: Harness>() {
     assert_eq!(fixture.one().await.lease.attempt, 2);
 }
 
-pub(crate) async fn a_failed_item_may_be_tried_again_at_once<H: Harness>() {
+pub(crate) async fn failed_item_without_delay_is_ready_immediately<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let settled = fixture
@@ -51,7 +51,7 @@ pub(crate) async fn a_failed_item_may_be_tried_again_at_once<H: Harness>() {
     assert_eq!(fixture.one().await.lease.attempt, 2);
 }
 
-pub(crate) async fn an_item_released_with_a_delay_keeps_its_attempt<H: Harness>() {
+pub(crate) async fn item_released_with_a_delay_keeps_its_attempt<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let settled = fixture.settle(&lease, release(MINUTE)).await;
@@ -63,7 +63,7 @@ pub(crate) async fn an_item_released_with_a_delay_keeps_its_attempt<H: Harness>(
     assert_eq!(fixture.one().await.lease.attempt, 1);
 }
 
-pub(crate) async fn items_become_ready_in_the_order_of_their_due_times<H: Harness>() {
+pub(crate) async fn delayed_items_become_ready_by_due_time<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     for (id, hours) in [(1, 3), (2, 1), (3, 2)] {
         let item = NewItem {
@@ -81,7 +81,7 @@ pub(crate) async fn items_become_ready_in_the_order_of_their_due_times<H: Harnes
     }
 }
 
-pub(crate) async fn a_promoted_item_keeps_its_error_and_counts_from_now<H: Harness>() {
+pub(crate) async fn promoted_item_keeps_its_error_and_gets_a_new_state_time<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.settle(&lease, fail(Some(HOUR))).await;

@@ -27,7 +27,7 @@ fn named(name: &str) -> NewItem {
     new_item(&[("name", text(name))])
 }
 
-pub(crate) async fn keys_are_returned_in_the_order_given<H: Harness>() {
+pub(crate) async fn keys_are_returned_in_request_order<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     let items = [30, 10, 20].map(|id| new_item(&[("id", Value::Int(id))]));
     let keys = fixture.try_enqueue(items.to_vec()).await.expect("enqueue");
@@ -35,7 +35,7 @@ pub(crate) async fn keys_are_returned_in_the_order_given<H: Harness>() {
     assert_eq!(keys, ["30", "10", "20"]);
 }
 
-pub(crate) async fn the_database_numbers_the_items_and_fills_in_defaults<H: Harness>() {
+pub(crate) async fn database_generates_keys_and_defaults<H: Harness>() {
     let fixture = fixture::<H>().await;
     let items = vec![
         named("a"),
@@ -55,7 +55,7 @@ pub(crate) async fn the_database_numbers_the_items_and_fills_in_defaults<H: Harn
     assert_eq!(items[1].columns[1..], [text("b"), five.clone(), blue, five]);
 }
 
-pub(crate) async fn an_item_that_names_no_column_takes_the_defaults<H: Harness>() {
+pub(crate) async fn item_without_columns_takes_the_defaults<H: Harness>() {
     let table = Table::new("item")
         .required("id", Kind::Counter)
         .key(&["id"]);
@@ -64,7 +64,7 @@ pub(crate) async fn an_item_that_names_no_column_takes_the_defaults<H: Harness>(
     assert_eq!(fixture.one().await.lease.key, key);
 }
 
-pub(crate) async fn a_new_item_is_ready_and_carries_its_trace<H: Harness>() {
+pub(crate) async fn new_item_is_ready_and_carries_its_trace<H: Harness>() {
     let fixture = fixture::<H>().await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let item = NewItem {
@@ -81,13 +81,13 @@ pub(crate) async fn a_new_item_is_ready_and_carries_its_trace<H: Harness>() {
     assert_eq!(items[1].trace_parent, None);
 }
 
-pub(crate) async fn an_empty_list_adds_nothing<H: Harness>() {
+pub(crate) async fn empty_list_adds_nothing<H: Harness>() {
     let fixture = fixture::<H>().await;
     assert_eq!(fixture.try_enqueue(Vec::new()).await, Ok(Vec::new()));
     assert_eq!(fixture.counts().await, [0; 5]);
 }
 
-pub(crate) async fn another_brokers_item_is_claimed<H: Harness>() {
+pub(crate) async fn item_of_another_broker_is_claimed<H: Harness>() {
     let fixture = fixture::<H>().await;
     let key = fixture.another().await.enqueue(named("a")).await;
     assert_eq!(fixture.one().await.lease.key, key);
@@ -123,7 +123,7 @@ fn with(column: &str, value: Value) -> NewItem {
     new_item(&[("name", text("bad")), (column, value)])
 }
 
-pub(crate) async fn an_unknown_column_is_refused<H: Harness>() {
+pub(crate) async fn unknown_column_is_refused<H: Harness>() {
     let bad = with("nonsense", Value::Int(1));
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("nonsense"));
     let bad = with("size) VALUES (1); --", Value::Int(1));
@@ -137,26 +137,26 @@ pub(crate) async fn an_unknown_column_is_refused<H: Harness>() {
     );
 }
 
-pub(crate) async fn a_soft_lock_column_is_refused<H: Harness>() {
+pub(crate) async fn soft_lock_column_is_refused<H: Harness>() {
     for column in ["lease_state", "lease_token", "lease_fence", "trace_parent"] {
         let bad = with(column, Value::Null);
         assert_eq!(blamed::<H>(bad).await.as_deref(), Some(column));
     }
 }
 
-pub(crate) async fn a_computed_column_is_refused<H: Harness>() {
+pub(crate) async fn computed_column_is_refused<H: Harness>() {
     let bad = with("copy", Value::Int(1));
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("copy"));
 }
 
-pub(crate) async fn a_missing_or_null_value_is_refused_where_one_must_be<H: Harness>() {
+pub(crate) async fn missing_required_value_is_refused<H: Harness>() {
     let bad = new_item(&[("size", Value::Int(1))]);
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("name"));
     let bad = new_item(&[("name", Value::Null)]);
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("name"));
 }
 
-pub(crate) async fn a_value_that_is_there_already_is_refused_where_it_must_be_unique<H: Harness>() {
+pub(crate) async fn duplicate_of_a_unique_value_is_refused<H: Harness>() {
     assert_eq!(blamed::<H>(named("taken")).await.as_deref(), Some("name"));
     assert_eq!(
         blamed::<H>(named("a")).await.as_deref(),
@@ -165,19 +165,19 @@ pub(crate) async fn a_value_that_is_there_already_is_refused_where_it_must_be_un
     );
 }
 
-pub(crate) async fn text_that_is_no_number_is_refused_for_a_number_column<H: Harness>() {
+pub(crate) async fn non_numeric_text_is_refused_for_a_number_column<H: Harness>() {
     let bad = with("size", text("large"));
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
 }
 
-pub(crate) async fn bytes_and_fractions_are_refused_for_a_column_of_integers<H: Harness>() {
+pub(crate) async fn bytes_and_fractions_are_refused_for_an_integer_column<H: Harness>() {
     for value in [Value::Bytes(vec![1]), Value::Double(1.5)] {
         let bad = with("size", value);
         assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
     }
 }
 
-pub(crate) async fn a_column_named_twice_is_refused<H: Harness>() {
+pub(crate) async fn column_named_twice_is_refused<H: Harness>() {
     let bad = new_item(&[
         ("name", text("x")),
         ("size", Value::Int(1)),
@@ -186,7 +186,7 @@ pub(crate) async fn a_column_named_twice_is_refused<H: Harness>() {
     assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
 }
 
-pub(crate) async fn an_item_without_its_key_is_refused<H: Harness>() {
+pub(crate) async fn item_without_its_key_is_refused<H: Harness>() {
     let table = Table::new("item")
         .required("name", Kind::Text)
         .column("size", Kind::Int)
@@ -197,7 +197,7 @@ pub(crate) async fn an_item_without_its_key_is_refused<H: Harness>() {
     assert_eq!(rejection.column.as_deref(), Some("name"));
 }
 
-pub(crate) async fn an_item_without_a_key_that_may_be_null_is_refused<H: Harness>() {
+pub(crate) async fn item_with_a_null_key_is_refused<H: Harness>() {
     let table = item_table("item")
         .column("name", Kind::Text)
         .unique(&["name"]);
@@ -217,7 +217,7 @@ pub(crate) async fn an_item_without_a_key_that_may_be_null_is_refused<H: Harness
     assert_eq!(fixture.counts().await, [0; 5]);
 }
 
-pub(crate) async fn a_refused_list_may_be_sent_again_without_the_bad_item<H: Harness>() {
+pub(crate) async fn refused_list_succeeds_without_the_bad_item<H: Harness>() {
     let fixture = fixture::<H>().await;
     rejection_on(&fixture, named("taken")).await;
     fixture

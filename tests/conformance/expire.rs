@@ -7,7 +7,7 @@ use lease_broker::value::Value;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, call, fail, keys, new_item};
 
-pub(crate) async fn an_expired_items_lease_is_reported_and_the_item_is_ready<H: Harness>() {
+pub(crate) async fn expired_lease_is_reported_and_its_item_ready<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let mut short = call("the lost one", 1);
     short.duration = MINUTE;
@@ -27,7 +27,7 @@ pub(crate) async fn an_expired_items_lease_is_reported_and_the_item_is_ready<H: 
     assert_eq!(listed.due_in, None);
 }
 
-pub(crate) async fn an_item_whose_last_attempt_expired_is_dead<H: Harness>() {
+pub(crate) async fn item_is_dead_after_its_last_attempt_expired<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(2)).await;
     for expected in [State::Ready, State::Dead] {
         fixture.claim_for(1, MINUTE).await;
@@ -38,7 +38,7 @@ pub(crate) async fn an_item_whose_last_attempt_expired_is_dead<H: Harness>() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 1]);
 }
 
-pub(crate) async fn without_a_maximum_an_item_expires_for_ever<H: Harness>() {
+pub(crate) async fn item_without_max_attempts_never_dies<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = None).await;
     for attempt in 1..=20 {
         let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
@@ -48,7 +48,7 @@ pub(crate) async fn without_a_maximum_an_item_expires_for_ever<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_lease_that_is_held_is_left_alone<H: Harness>() {
+pub(crate) async fn held_lease_is_not_reaped<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     let lease = fixture.claim_for(1, HOUR).await.remove(0).lease;
     let before = fixture.snapshot().await;
@@ -57,7 +57,7 @@ pub(crate) async fn a_lease_that_is_held_is_left_alone<H: Harness>() {
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
-pub(crate) async fn an_expired_item_is_not_claimed_before_it_is_reaped<H: Harness>() {
+pub(crate) async fn expired_item_is_not_claimed_before_it_is_reaped<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     fixture.claim_for(1, MINUTE).await;
     fixture.advance(2 * MINUTE).await;
@@ -66,7 +66,7 @@ pub(crate) async fn an_expired_item_is_not_claimed_before_it_is_reaped<H: Harnes
     assert_eq!(fixture.one().await.lease.fence, 2);
 }
 
-pub(crate) async fn a_reaper_ends_no_more_than_its_limit_the_longest_due_first<H: Harness>() {
+pub(crate) async fn reaper_ends_the_longest_due_up_to_its_limit<H: Harness>() {
     for filtered in [true, false] {
         let fixture = Fixture::<H>::with(5, |spec| spec.filtered_indexes = filtered).await;
         for minutes in [5, 1, 4, 2, 3] {
@@ -95,7 +95,7 @@ pub(crate) async fn a_reaper_ends_no_more_than_its_limit_the_longest_due_first<H
     }
 }
 
-pub(crate) async fn promotions_count_towards_the_reapers_limit<H: Harness>() {
+pub(crate) async fn promotions_count_towards_the_reaper_limit<H: Harness>() {
     let fixture = Fixture::<H>::items(4).await;
     let items = fixture.claim_for(4, 2 * MINUTE).await;
     for item in &items[..2] {
@@ -113,7 +113,7 @@ pub(crate) async fn promotions_count_towards_the_reapers_limit<H: Harness>() {
     assert_eq!(fixture.counts().await, [4, 0, 0, 0, 0]);
 }
 
-pub(crate) async fn the_reaper_tells_when_to_come_again<H: Harness>() {
+pub(crate) async fn reaper_returns_the_next_due_time<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     assert_eq!(fixture.reap(9).await.next_due, None);
     fixture.claim_for(1, HOUR).await;
@@ -150,7 +150,7 @@ pub(crate) async fn two_reapers_end_a_lease_once<H: Harness>() {
     assert_eq!((keys.len(), twice), (50, 0));
 }
 
-pub(crate) async fn a_reaper_that_may_do_nothing_only_looks<H: Harness>() {
+pub(crate) async fn reaper_with_limit_zero_changes_nothing<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     fixture.claim_for(1, MINUTE).await;
     fixture.advance(HOUR).await;

@@ -51,7 +51,7 @@ pub(crate) async fn follow_ups_are_added_with_the_completion<H: Harness>() {
     }
 }
 
-pub(crate) async fn follow_ups_are_added_only_once<H: Harness>() {
+pub(crate) async fn repeated_completion_adds_follow_ups_once<H: Harness>() {
     for on_complete in [
         OnComplete::Keep,
         OnComplete::Delete,
@@ -68,7 +68,7 @@ pub(crate) async fn follow_ups_are_added_only_once<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_lost_lease_adds_nothing<H: Harness>() {
+pub(crate) async fn lost_lease_adds_no_follow_ups<H: Harness>() {
     let fixture = two_queues::<H>(1, OnComplete::Keep).await;
     let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     fixture.advance(HOUR).await;
@@ -78,7 +78,7 @@ pub(crate) async fn a_lost_lease_adds_nothing<H: Harness>() {
     assert_eq!(fixture.at(1).counts().await, [0; 5]);
 }
 
-pub(crate) async fn a_follow_up_may_go_to_its_own_queue_be_delayed_and_carry_a_trace<H: Harness>() {
+pub(crate) async fn follow_up_to_the_same_queue_with_delay_and_trace<H: Harness>() {
     let fixture = two_queues::<H>(1, OnComplete::Keep).await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let later = FollowUp {
@@ -122,18 +122,16 @@ async fn refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
     );
 }
 
-pub(crate) async fn a_follow_up_with_an_unknown_column_refuses_the_whole_list<H: Harness>() {
+pub(crate) async fn unknown_column_in_a_follow_up_refuses_the_list<H: Harness>() {
     let bad = follow_up(1, &[("id", Value::Int(20)), ("nonsense", text(""))]);
     refused::<H>(bad, Some("nonsense")).await;
 }
 
-pub(crate) async fn a_follow_up_that_breaks_a_constraint_refuses_the_whole_list<H: Harness>() {
+pub(crate) async fn constraint_error_in_a_follow_up_refuses_the_list<H: Harness>() {
     refused::<H>(next(1), Some("id")).await;
 }
 
-pub(crate) async fn a_follow_up_with_an_unknown_column_is_refused_even_when_its_lease_is_lost<
-    H: Harness,
->() {
+pub(crate) async fn unknown_column_is_refused_even_for_a_lost_lease<H: Harness>() {
     let fixture = two_queues::<H>(2, OnComplete::Keep).await;
     let lost = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     fixture.advance(HOUR).await;

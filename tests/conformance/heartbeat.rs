@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, about, fail, release};
 
-pub(crate) async fn a_heartbeat_makes_the_lease_last_from_now<H: Harness>() {
+pub(crate) async fn heartbeat_extends_the_lease_from_now<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     for _ in 0..5 {
@@ -22,7 +22,7 @@ pub(crate) async fn a_heartbeat_makes_the_lease_last_from_now<H: Harness>() {
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
-pub(crate) async fn a_heartbeat_may_shorten_the_lease<H: Harness>() {
+pub(crate) async fn heartbeat_can_shorten_the_lease<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.claim_for(1, HOUR).await.remove(0).lease;
     fixture.heartbeat(&lease, MINUTE).await.expect("held");
@@ -30,7 +30,7 @@ pub(crate) async fn a_heartbeat_may_shorten_the_lease<H: Harness>() {
     assert_eq!(fixture.heartbeat(&lease, MINUTE).await, None);
 }
 
-pub(crate) async fn a_lease_past_its_due_time_is_lost_before_any_reaper_comes<H: Harness>() {
+pub(crate) async fn lease_past_its_due_time_is_lost_before_it_is_reaped<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     fixture.advance(MINUTE).await;
@@ -39,7 +39,7 @@ pub(crate) async fn a_lease_past_its_due_time_is_lost_before_any_reaper_comes<H:
     assert_eq!(fixture.snapshot().await, before);
 }
 
-pub(crate) async fn each_lease_of_a_list_has_its_own_answer_in_the_order_asked<H: Harness>() {
+pub(crate) async fn each_lease_has_its_own_result_in_request_order<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     let items = fixture.claim(3).await;
     fixture.complete(&items[1].lease).await;
@@ -60,7 +60,7 @@ pub(crate) async fn each_lease_of_a_list_has_its_own_answer_in_the_order_asked<H
     assert!(about(held[3].expect("held").time_left, 2 * HOUR));
 }
 
-pub(crate) async fn a_settled_lease_is_not_held<H: Harness>() {
+pub(crate) async fn settled_lease_is_lost<H: Harness>() {
     let fixture = Fixture::<H>::items(4).await;
     let items = fixture.claim(4).await;
     fixture.complete(&items[0].lease).await;
@@ -95,7 +95,7 @@ pub(crate) fn impostors(lease: &LeaseRef) -> Vec<LeaseRef> {
     ]
 }
 
-pub(crate) async fn a_lease_that_was_never_given_is_not_held<H: Harness>() {
+pub(crate) async fn unknown_lease_is_lost<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let before = fixture.snapshot().await;
@@ -107,7 +107,7 @@ pub(crate) async fn a_lease_that_was_never_given_is_not_held<H: Harness>() {
     assert!(fixture.heartbeat(&lease, HOUR).await.is_some());
 }
 
-pub(crate) async fn another_brokers_heartbeat_counts<H: Harness>() {
+pub(crate) async fn heartbeat_through_another_broker_counts<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     let other = fixture.another().await;
@@ -116,7 +116,7 @@ pub(crate) async fn another_brokers_heartbeat_counts<H: Harness>() {
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
-pub(crate) async fn a_heartbeat_does_not_make_the_lease_look_younger<H: Harness>() {
+pub(crate) async fn heartbeat_keeps_the_state_time<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.advance(10 * MINUTE).await;

@@ -7,7 +7,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, fail, new_item, release};
 use lease_broker::value::Value;
 
-pub(crate) async fn an_empty_queue_has_zeros_and_no_ages<H: Harness>() {
+pub(crate) async fn empty_queue_has_zeros_and_no_ages<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     let stats = fixture.store.stats(fixture.queue).await;
     assert_eq!(stats, Ok(Stats::default()));
@@ -30,7 +30,7 @@ pub(crate) async fn stats_count_every_state<H: Harness>() {
     assert_eq!(other.counts().await, stats.count);
 }
 
-pub(crate) async fn exact_stats_are_the_same_of_few_items<H: Harness>() {
+pub(crate) async fn exact_stats_equal_stats_for_few_items<H: Harness>() {
     for filtered in [true, false] {
         let fixture = Fixture::<H>::with(9, |spec| spec.filtered_indexes = filtered).await;
         let items = fixture.claim(7).await;
@@ -51,9 +51,7 @@ pub(crate) async fn exact_stats_are_the_same_of_few_items<H: Harness>() {
     }
 }
 
-pub(crate) async fn stats_tell_the_age_of_the_oldest_ready_item_and_of_the_oldest_lease<
-    H: Harness,
->() {
+pub(crate) async fn stats_contain_age_of_oldest_ready_item_and_lease<H: Harness>() {
     for filtered in [true, false] {
         let fixture = Fixture::<H>::with(0, |spec| spec.filtered_indexes = filtered).await;
         for id in 1..=4 {
@@ -79,7 +77,7 @@ fn bench_slack() -> std::time::Duration {
     std::time::Duration::from_millis(500)
 }
 
-pub(crate) async fn a_list_has_the_longest_in_the_state_first_and_no_more_than_asked<H: Harness>() {
+pub(crate) async fn list_starts_with_the_oldest_and_keeps_its_limit<H: Harness>() {
     let fixture = Fixture::<H>::items(4).await;
     let items = fixture.claim(4).await;
     for at in [2, 0, 3, 1] {
@@ -106,7 +104,7 @@ pub(crate) async fn a_list_has_the_longest_in_the_state_first_and_no_more_than_a
     assert_eq!(none.len(), 0);
 }
 
-pub(crate) async fn a_listed_lease_tells_who_holds_it_and_how_long<H: Harness>() {
+pub(crate) async fn listed_lease_shows_holder_and_time_left<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     fixture.claim_for(1, HOUR).await;
     fixture.advance(10 * MINUTE).await;
@@ -117,7 +115,7 @@ pub(crate) async fn a_listed_lease_tells_who_holds_it_and_how_long<H: Harness>()
     assert_eq!(listed.error, None);
 }
 
-pub(crate) async fn an_expired_lease_that_is_not_reaped_is_due_in_no_time<H: Harness>() {
+pub(crate) async fn unreaped_expired_lease_is_due_in_zero<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     fixture.claim_for(1, MINUTE).await;
     fixture.advance(HOUR).await;
@@ -125,7 +123,7 @@ pub(crate) async fn an_expired_lease_that_is_not_reaped_is_due_in_no_time<H: Har
     assert_eq!(listed.due_in, Some(std::time::Duration::ZERO));
 }
 
-pub(crate) async fn the_secret_is_the_same_for_every_broker_on_the_database<H: Harness>() {
+pub(crate) async fn brokers_of_one_database_share_the_secret<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let id = lease.encode(fixture.store.secret(), "item");
@@ -140,7 +138,7 @@ pub(crate) async fn the_secret_is_the_same_for_every_broker_on_the_database<H: H
     );
 }
 
-pub(crate) async fn a_probe_of_a_working_store_is_answered<H: Harness>() {
+pub(crate) async fn probe_of_a_working_store_succeeds<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     for _ in 0..3 {
         assert_eq!(fixture.store.probe().await, Ok(()));

@@ -121,20 +121,20 @@ fn told_apart<H: Harness>(values: Vec<Value>) -> Vec<Vec<Value>> {
     groups
 }
 
-pub(crate) async fn a_key_of_text_may_be_any_text<H: Harness>() {
+pub(crate) async fn text_key_can_be_any_text<H: Harness>() {
     for texts in told_apart::<H>(odd_texts()) {
         let rows: Vec<_> = texts.into_iter().map(|text| vec![text]).collect();
         live::<H>(&[Kind::Text], &rows).await;
     }
 }
 
-pub(crate) async fn a_key_of_numbers_may_be_any_number<H: Harness>() {
+pub(crate) async fn number_key_can_be_any_number<H: Harness>() {
     let numbers = [0, 1, -1, i64::MAX, i64::MIN, (1 << 53) + 1];
     let rows = numbers.map(|number| vec![Value::Int(number)]);
     live::<H>(&[Kind::BigInt], &rows).await;
 }
 
-pub(crate) async fn a_key_may_be_bytes<H: Harness>() {
+pub(crate) async fn key_can_be_bytes<H: Harness>() {
     let bytes = [vec![], vec![0], vec![0, 0], vec![255; 40], b"abc".to_vec()];
     for bytes in told_apart::<H>(bytes.map(Value::Bytes).to_vec()) {
         let rows: Vec<_> = bytes.into_iter().map(|bytes| vec![bytes]).collect();
@@ -142,7 +142,7 @@ pub(crate) async fn a_key_may_be_bytes<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_key_may_have_two_columns<H: Harness>() {
+pub(crate) async fn key_can_have_two_columns<H: Harness>() {
     for texts in told_apart::<H>(odd_texts()) {
         let mut rows = Vec::new();
         for number in [1, 2, -7] {
@@ -154,7 +154,7 @@ pub(crate) async fn a_key_may_have_two_columns<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_key_may_have_three_columns<H: Harness>() {
+pub(crate) async fn key_can_have_three_columns<H: Harness>() {
     let mut rows = Vec::new();
     for name in ["", "a", "b'\"]"] {
         for bytes in [vec![], vec![0, 1, 2]] {
@@ -170,7 +170,7 @@ pub(crate) async fn a_key_may_have_three_columns<H: Harness>() {
     live::<H>(&[Kind::Text, Kind::Blob, Kind::BigInt], &rows).await;
 }
 
-pub(crate) async fn items_are_claimed_in_the_order_of_all_key_columns<H: Harness>() {
+pub(crate) async fn items_are_claimed_by_all_key_columns_in_order<H: Harness>() {
     let mut spec = queue("item");
     spec.key = vec!["first".to_owned(), "second".to_owned()];
     let table = keyed(&[Kind::Int, Kind::Text]);
@@ -188,7 +188,7 @@ pub(crate) async fn items_are_claimed_in_the_order_of_all_key_columns<H: Harness
     assert_eq!(got, ["[1,\"a\"]", "[1,\"b\"]", "[2,\"a\"]", "[10,\"a\"]"]);
 }
 
-pub(crate) async fn a_lease_with_too_few_or_too_many_key_values_is_not_held<H: Harness>() {
+pub(crate) async fn lease_with_a_wrong_number_of_key_values_is_lost<H: Harness>() {
     let mut spec = queue("item");
     spec.key = vec!["first".to_owned(), "second".to_owned()];
     let table = keyed(&[Kind::Int, Kind::Int]);
@@ -207,7 +207,7 @@ pub(crate) async fn a_lease_with_too_few_or_too_many_key_values_is_not_held<H: H
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
-pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H: Harness>() {
+pub(crate) async fn rows_with_composite_keys_are_deleted_and_archived<H: Harness>() {
     for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
         let mut spec = queue("item");
         spec.on_complete = on_complete.clone();
@@ -232,7 +232,7 @@ pub(crate) async fn rows_of_composite_keys_are_deleted_and_archived_one_by_one<H
     }
 }
 
-pub(crate) async fn a_completed_key_may_come_again_where_its_row_is_deleted<H: Harness>() {
+pub(crate) async fn key_can_be_reused_after_its_row_was_deleted<H: Harness>() {
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Delete;
     let fixture = Fixture::<H>::over(&[keyed(&[Kind::Text])], vec![spec]).await;

@@ -9,7 +9,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, SECOND, keys, new_item, queue, text};
 use crate::harness::table::Kind;
 
-pub(crate) async fn a_managed_table_is_made_when_the_store_is_opened<H: Harness>() {
+pub(crate) async fn managed_table_is_created_when_the_store_opens<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
@@ -27,7 +27,7 @@ pub(crate) async fn a_managed_table_is_made_when_the_store_is_opened<H: Harness>
     assert_eq!(archived, [[text("one")]]);
 }
 
-pub(crate) async fn a_managed_table_is_made_again_beside_its_archive<H: Harness>() {
+pub(crate) async fn dropped_managed_table_is_created_beside_its_archive<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
@@ -38,7 +38,7 @@ pub(crate) async fn a_managed_table_is_made_again_beside_its_archive<H: Harness>
     assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
 }
 
-pub(crate) async fn a_managed_column_of_no_type_is_a_misconfiguration<H: Harness>() {
+pub(crate) async fn managed_column_of_unknown_type_is_a_misconfiguration<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.managed = Some(vec![("payload".to_owned(), "no type, at (all".to_owned())]);
@@ -47,7 +47,7 @@ pub(crate) async fn a_managed_column_of_no_type_is_a_misconfiguration<H: Harness
     assert!(harness.open(&[spec]).await.is_err());
 }
 
-pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness>() {
+pub(crate) async fn managed_table_can_have_a_composite_key<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.key = vec!["shop".to_owned(), "number".to_owned()];
@@ -64,7 +64,7 @@ pub(crate) async fn a_managed_table_may_have_a_key_of_several_columns<H: Harness
     assert_eq!(keys(&fixture.claim(9).await), ["[1,1]", "[1,2]", "[2,1]"]);
 }
 
-pub(crate) async fn a_managed_tables_rows_tell_since_when_they_are_ready<H: Harness>() {
+pub(crate) async fn managed_table_rows_have_their_ready_time<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.key = vec!["id".to_owned()];

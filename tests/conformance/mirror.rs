@@ -70,7 +70,7 @@ fn word(state: State, worker: Option<&str>) -> (Value, Value, bool) {
     (text(state.name()), worker.map_or(Value::Null, text), true)
 }
 
-pub(crate) async fn each_transition_sets_the_columns_of_the_state_entered<H: Harness>() {
+pub(crate) async fn each_transition_sets_the_mirror_of_the_new_state<H: Harness>() {
     use State::{Completed, Dead, Delayed, Leased, Ready};
     let fixture = mirrored::<H>(6).await;
     assert_eq!(seen(&fixture).await[0], (Value::Null, Value::Null, false));
@@ -107,7 +107,7 @@ pub(crate) async fn each_transition_sets_the_columns_of_the_state_entered<H: Har
     assert_eq!(seen(&fixture).await[1].0, text("ready"));
 }
 
-pub(crate) async fn an_item_whose_attempts_are_spent_by_expiry_looks_dead<H: Harness>() {
+pub(crate) async fn item_dead_by_expiry_gets_the_dead_mirror<H: Harness>() {
     let mut spec = spec();
     spec.retry.max_attempts = Some(1);
     let fixture = Fixture::<H>::over(&[table()], vec![spec]).await;
@@ -118,7 +118,7 @@ pub(crate) async fn an_item_whose_attempts_are_spent_by_expiry_looks_dead<H: Har
     assert_eq!(seen(&fixture).await[0], word(State::Dead, Some("worker")));
 }
 
-pub(crate) async fn a_recurring_item_looks_delayed<H: Harness>() {
+pub(crate) async fn recurring_item_gets_the_delayed_mirror<H: Harness>() {
     let mut spec = spec();
     spec.on_complete = OnComplete::Recur(HOUR);
     let fixture = Fixture::<H>::over(&[table()], vec![spec]).await;
@@ -128,7 +128,7 @@ pub(crate) async fn a_recurring_item_looks_delayed<H: Harness>() {
     assert_eq!(seen(&fixture).await[0].0, text("delayed"));
 }
 
-pub(crate) async fn now_is_the_moment_of_the_change<H: Harness>() {
+pub(crate) async fn now_is_the_time_of_the_change<H: Harness>() {
     let fixture = mirrored::<H>(1).await;
     let item = fixture.claim_for(1, HOUR).await.remove(0);
     let moment = H::moment(&fixture.harness.rows("item", &["at"]).await[0][0]);
@@ -137,7 +137,7 @@ pub(crate) async fn now_is_the_moment_of_the_change<H: Harness>() {
     assert!(apart.abs() <= 10, "{apart} ms apart");
 }
 
-pub(crate) async fn a_claim_hands_out_the_columns_as_it_set_them<H: Harness>() {
+pub(crate) async fn claim_returns_the_mirror_columns_that_it_set<H: Harness>() {
     let fixture = mirrored::<H>(1).await;
     let item = fixture.one().await;
     let columns = fixture.store.columns(fixture.queue);
@@ -152,7 +152,7 @@ pub(crate) async fn a_claim_hands_out_the_columns_as_it_set_them<H: Harness>() {
     assert_eq!(item.columns[at("done")], Value::Bool(false));
 }
 
-pub(crate) async fn a_new_item_has_the_columns_of_its_state<H: Harness>() {
+pub(crate) async fn new_item_has_the_mirror_of_its_state<H: Harness>() {
     let fixture = mirrored::<H>(0).await;
     let later = NewItem {
         delay: HOUR,
@@ -164,7 +164,7 @@ pub(crate) async fn a_new_item_has_the_columns_of_its_state<H: Harness>() {
     assert_eq!(seen(&fixture).await, expected);
 }
 
-pub(crate) async fn a_column_of_one_state_is_left_alone_by_the_others<H: Harness>() {
+pub(crate) async fn column_of_one_state_is_unchanged_by_other_states<H: Harness>() {
     let fixture = mirrored::<H>(3).await;
     let items = fixture.claim(3).await;
     fixture.complete(&items[0].lease).await;
@@ -180,7 +180,7 @@ pub(crate) async fn a_column_of_one_state_is_left_alone_by_the_others<H: Harness
     assert_eq!(done, [true, false, false]);
 }
 
-pub(crate) async fn a_column_of_the_delayed_state_alone_is_set_for_a_new_item<H: Harness>() {
+pub(crate) async fn column_of_the_delayed_state_alone_is_set_for_a_new_item<H: Harness>() {
     let mut spec = queue("item");
     let value = literal(text("wait"));
     spec.mirror = vec![mirror(State::Delayed, "status", value)];
@@ -197,7 +197,7 @@ pub(crate) async fn a_column_of_the_delayed_state_alone_is_set_for_a_new_item<H:
     assert_eq!(rows, [text("new"), text("wait")]);
 }
 
-pub(crate) async fn null_is_a_value_to_be_set<H: Harness>() {
+pub(crate) async fn null_can_be_a_mirror_value<H: Harness>() {
     let mut spec = queue("item");
     spec.mirror = vec![
         mirror(State::Leased, "at", MirrorValue::Now),
@@ -234,7 +234,7 @@ async fn half_done<H: Harness>(rows: i64, conditions: Vec<Mirror>) -> (H, QueueS
     (harness, spec)
 }
 
-pub(crate) async fn adoption_finds_the_rows_that_are_done_or_given_up_already<H: Harness>() {
+pub(crate) async fn adoption_marks_completed_and_dead_rows<H: Harness>() {
     let conditions = vec![
         mirror(State::Completed, "done", literal(Value::Bool(true))),
         mirror(State::Completed, "at", MirrorValue::Now),
@@ -251,7 +251,7 @@ pub(crate) async fn adoption_finds_the_rows_that_are_done_or_given_up_already<H:
     assert_eq!(fixture.list(State::Dead).await[0].key.to_string(), "5");
 }
 
-pub(crate) async fn adoption_knows_done_by_several_columns_and_by_null<H: Harness>() {
+pub(crate) async fn adoption_matches_several_columns_and_null<H: Harness>() {
     let conditions = vec![
         mirror(State::Completed, "done", literal(Value::Bool(true))),
         mirror(State::Completed, "status", literal(Value::Null)),
@@ -264,7 +264,7 @@ pub(crate) async fn adoption_knows_done_by_several_columns_and_by_null<H: Harnes
     assert_eq!(completed, ["2", "4", "6", "8"]);
 }
 
-pub(crate) async fn adoption_passes_over_rows_without_a_key<H: Harness>() {
+pub(crate) async fn adoption_skips_rows_with_a_null_key<H: Harness>() {
     let harness = H::start().await;
     let table = table().column("code", Kind::Text).unique(&["code"]);
     harness.create(&table).await;
@@ -284,9 +284,7 @@ pub(crate) async fn adoption_passes_over_rows_without_a_key<H: Harness>() {
     );
 }
 
-pub(crate) async fn rows_done_by_the_old_program_after_adoption_are_found_by_the_next_apply<
-    H: Harness,
->() {
+pub(crate) async fn next_apply_marks_rows_completed_since_adoption<H: Harness>() {
     let conditions = vec![mirror(State::Completed, "done", literal(Value::Bool(true)))];
     let (harness, spec) = half_done::<H>(4, conditions).await;
     let fixture = Fixture::adopt(harness, vec![spec]).await;

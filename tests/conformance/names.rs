@@ -53,7 +53,7 @@ fn hostile<H: Harness>(name: &str) -> (Table, QueueSpec) {
     (table, spec)
 }
 
-pub(crate) async fn any_name_will_do<H: Harness>() {
+pub(crate) async fn any_identifier_is_accepted<H: Harness>() {
     let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile::<H>).unzip();
     let fixture = Fixture::<H>::over(&tables, queues).await;
     for (at, name) in HOSTILE.into_iter().enumerate() {
@@ -104,7 +104,7 @@ pub(crate) async fn any_name_will_do<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called<H: Harness>() {
+pub(crate) async fn constraint_error_names_its_column<H: Harness>() {
     for name in HOSTILE {
         let (table, spec) = hostile::<H>(name);
         let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
@@ -126,7 +126,7 @@ pub(crate) async fn a_broken_constraint_names_its_column_whatever_that_is_called
     }
 }
 
-pub(crate) async fn a_queue_may_be_called_otherwise_than_its_table<H: Harness>() {
+pub(crate) async fn queue_name_can_differ_from_its_table<H: Harness>() {
     let name = "quite; \"another\" {name}".to_owned();
     let fixture = Fixture::<H>::with(1, |spec| spec.name = name).await;
     let lease = fixture.one().await.lease;

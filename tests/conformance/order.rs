@@ -47,25 +47,25 @@ async fn claimed<H: Harness>(order: Order) -> Vec<String> {
     keys(&items.concat())
 }
 
-pub(crate) async fn without_a_wish_the_key_orders<H: Harness>() {
+pub(crate) async fn default_order_is_the_key<H: Harness>() {
     assert_eq!(claimed::<H>(by(&[])).await, ["1", "2", "3", "4", "5", "6"]);
 }
 
-pub(crate) async fn the_key_may_descend<H: Harness>() {
+pub(crate) async fn key_can_descend<H: Harness>() {
     assert_eq!(
         claimed::<H>(by(&["-id"])).await,
         ["6", "5", "4", "3", "2", "1"]
     );
 }
 
-pub(crate) async fn the_key_breaks_a_tie<H: Harness>() {
+pub(crate) async fn key_breaks_a_tie<H: Harness>() {
     assert_eq!(
         claimed::<H>(by(&["rank"])).await,
         ["4", "1", "3", "6", "2", "5"]
     );
 }
 
-pub(crate) async fn several_columns_order_each_in_its_direction<H: Harness>() {
+pub(crate) async fn several_columns_can_order_in_different_directions<H: Harness>() {
     let order = by(&["-rank", "name"]);
     assert_eq!(claimed::<H>(order).await, ["2", "5", "3", "6", "1", "4"]);
     let order = by(&["rank", "-name"]);
@@ -74,7 +74,7 @@ pub(crate) async fn several_columns_order_each_in_its_direction<H: Harness>() {
     assert_eq!(claimed::<H>(order).await, ["4", "5", "1", "2", "6", "3"]);
 }
 
-pub(crate) async fn without_order_every_item_is_claimed_once<H: Harness>() {
+pub(crate) async fn order_none_claims_every_item_once<H: Harness>() {
     for filtered in [true, false] {
         let fixture = Fixture::<H>::with(6, |spec| {
             spec.order = Order::None;
@@ -87,7 +87,7 @@ pub(crate) async fn without_order_every_item_is_claimed_once<H: Harness>() {
     }
 }
 
-pub(crate) async fn an_order_without_filtered_indexes_is_the_same<H: Harness>() {
+pub(crate) async fn order_without_filtered_indexes_is_the_same<H: Harness>() {
     let fixture = Fixture::<H>::with(3, |spec| {
         spec.filtered_indexes = false;
         spec.order = by(&["-payload"]);
@@ -96,7 +96,7 @@ pub(crate) async fn an_order_without_filtered_indexes_is_the_same<H: Harness>() 
     assert_eq!(keys(&fixture.claim(9).await), ["3", "2", "1"]);
 }
 
-pub(crate) async fn by_state_time_an_item_given_back_goes_to_the_end<H: Harness>() {
+pub(crate) async fn released_item_is_last_when_ordered_by_state_time<H: Harness>() {
     let fixture = Fixture::<H>::with(3, |spec| spec.order = by(&["lease_state_time"])).await;
     let first = fixture.one().await;
     assert_eq!(keys(std::slice::from_ref(&first)), ["1"]);
@@ -105,7 +105,7 @@ pub(crate) async fn by_state_time_an_item_given_back_goes_to_the_end<H: Harness>
     assert_eq!(keys(&fixture.claim(9).await), ["2", "3", "1"]);
 }
 
-pub(crate) async fn a_null_in_an_order_column_is_claimed_too<H: Harness>() {
+pub(crate) async fn row_with_a_null_order_column_is_claimed<H: Harness>() {
     let fixture = ranked::<H>(by(&["rank"])).await;
     fixture
         .harness
@@ -117,7 +117,7 @@ pub(crate) async fn a_null_in_an_order_column_is_claimed_too<H: Harness>() {
     assert_eq!(got[6], "7");
 }
 
-pub(crate) async fn a_change_of_the_order_column_changes_the_place<H: Harness>() {
+pub(crate) async fn changed_order_column_changes_the_position<H: Harness>() {
     let fixture = ranked::<H>(by(&["rank"])).await;
     let at = ("id", Value::Int(5));
     fixture

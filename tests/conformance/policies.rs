@@ -14,7 +14,7 @@ fn archive() -> OnComplete {
     OnComplete::Archive("item archive".to_owned())
 }
 
-pub(crate) async fn a_kept_row_stays_in_the_table<H: Harness>() {
+pub(crate) async fn kept_row_stays_in_the_table<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.complete(&lease).await;
@@ -24,7 +24,7 @@ pub(crate) async fn a_kept_row_stays_in_the_table<H: Harness>() {
     assert_eq!(listed.due_in, None);
 }
 
-pub(crate) async fn a_deleted_row_is_gone_and_others_are_not<H: Harness>() {
+pub(crate) async fn only_the_completed_row_is_deleted<H: Harness>() {
     let fixture = Fixture::<H>::with(5, |spec| spec.on_complete = OnComplete::Delete).await;
     let items = fixture.claim(4).await;
     assert_eq!(
@@ -37,7 +37,7 @@ pub(crate) async fn a_deleted_row_is_gone_and_others_are_not<H: Harness>() {
     assert_eq!(ids, [2, 3, 4, 5].map(|id| vec![Value::Int(id)]));
 }
 
-pub(crate) async fn an_archived_row_moves_with_its_own_columns<H: Harness>() {
+pub(crate) async fn archived_row_keeps_its_data_columns<H: Harness>() {
     let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = archive()).await;
     let lease = fixture.one().await.lease;
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
@@ -51,7 +51,7 @@ pub(crate) async fn an_archived_row_moves_with_its_own_columns<H: Harness>() {
     assert_eq!(kept, [[text("worker"), Value::Int(1), Value::Int(1)]]);
 }
 
-pub(crate) async fn an_archive_made_by_hand_gets_the_columns_that_it_has<H: Harness>() {
+pub(crate) async fn archive_made_by_hand_gets_the_columns_that_it_has<H: Harness>() {
     let harness = H::start().await;
     harness.create(&item_table("item")).await;
     let history = Table::new("item archive")
@@ -79,7 +79,7 @@ pub(crate) async fn an_archive_made_by_hand_gets_the_columns_that_it_has<H: Harn
     );
 }
 
-pub(crate) async fn a_computed_column_does_not_hinder_the_archive<H: Harness>() {
+pub(crate) async fn computed_column_does_not_prevent_archiving<H: Harness>() {
     let table = item_table("item").copy("again", Kind::Text, "payload");
     let mut spec = queue("item");
     spec.on_complete = archive();
@@ -92,7 +92,7 @@ pub(crate) async fn a_computed_column_does_not_hinder_the_archive<H: Harness>() 
     assert_eq!(archived, [[text("payload 1")]]);
 }
 
-pub(crate) async fn a_failed_item_is_not_archived<H: Harness>() {
+pub(crate) async fn failed_item_is_not_archived<H: Harness>() {
     let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = archive()).await;
     let items = fixture.claim_for(2, MINUTE).await;
     fixture.settle(&items[0].lease, fail(None)).await;
@@ -102,7 +102,7 @@ pub(crate) async fn a_failed_item_is_not_archived<H: Harness>() {
     assert_eq!(fixture.harness.rows("item", &["id"]).await.len(), 2);
 }
 
-pub(crate) async fn an_archive_that_lacks_a_column_is_refused<H: Harness>() {
+pub(crate) async fn archive_without_a_data_column_is_refused<H: Harness>() {
     let harness = H::start().await;
     harness.create(&item_table("item")).await;
     let history = Table::new("item archive").column("id", Kind::BigInt);
@@ -116,7 +116,7 @@ pub(crate) async fn an_archive_that_lacks_a_column_is_refused<H: Harness>() {
     assert!(harness.open(&[spec]).await.is_err());
 }
 
-pub(crate) async fn a_recurring_item_is_ready_again_with_new_attempts<H: Harness>() {
+pub(crate) async fn recurring_item_is_ready_again_with_all_attempts<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
     let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = every).await;
     for round in 1..=3 {

@@ -21,7 +21,7 @@ pub(crate) fn endings() -> [Ending; 5] {
     ]
 }
 
-pub(crate) async fn each_ending_leads_to_its_state<H: Harness>() {
+pub(crate) async fn each_settlement_leads_to_its_state<H: Harness>() {
     use State::{Completed, Dead, Delayed, Ready};
     let fixture = Fixture::<H>::items(5).await;
     let items = fixture.claim(5).await;
@@ -32,7 +32,7 @@ pub(crate) async fn each_ending_leads_to_its_state<H: Harness>() {
     assert_eq!(fixture.counts().await, [1, 0, 2, 1, 1]);
 }
 
-pub(crate) async fn a_completed_item_is_never_claimed_again<H: Harness>() {
+pub(crate) async fn completed_item_is_never_claimed_again<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
@@ -42,7 +42,7 @@ pub(crate) async fn a_completed_item_is_never_claimed_again<H: Harness>() {
     assert_eq!(fixture.claim(9).await, []);
 }
 
-pub(crate) async fn a_released_item_is_ready_at_once<H: Harness>() {
+pub(crate) async fn released_item_is_ready_immediately<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let released = fixture.settle(&lease, release(Duration::ZERO)).await;
@@ -52,7 +52,7 @@ pub(crate) async fn a_released_item_is_ready_at_once<H: Harness>() {
     assert_eq!(fixture.another().await.one().await.lease.fence, 2);
 }
 
-pub(crate) async fn a_failure_keeps_its_error_and_its_worker<H: Harness>() {
+pub(crate) async fn failure_stores_its_error_and_worker<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     let items = fixture.claim(2).await;
     fixture.settle(&items[0].lease, fail(None)).await;
@@ -65,7 +65,7 @@ pub(crate) async fn a_failure_keeps_its_error_and_its_worker<H: Harness>() {
     }
 }
 
-pub(crate) async fn a_completion_forgets_an_earlier_error<H: Harness>() {
+pub(crate) async fn completion_clears_an_earlier_error<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.settle(&lease, fail(Some(SECOND))).await;
@@ -76,7 +76,7 @@ pub(crate) async fn a_completion_forgets_an_earlier_error<H: Harness>() {
     assert_eq!(fixture.list(State::Completed).await[0].error, None);
 }
 
-pub(crate) async fn a_lease_past_its_due_time_can_not_be_settled_and_nothing_changes<H: Harness>() {
+pub(crate) async fn settlement_past_the_due_time_changes_nothing<H: Harness>() {
     for on_complete in [
         OnComplete::Keep,
         OnComplete::Delete,
@@ -94,7 +94,7 @@ pub(crate) async fn a_lease_past_its_due_time_can_not_be_settled_and_nothing_cha
     }
 }
 
-pub(crate) async fn a_lease_that_was_never_given_can_not_be_settled<H: Harness>() {
+pub(crate) async fn unknown_lease_cannot_be_settled<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let before = fixture.snapshot().await;
@@ -112,7 +112,7 @@ pub(crate) async fn a_lease_that_was_never_given_can_not_be_settled<H: Harness>(
     }
 }
 
-pub(crate) async fn a_lost_lease_in_a_list_does_not_spoil_the_others<H: Harness>() {
+pub(crate) async fn lost_lease_in_a_list_leaves_the_others_intact<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     let items = fixture.claim(3).await;
     let lost = impostors(&items[1].lease).remove(0);
@@ -126,7 +126,7 @@ pub(crate) async fn a_lost_lease_in_a_list_does_not_spoil_the_others<H: Harness>
     assert_eq!(fixture.counts().await, [0, 1, 0, 1, 1]);
 }
 
-pub(crate) async fn any_broker_may_settle_a_lease<H: Harness>() {
+pub(crate) async fn any_broker_can_settle_a_lease<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let other = fixture.another().await;
@@ -134,7 +134,7 @@ pub(crate) async fn any_broker_may_settle_a_lease<H: Harness>() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 1, 0]);
 }
 
-pub(crate) async fn the_same_lease_twice_in_one_list_is_settled_once<H: Harness>() {
+pub(crate) async fn lease_named_twice_is_settled_once<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let settlements = vec![
@@ -149,7 +149,7 @@ pub(crate) async fn the_same_lease_twice_in_one_list_is_settled_once<H: Harness>
     );
 }
 
-pub(crate) async fn an_empty_list_settles_nothing<H: Harness>() {
+pub(crate) async fn empty_list_settles_nothing<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     assert_eq!(fixture.try_settle(Vec::new()).await, Ok(Vec::new()));
     assert_eq!(keys(&fixture.claim(9).await), ["1"]);

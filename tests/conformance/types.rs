@@ -32,7 +32,7 @@ async fn round_trip<H: Harness>(kind: Kind, values: &[Value]) {
     }
 }
 
-pub(crate) async fn integers_pass_unchanged<H: Harness>() {
+pub(crate) async fn integers_are_unchanged<H: Harness>() {
     let small = [0, 1, -1, i64::from(i32::MAX), i64::from(i32::MIN)].map(Value::Int);
     round_trip::<H>(Kind::Int, &small).await;
     let large = [i64::MAX, i64::MIN, 1 << 53, (1 << 53) + 1].map(Value::Int);
@@ -40,7 +40,7 @@ pub(crate) async fn integers_pass_unchanged<H: Harness>() {
     round_trip::<H>(Kind::BigInt, &[Value::Null]).await;
 }
 
-pub(crate) async fn text_passes_unchanged<H: Harness>() {
+pub(crate) async fn text_is_unchanged<H: Harness>() {
     let texts = [
         "",
         " ",
@@ -60,7 +60,7 @@ pub(crate) async fn text_passes_unchanged<H: Harness>() {
     round_trip::<H>(Kind::LongText, &[Value::Null, long]).await;
 }
 
-pub(crate) async fn bytes_pass_unchanged<H: Harness>() {
+pub(crate) async fn bytes_are_unchanged<H: Harness>() {
     let all = (0..=255).collect();
     let bytes = [vec![], vec![0], vec![0, 0, 255], all].map(Value::Bytes);
     round_trip::<H>(Kind::Blob, &bytes).await;
@@ -69,23 +69,23 @@ pub(crate) async fn bytes_pass_unchanged<H: Harness>() {
     round_trip::<H>(Kind::Blob, &[Value::Null]).await;
 }
 
-pub(crate) async fn truth_values_pass_unchanged<H: Harness>() {
+pub(crate) async fn booleans_are_unchanged<H: Harness>() {
     let values = [Value::Bool(true), Value::Bool(false), Value::Null];
     round_trip::<H>(Kind::Bool, &values).await;
 }
 
-pub(crate) async fn floating_point_numbers_pass_unchanged<H: Harness>() {
+pub(crate) async fn floats_are_unchanged<H: Harness>() {
     let values = [0.5, -0.1, 1e300, 5e-324, 1.0, 123_456_789.123_456_79].map(Value::Double);
     round_trip::<H>(Kind::Double, &values).await;
 }
 
-pub(crate) async fn decimals_pass_as_the_store_keeps_them<H: Harness>() {
+pub(crate) async fn decimals_have_the_precision_of_the_store<H: Harness>() {
     let digits = ["12.5", "-0.25", "7", "99999999999.9999"];
     let values = digits.map(|digits| Value::Decimal(digits.to_owned()));
     round_trip::<H>(Kind::Decimal, &values).await;
 }
 
-pub(crate) async fn moments_pass_as_the_store_keeps_them<H: Harness>() {
+pub(crate) async fn times_have_the_precision_of_the_store<H: Harness>() {
     let moment = |seconds, nanos| Value::Timestamp { seconds, nanos };
     let values = [
         moment(0, 0),
@@ -96,7 +96,7 @@ pub(crate) async fn moments_pass_as_the_store_keeps_them<H: Harness>() {
     round_trip::<H>(Kind::Timestamp, &values).await;
 }
 
-pub(crate) async fn errors_and_worker_names_are_kept_as_they_are<H: Harness>() {
+pub(crate) async fn errors_and_worker_names_are_unchanged<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let odd = "wörker '\"; --\u{1f980}";
     let lease = fixture

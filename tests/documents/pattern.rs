@@ -43,7 +43,7 @@ pub(crate) fn matches(shown: &[String], printed: &[String]) -> bool {
 }
 
 #[test]
-fn dots_stand_for_any_lines_and_nothing_else_does() {
+fn only_an_ellipsis_matches_any_lines() {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     assert!(matches(&lines("a\n...\nd"), &lines("a\nb\nc\nd")));
     assert!(matches(&lines("a\n..."), &lines("a")));
@@ -53,7 +53,7 @@ fn dots_stand_for_any_lines_and_nothing_else_does() {
 }
 
 #[test]
-fn what_differs_from_run_to_run_is_taken_out() {
+fn volatile_values_are_replaced() {
     assert_eq!(
         steady("1    me     12ms   4m 59s     1"),
         "1 me TIME TIME 1"

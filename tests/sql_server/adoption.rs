@@ -63,7 +63,7 @@ async fn run_by_hand(program: &Program, scripts: &[String], again: bool) {
 }
 
 #[tokio::test]
-async fn a_plan_that_was_run_by_hand_is_complete_and_may_be_run_twice() {
+async fn plan_run_by_hand_is_complete_and_repeatable() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -93,7 +93,7 @@ async fn a_plan_that_was_run_by_hand_is_complete_and_may_be_run_twice() {
 }
 
 #[tokio::test]
-async fn an_adopted_table_with_a_mirror_of_one_state_is_worked_off_into_its_archive() {
+async fn table_with_one_mirror_state_is_archived_completely() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -108,7 +108,7 @@ async fn an_adopted_table_with_a_mirror_of_one_state_is_worked_off_into_its_arch
 }
 
 #[tokio::test]
-async fn ten_thousand_rows_are_marked_in_chunks_and_progress_is_told() {
+async fn large_backfill_runs_in_chunks_and_reports_progress() {
     let Some((_harness, program)) = start().await else {
         return;
     };
@@ -139,7 +139,7 @@ async fn ten_thousand_rows_are_marked_in_chunks_and_progress_is_told() {
 }
 
 #[tokio::test]
-async fn what_adoption_added_can_be_dropped_and_the_table_is_as_before() {
+async fn dropping_restores_the_table() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -164,7 +164,7 @@ async fn what_adoption_added_can_be_dropped_and_the_table_is_as_before() {
 }
 
 #[tokio::test]
-async fn the_advice_names_what_can_be_done_and_how() {
+async fn suggestions_name_improvements_with_their_sql() {
     let Some((harness, program)) = start_on_sql_server("LOCK_ESCALATION").await else {
         return;
     };
@@ -181,7 +181,7 @@ async fn the_advice_names_what_can_be_done_and_how() {
 }
 
 #[tokio::test]
-async fn the_advice_tells_of_readers_that_block_claims_only_where_they_do() {
+async fn blocking_readers_are_suggested_only_without_row_versions() {
     let Some((_harness, program)) = start().await else {
         return;
     };

@@ -17,10 +17,10 @@ const HOURS: Duration = Duration::from_secs(4 * 3_600);
 /// middle, and now and then everything stands still for a moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "for use by hand: tests/README.md says how"]
-async fn a_proxy_for_other_tests() {
+async fn proxy_for_other_tests() {
     let port = std::env::var("LEASE_BROKER_TEST_PROXY").ok();
     let Some(port) = port.and_then(|port| port.parse().ok()) else {
-        skipped("a_proxy_for_other_tests: LEASE_BROKER_TEST_PROXY names no port");
+        skipped("proxy_for_other_tests: LEASE_BROKER_TEST_PROXY names no port");
         return;
     };
     let proxy = Proxy::on_port(port, &server()).await;

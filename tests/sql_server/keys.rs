@@ -77,7 +77,7 @@ const AWKWARD: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn a_key_may_be_of_any_type_that_an_index_takes() {
+async fn key_can_have_any_indexable_type() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -85,7 +85,7 @@ async fn a_key_may_be_of_any_type_that_an_index_takes() {
 }
 
 #[tokio::test]
-async fn a_key_may_be_money() {
+async fn key_can_be_money() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -93,7 +93,7 @@ async fn a_key_may_be_money() {
 }
 
 #[tokio::test]
-async fn a_key_may_be_bytes_text_with_quotes_and_a_moment_of_seven_decimals() {
+async fn key_can_be_bytes_quoted_text_and_precise_time() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -101,7 +101,7 @@ async fn a_key_may_be_bytes_text_with_quotes_and_a_moment_of_seven_decimals() {
 }
 
 #[tokio::test]
-async fn a_key_may_be_a_time_of_seven_decimals() {
+async fn key_can_be_a_time_of_seven_decimals() {
     let Some((harness, program)) = start_on_sql_server("times of seven decimals").await else {
         return;
     };
@@ -131,7 +131,7 @@ async fn each(harness: MssqlHarness, program: &Program, types: &[(&str, &str, &s
 }
 
 #[tokio::test]
-async fn a_key_may_be_of_several_columns_of_different_types() {
+async fn composite_key_can_mix_types() {
     let Some((harness, program)) = start().await else {
         return;
     };

@@ -104,7 +104,7 @@ async fn complete(client: &Client, leases: &[Lease]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_brokers_on_one_table_one_is_killed_and_the_other_goes_on_with_its_leases() {
+async fn broker_settles_leases_of_a_killed_broker() {
     let Some((_harness, program)) = start().await else {
         return;
     };

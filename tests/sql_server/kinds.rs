@@ -29,7 +29,7 @@ fn keyed_by(column: &str) -> QueueSpec {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_there_is_named() {
+async fn missing_table_is_named() {
     let Some((harness, _)) = start().await else {
         return;
     };
@@ -40,7 +40,7 @@ async fn a_table_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_view_is_no_table() {
+async fn view_is_refused() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -54,7 +54,7 @@ async fn a_view_is_no_table() {
 }
 
 #[tokio::test]
-async fn a_table_without_a_key_is_told_to_name_one() {
+async fn table_without_a_key_is_asked_for_one() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -65,7 +65,7 @@ async fn a_table_without_a_key_is_told_to_name_one() {
 }
 
 #[tokio::test]
-async fn a_key_that_does_not_identify_a_row_is_refused() {
+async fn key_that_is_not_unique_is_refused() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -84,7 +84,7 @@ async fn a_key_that_does_not_identify_a_row_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_of_more_than_three_columns_is_refused() {
+async fn key_of_more_than_three_columns_is_refused() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -96,7 +96,7 @@ async fn a_key_of_more_than_three_columns_is_refused() {
 }
 
 #[tokio::test]
-async fn each_soft_lock_column_of_a_wrong_type_is_named_with_the_type_that_it_needs() {
+async fn soft_lock_column_of_a_wrong_type_is_named() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -123,7 +123,7 @@ async fn each_soft_lock_column_of_a_wrong_type_is_named_with_the_type_that_it_ne
 }
 
 #[tokio::test]
-async fn a_soft_lock_column_that_the_server_makes_is_refused() {
+async fn computed_soft_lock_column_is_refused() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -136,7 +136,7 @@ async fn a_soft_lock_column_that_the_server_makes_is_refused() {
 }
 
 #[tokio::test]
-async fn soft_lock_columns_of_larger_types_will_do() {
+async fn larger_types_of_soft_lock_columns_are_accepted() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -158,7 +158,7 @@ async fn soft_lock_columns_of_larger_types_will_do() {
 }
 
 #[tokio::test]
-async fn the_server_numbers_the_items_of_an_identity_key() {
+async fn identity_key_is_generated() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -173,7 +173,7 @@ async fn the_server_numbers_the_items_of_an_identity_key() {
 }
 
 #[tokio::test]
-async fn the_servers_own_default_makes_a_key() {
+async fn key_default_is_generated() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -193,7 +193,7 @@ async fn the_servers_own_default_makes_a_key() {
 }
 
 #[tokio::test]
-async fn computed_columns_are_handed_out_as_the_server_computes_them() {
+async fn computed_columns_are_returned() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -216,7 +216,7 @@ async fn computed_columns_are_handed_out_as_the_server_computes_them() {
 }
 
 #[tokio::test]
-async fn a_row_without_a_value_in_a_nullable_key_is_never_claimed() {
+async fn row_with_a_null_key_is_never_claimed() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -238,7 +238,7 @@ async fn a_row_without_a_value_in_a_nullable_key_is_never_claimed() {
 }
 
 #[tokio::test]
-async fn a_column_of_a_type_with_a_name_of_the_users_own_is_one_of_the_type_behind_it() {
+async fn alias_type_acts_as_its_base_type() {
     let Some((harness, program)) = start().await else {
         return;
     };

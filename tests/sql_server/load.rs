@@ -74,7 +74,7 @@ fn seed() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_network_that_keeps_breaking_loses_nothing_and_completes_nothing_twice() {
+async fn broken_network_loses_and_repeats_nothing() {
     let Some((harness, program)) = start().await else {
         return;
     };

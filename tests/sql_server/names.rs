@@ -32,7 +32,7 @@ async fn under_the_name(harness: &MssqlHarness, program: &Program, name: &str, q
 }
 
 #[tokio::test]
-async fn a_table_may_be_in_another_schema_than_the_logins() {
+async fn table_can_be_in_another_schema() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -42,7 +42,7 @@ async fn a_table_may_be_in_another_schema_than_the_logins() {
 }
 
 #[tokio::test]
-async fn schema_and_table_may_have_names_that_need_brackets() {
+async fn schema_and_table_names_can_need_brackets() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -53,7 +53,7 @@ async fn schema_and_table_may_have_names_that_need_brackets() {
 }
 
 #[tokio::test]
-async fn two_schemas_may_have_tables_of_one_name() {
+async fn two_schemas_can_have_tables_of_one_name() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -78,7 +78,7 @@ async fn two_schemas_may_have_tables_of_one_name() {
 }
 
 #[tokio::test]
-async fn columns_may_have_names_that_need_quoting() {
+async fn column_names_can_need_quoting() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -112,7 +112,7 @@ async fn columns_may_have_names_that_need_quoting() {
 }
 
 #[tokio::test]
-async fn names_are_found_whatever_their_case() {
+async fn names_are_found_in_any_case() {
     let Some((harness, program)) = start().await else {
         return;
     };

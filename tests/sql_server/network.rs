@@ -17,7 +17,7 @@ use crate::program::start;
 use crate::proxy::Proxy;
 
 #[tokio::test]
-async fn every_operation_works_through_a_slow_network_that_breaks_between_operations() {
+async fn operations_survive_a_slow_breaking_network() {
     let Some((harness, program)) = start().await else {
         return;
     };

@@ -143,7 +143,7 @@ async fn leases(client: &Client) -> (Vec<String>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_server_refuses_connections_callers_are_told_within_a_second() {
+async fn refused_connections_fail_calls_within_a_second() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -170,7 +170,7 @@ async fn while_the_server_refuses_connections_callers_are_told_within_a_second()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_server_is_silent_callers_are_told_within_eight_seconds_and_then_at_once() {
+async fn silent_server_fails_calls_in_eight_seconds_then_immediately() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -190,7 +190,7 @@ async fn while_the_server_is_silent_callers_are_told_within_eight_seconds_and_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_all_break_at_once_are_replaced_without_anyone_hearing_of_it() {
+async fn all_broken_connections_are_replaced_without_errors() {
     let Some(site) = Site::start().await else {
         return;
     };

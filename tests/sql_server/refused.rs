@@ -49,7 +49,7 @@ async fn all_refused(broker: &Broker, good: &[(&str, Value)], bad: &[(&str, Valu
 }
 
 #[tokio::test]
-async fn columns_that_the_server_or_the_broker_fills_can_not_be_set() {
+async fn generated_and_soft_lock_columns_cannot_be_set() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -68,7 +68,7 @@ async fn columns_that_the_server_or_the_broker_fills_can_not_be_set() {
 }
 
 #[tokio::test]
-async fn a_value_that_does_not_fit_is_refused_for_its_column() {
+async fn value_out_of_range_names_its_column() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -97,7 +97,7 @@ async fn a_value_that_does_not_fit_is_refused_for_its_column() {
 }
 
 #[tokio::test]
-async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_column() {
+async fn value_refused_by_the_server_names_its_column() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -121,7 +121,7 @@ async fn a_value_that_only_the_server_knows_to_be_too_large_is_refused_for_its_c
 }
 
 #[tokio::test]
-async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
+async fn too_long_text_is_refused_and_never_truncated() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -143,7 +143,7 @@ async fn a_text_that_is_too_long_is_refused_and_never_cut_short() {
 }
 
 #[tokio::test]
-async fn a_value_with_more_digits_than_its_column_keeps_is_refused() {
+async fn value_with_too_many_digits_is_refused() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -176,7 +176,7 @@ async fn a_value_with_more_digits_than_its_column_keeps_is_refused() {
 }
 
 #[tokio::test]
-async fn columns_of_types_that_no_value_stands_for_can_not_be_set_and_need_not_be_handed_out() {
+async fn columns_of_unsupported_types_cannot_be_set() {
     let lacks = "rowversion, geography and hierarchyid columns";
     let Some((harness, program)) = start_on_sql_server(lacks).await else {
         return;
@@ -211,7 +211,7 @@ async fn columns_of_types_that_no_value_stands_for_can_not_be_set_and_need_not_b
 }
 
 #[tokio::test]
-async fn a_table_with_a_column_of_a_type_that_no_value_stands_for_can_be_worked_off() {
+async fn table_with_an_unsupported_column_can_be_processed() {
     let Some((harness, program)) = start().await else {
         return;
     };

@@ -70,7 +70,7 @@ impl Site {
 const LEASED: &str = "SELECT COUNT(*) FROM item WHERE id = 1 AND lease_state = 1";
 
 #[tokio::test]
-async fn a_completion_whose_reply_is_lost_is_sent_again_and_adds_its_follow_up_once() {
+async fn completion_with_a_lost_reply_adds_its_follow_up_once() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -94,7 +94,7 @@ async fn a_completion_whose_reply_is_lost_is_sent_again_and_adds_its_follow_up_o
 }
 
 #[tokio::test]
-async fn a_claim_with_a_request_id_whose_reply_is_lost_finds_its_leases_by_itself() {
+async fn claim_with_request_id_and_lost_reply_finds_its_leases() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -110,7 +110,7 @@ async fn a_claim_with_a_request_id_whose_reply_is_lost_finds_its_leases_by_itsel
 }
 
 #[tokio::test]
-async fn a_claim_with_a_request_id_that_failed_gets_the_same_leases_when_it_is_asked_for_again() {
+async fn failed_claim_with_request_id_gets_its_leases_on_retry() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -138,7 +138,7 @@ async fn a_claim_with_a_request_id_that_failed_gets_the_same_leases_when_it_is_a
 }
 
 #[tokio::test]
-async fn a_claim_without_a_request_id_whose_reply_is_lost_is_not_made_twice() {
+async fn claim_without_request_id_and_lost_reply_runs_once() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -158,8 +158,7 @@ async fn a_claim_without_a_request_id_whose_reply_is_lost_is_not_made_twice() {
 }
 
 #[tokio::test]
-async fn an_item_whose_enqueue_lost_its_reply_is_there_once_and_the_caller_is_told_that_it_may_be()
-{
+async fn enqueue_with_a_lost_reply_runs_once_and_reports_doubt() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -177,7 +176,7 @@ async fn an_item_whose_enqueue_lost_its_reply_is_there_once_and_the_caller_is_to
 }
 
 #[tokio::test]
-async fn a_heartbeat_whose_reply_is_lost_is_sent_again() {
+async fn heartbeat_with_a_lost_reply_is_retried() {
     let Some(site) = Site::start().await else {
         return;
     };
@@ -196,7 +195,7 @@ async fn a_heartbeat_whose_reply_is_lost_is_sent_again() {
 
 /// A request that the server never saw changes nothing, and what may be repeated is.
 #[tokio::test]
-async fn a_request_that_is_lost_on_its_way_to_the_server_is_sent_again() {
+async fn request_lost_before_the_server_is_retried() {
     let Some(site) = Site::start().await else {
         return;
     };

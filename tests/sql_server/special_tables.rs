@@ -47,7 +47,7 @@ async fn end_history(program: &Program) {
 }
 
 #[tokio::test]
-async fn a_temporal_table_is_a_queue_and_its_history_sees_each_state() {
+async fn temporal_table_records_each_state_in_its_history() {
     let Some((harness, program)) = start_on_sql_server("temporal tables").await else {
         return;
     };
@@ -60,7 +60,7 @@ async fn a_temporal_table_is_a_queue_and_its_history_sees_each_state() {
 }
 
 #[tokio::test]
-async fn a_temporal_tables_history_is_no_queue() {
+async fn history_of_a_temporal_table_is_refused() {
     let Some((harness, program)) = start_on_sql_server("temporal tables").await else {
         return;
     };
@@ -75,7 +75,7 @@ async fn a_temporal_tables_history_is_no_queue() {
 }
 
 #[tokio::test]
-async fn the_period_of_a_temporal_table_can_not_be_set() {
+async fn period_of_a_temporal_table_cannot_be_set() {
     let Some((harness, program)) = start_on_sql_server("temporal tables").await else {
         return;
     };
@@ -95,7 +95,7 @@ async fn the_period_of_a_temporal_table_can_not_be_set() {
 }
 
 #[tokio::test]
-async fn a_partitioned_table_is_a_queue() {
+async fn partitioned_table_works_as_a_queue() {
     let Some((harness, program)) = start_on_sql_server("partitioned tables").await else {
         return;
     };
@@ -116,7 +116,7 @@ async fn a_partitioned_table_is_a_queue() {
 }
 
 #[tokio::test]
-async fn a_memory_optimised_table_is_refused_with_the_reason() {
+async fn memory_optimised_table_is_refused_with_the_reason() {
     let Some((_harness, program)) = start_on_sql_server("memory-optimised tables").await else {
         return;
     };
@@ -157,7 +157,7 @@ async fn a_memory_optimised_table_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_rowversion_is_handed_out_as_the_claim_left_it_and_stays_out_of_the_archive() {
+async fn rowversion_is_current_and_not_archived() {
     let Some((harness, program)) = start_on_sql_server("rowversion columns").await else {
         return;
     };
@@ -185,7 +185,7 @@ async fn a_rowversion_is_handed_out_as_the_claim_left_it_and_stays_out_of_the_ar
 }
 
 #[tokio::test]
-async fn a_filtered_unique_index_identifies_no_row() {
+async fn filtered_unique_index_does_not_serve_as_key() {
     let Some((harness, program)) = start_on_sql_server("word of an index's filter").await else {
         return;
     };
@@ -204,7 +204,7 @@ async fn a_filtered_unique_index_identifies_no_row() {
 }
 
 #[tokio::test]
-async fn a_disabled_instead_of_trigger_is_in_nobodys_way() {
+async fn disabled_instead_of_trigger_is_accepted() {
     let Some((harness, program)) = start_on_sql_server("triggers that can be disabled").await
     else {
         return;

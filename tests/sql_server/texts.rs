@@ -9,7 +9,7 @@ use crate::program::{Program, start, start_on_sql_server};
 use crate::types::pass;
 
 #[tokio::test]
-async fn text_passes_in_every_kind_of_column() {
+async fn text_is_unchanged_in_every_column_type() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -42,7 +42,7 @@ async fn text_passes_in_every_kind_of_column() {
 }
 
 #[tokio::test]
-async fn xml_is_handed_out_as_the_server_writes_it() {
+async fn xml_is_returned_as_the_server_writes_it() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -55,7 +55,7 @@ async fn xml_is_handed_out_as_the_server_writes_it() {
 }
 
 #[tokio::test]
-async fn bytes_and_text_with_quotes_pass() {
+async fn bytes_and_quoted_text_are_unchanged() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -85,7 +85,7 @@ async fn bytes_and_text_with_quotes_pass() {
 }
 
 #[tokio::test]
-async fn a_letter_that_a_varchar_columns_character_set_lacks_is_refused() {
+async fn character_outside_the_code_page_is_refused() {
     let lacks = "character sets: it keeps the letter, and sends a question mark to who reads it";
     let Some((harness, program)) = start_on_sql_server(lacks).await else {
         return;
@@ -114,7 +114,7 @@ async fn with_body(declared: &str) -> Option<(Fixture<MssqlHarness>, Program)> {
 }
 
 #[tokio::test]
-async fn a_megabyte_of_text_passes() {
+async fn megabyte_of_enqueued_text_is_unchanged() {
     let Some((fixture, program)) = with_body("nvarchar(max)").await else {
         return;
     };
@@ -130,7 +130,7 @@ async fn a_megabyte_of_text_passes() {
 }
 
 #[tokio::test]
-async fn a_megabyte_of_another_programs_text_passes() {
+async fn megabyte_of_inserted_text_is_unchanged() {
     let Some((fixture, program)) = with_body("nvarchar(max)").await else {
         return;
     };
@@ -144,7 +144,7 @@ async fn a_megabyte_of_another_programs_text_passes() {
 }
 
 #[tokio::test]
-async fn a_megabyte_of_another_programs_bytes_passes() {
+async fn megabyte_of_inserted_bytes_is_unchanged() {
     let Some((fixture, program)) = with_body("varbinary(max)").await else {
         return;
     };
@@ -158,7 +158,7 @@ async fn a_megabyte_of_another_programs_bytes_passes() {
 }
 
 #[tokio::test]
-async fn a_megabyte_of_a_producers_bytes_passes() {
+async fn megabyte_of_enqueued_bytes_is_unchanged() {
     let Some((fixture, _)) = with_body("varbinary(max)").await else {
         return;
     };

@@ -77,7 +77,7 @@ async fn every_operation(fixture: &Fixture<MssqlHarness>, program: &Program, com
 }
 
 #[tokio::test]
-async fn triggers_see_every_operation_where_rows_are_kept() {
+async fn triggers_fire_where_rows_are_kept() {
     let Some((fixture, program)) = audited_with(OnComplete::Keep).await else {
         return;
     };
@@ -86,7 +86,7 @@ async fn triggers_see_every_operation_where_rows_are_kept() {
 }
 
 #[tokio::test]
-async fn triggers_see_every_operation_where_rows_are_deleted() {
+async fn triggers_fire_where_rows_are_deleted() {
     let Some((fixture, program)) = audited_with(OnComplete::Delete).await else {
         return;
     };
@@ -95,7 +95,7 @@ async fn triggers_see_every_operation_where_rows_are_deleted() {
 }
 
 #[tokio::test]
-async fn triggers_see_every_operation_where_rows_are_archived() {
+async fn triggers_fire_where_rows_are_archived() {
     let archive = OnComplete::Archive("done".to_owned());
     let Some((fixture, program)) = audited_with(archive).await else {
         return;
@@ -106,7 +106,7 @@ async fn triggers_see_every_operation_where_rows_are_archived() {
 }
 
 #[tokio::test]
-async fn a_trigger_that_takes_the_brokers_changes_is_refused() {
+async fn instead_of_trigger_is_refused() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -122,7 +122,7 @@ async fn a_trigger_that_takes_the_brokers_changes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_trigger_that_raises_an_error_refuses_the_item_and_nothing_is_added() {
+async fn trigger_that_throws_refuses_the_item() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -149,7 +149,7 @@ async fn a_trigger_that_raises_an_error_refuses_the_item_and_nothing_is_added() 
 }
 
 #[tokio::test]
-async fn a_trigger_that_answers_rows_of_its_own_confuses_no_operation() {
+async fn result_sets_of_triggers_are_ignored() {
     let Some((harness, program)) = start().await else {
         return;
     };

@@ -92,7 +92,7 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
 }
 
 #[tokio::test]
-async fn numbers_pass_to_their_bounds() {
+async fn numbers_are_unchanged_up_to_their_bounds() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -143,7 +143,7 @@ async fn numbers_pass_to_their_bounds() {
 }
 
 #[tokio::test]
-async fn money_passes_to_its_bounds() {
+async fn money_is_unchanged_up_to_its_bounds() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -166,7 +166,7 @@ async fn money_passes_to_its_bounds() {
 }
 
 #[tokio::test]
-async fn moments_pass_as_exactly_as_their_column_keeps_them() {
+async fn times_have_the_precision_of_their_column() {
     let Some((harness, program)) = start().await else {
         return;
     };
@@ -243,7 +243,7 @@ async fn moments_pass_as_exactly_as_their_column_keeps_them() {
 }
 
 #[tokio::test]
-async fn the_seventh_decimal_of_a_second_passes() {
+async fn seventh_decimal_of_a_second_is_kept() {
     let lacks = "times of seven decimals";
     let Some((harness, program)) = start_on_sql_server(lacks).await else {
         return;
@@ -270,8 +270,7 @@ async fn the_seventh_decimal_of_a_second_passes() {
 }
 
 #[tokio::test]
-async fn a_moment_with_an_offset_is_handed_out_in_utc_and_one_that_is_sent_as_text_keeps_its_offset()
- {
+async fn time_with_offset_is_returned_in_utc_and_stored_with_offset() {
     let Some((harness, program)) = start().await else {
         return;
     };

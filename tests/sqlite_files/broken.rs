@@ -23,7 +23,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn a_text_file_is_no_database() {
+fn text_file_is_refused() {
     let folder = tempfile::tempdir().expect("tempdir");
     let path = folder.path().join("notes.txt");
     let text = "This is no database.\n".repeat(200);
@@ -41,7 +41,7 @@ fn a_text_file_is_no_database() {
 }
 
 #[test]
-fn a_folder_and_a_file_in_a_folder_that_is_missing_can_not_be_opened() {
+fn folder_and_file_in_a_missing_folder_cannot_be_opened() {
     let folder = tempfile::tempdir().expect("tempdir");
     refused(folder.path());
     let error = refused(&folder.path().join("missing/queue.db"));
@@ -75,7 +75,7 @@ async fn first_error(path: &Path) -> Option<StoreError> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_reported_and_nothing_is_taken_for_a_bug() {
+async fn damaged_file_is_reported_and_is_no_bug() {
     let (fixture, bytes) = sound().await;
     let folder = fixture.harness.path();
     let path = folder.with_file_name("damaged.db");
@@ -119,7 +119,7 @@ fn remove(path: &Path) {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_a_new_database() {
+async fn empty_file_becomes_a_new_database() {
     let harness = SqliteHarness::start().await;
     fs::write(harness.path(), "").expect("write");
     assert!(harness.open(&[]).await.is_ok());

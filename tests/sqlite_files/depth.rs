@@ -39,7 +39,7 @@ async fn stats(fixture: &Fixture<SqliteHarness>) -> Stats {
 }
 
 #[tokio::test]
-async fn as_many_items_of_a_state_as_are_enough_are_counted_exactly() {
+async fn items_up_to_the_count_limit_are_counted_exactly() {
     let rows = [COUNT_LIMIT, COUNT_LIMIT, COUNT_LIMIT, 0, COUNT_LIMIT];
     for filtered in [true, false] {
         let stats = stats(&filled(filtered, rows).await).await;
@@ -50,7 +50,7 @@ async fn as_many_items_of_a_state_as_are_enough_are_counted_exactly() {
 }
 
 #[tokio::test]
-async fn of_more_items_than_are_enough_it_is_said_that_there_may_be_more() {
+async fn count_over_the_limit_is_a_lower_bound() {
     for filtered in [true, false] {
         let fixture = filled(filtered, [COUNT_LIMIT + 1; 5]).await;
         let stats = stats(&fixture).await;
@@ -60,7 +60,7 @@ async fn of_more_items_than_are_enough_it_is_said_that_there_may_be_more() {
 }
 
 #[tokio::test]
-async fn exact_stats_count_all_items_however_many() {
+async fn exact_stats_count_all_items() {
     let rows = [
         COUNT_LIMIT + 5,
         COUNT_LIMIT + 4,
@@ -80,7 +80,7 @@ async fn exact_stats_count_all_items_however_many() {
 }
 
 #[tokio::test]
-async fn delayed_items_are_found_behind_more_leases_than_are_counted() {
+async fn delayed_items_are_counted_behind_many_leases() {
     for filtered in [true, false] {
         let stats = stats(&filled(filtered, [0, COUNT_LIMIT + 500, 3, 0, 0]).await).await;
         assert_eq!(stats.count_of(State::Delayed), 3);
@@ -89,7 +89,7 @@ async fn delayed_items_are_found_behind_more_leases_than_are_counted() {
 }
 
 #[tokio::test]
-async fn completed_items_are_counted_exactly_in_a_table_that_is_not_deep() {
+async fn completed_items_of_a_small_table_are_counted_exactly() {
     for filtered in [true, false] {
         let stats = stats(&filled(filtered, [100, 0, 0, COUNT_LIMIT - 100, 0]).await).await;
         assert_eq!(stats.count, [100, 0, 0, COUNT_LIMIT - 100, 0]);
@@ -98,7 +98,7 @@ async fn completed_items_are_counted_exactly_in_a_table_that_is_not_deep() {
 }
 
 #[tokio::test]
-async fn a_list_of_more_items_than_are_sorted_has_as_many_as_were_asked_for() {
+async fn list_of_a_deep_state_has_the_requested_length() {
     let rows = usize::try_from(COUNT_LIMIT + 500).expect("few rows");
     for filtered in [true, false] {
         let fixture = filled(filtered, [COUNT_LIMIT + 500; 5]).await;
@@ -115,7 +115,7 @@ async fn a_list_of_more_items_than_are_sorted_has_as_many_as_were_asked_for() {
 }
 
 #[tokio::test]
-async fn the_longest_dead_are_redriven_first_with_and_without_filtered_indexes() {
+async fn redrive_starts_with_the_longest_dead() {
     for filtered in [true, false] {
         let fixture = filled(filtered, [0, 0, 0, 5, 5]).await;
         let newest = "UPDATE item SET lease_state_time = 1 WHERE id = 4000005";
@@ -133,7 +133,7 @@ async fn the_longest_dead_are_redriven_first_with_and_without_filtered_indexes()
 }
 
 #[tokio::test]
-async fn a_table_adopted_before_there_was_a_dead_index_gets_it_by_schema_apply() {
+async fn schema_apply_adds_a_missing_dead_index() {
     let fixture = filled(true, [1, 0, 0, 0, 1]).await;
     let drop = "DROP INDEX item_lease_dead";
     fixture.harness.connect().execute_batch(drop).expect(drop);

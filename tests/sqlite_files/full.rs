@@ -25,7 +25,7 @@ fn open(path: &Path) -> Result<Broker, StoreError> {
 }
 
 #[tokio::test]
-async fn a_full_disk_loses_nothing_and_the_store_goes_on_when_there_is_room() {
+async fn full_disk_loses_nothing_and_the_store_recovers() {
     let Some(disk) = SmallDisk::mount("2m") else {
         skipped("a full disk: mounting a small file system is not permitted here");
         return;
@@ -60,7 +60,7 @@ async fn a_full_disk_loses_nothing_and_the_store_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_file_and_a_folder_that_can_not_be_written_are_refused() {
+fn read_only_file_and_folder_are_refused() {
     let Some(disk) = SmallDisk::mount("8m") else {
         skipped(
             "a read-only file: mounting a file system is not permitted here, and permissions do not bind root",

@@ -22,7 +22,7 @@ async fn refusal(change: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_migration_with_another_text_is_refused() {
+async fn changed_migration_is_refused() {
     let text = refusal("UPDATE lease_broker_migration SET checksum = 'abc'").await;
     assert!(
         text.contains("0001_broker") && text.contains("another text"),
@@ -31,7 +31,7 @@ async fn a_migration_with_another_text_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newer_migration_is_refused() {
+async fn newer_migration_is_refused() {
     let newer = "INSERT INTO lease_broker_migration (name, checksum) VALUES ('9999_future', '')";
     let text = refusal(newer).await;
     assert!(
@@ -41,7 +41,7 @@ async fn a_newer_migration_is_refused() {
 }
 
 #[tokio::test]
-async fn a_spoilt_secret_is_refused() {
+async fn damaged_secret_is_refused() {
     let short = "UPDATE lease_broker_meta SET value = x'00' WHERE name = 'secret'";
     let text = refusal(short).await;
     assert!(text.contains("secret"), "{text}");
@@ -50,7 +50,7 @@ async fn a_spoilt_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn the_names_of_the_states_can_be_joined() {
+async fn state_names_can_be_joined() {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     let names = "SELECT name FROM item JOIN lease_broker_state USING (lease_state)";
     let name: String = fixture

@@ -82,7 +82,7 @@ CREATE TABLE "done" ("id" INTEGER, "customer" VARCHAR(40), "urgency" INT, "proce
 "#;
 
 #[tokio::test]
-async fn the_plan_of_an_adopted_table_is_this() {
+async fn plan_of_an_adopted_table_is_exact() {
     let harness = SqliteHarness::start().await;
     harness.connect().execute_batch(ORDERS).expect(ORDERS);
     let steps = harness.plan(&spec()).await.expect("plan");
@@ -90,7 +90,7 @@ async fn the_plan_of_an_adopted_table_is_this() {
 }
 
 #[tokio::test]
-async fn a_plan_that_was_run_by_hand_is_complete() {
+async fn plan_run_by_hand_is_complete() {
     let harness = SqliteHarness::start().await;
     let connection = harness.connect();
     connection.execute_batch(ORDERS).expect(ORDERS);
@@ -111,7 +111,7 @@ async fn a_plan_that_was_run_by_hand_is_complete() {
 }
 
 #[tokio::test]
-async fn a_large_table_is_marked_in_batches_and_progress_is_told() {
+async fn large_backfill_runs_in_batches_and_reports_progress() {
     let harness = SqliteHarness::start().await;
     let connection = harness.connect();
     connection.execute_batch(ORDERS).expect(ORDERS);
@@ -128,7 +128,7 @@ async fn a_large_table_is_marked_in_batches_and_progress_is_told() {
 }
 
 #[tokio::test]
-async fn the_plan_of_a_managed_table_makes_it() {
+async fn plan_of_a_managed_table_creates_it() {
     let harness = SqliteHarness::start().await;
     let mut spec = queue("mail");
     spec.managed = Some(vec![("body".to_owned(), "TEXT NOT NULL".to_owned())]);

@@ -46,7 +46,7 @@ async fn every_missing_column_and_index_is_named() {
 }
 
 #[tokio::test]
-async fn a_view_is_no_table() {
+async fn view_is_refused() {
     let view = "CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIEW item AS SELECT * FROM t";
     let problems = problems(view, &queue("item")).await;
     assert_eq!(
@@ -56,7 +56,7 @@ async fn a_view_is_no_table() {
 }
 
 #[tokio::test]
-async fn a_virtual_table_is_no_table() {
+async fn virtual_table_is_refused() {
     let table = "CREATE VIRTUAL TABLE item USING fts5 (body)";
     let problems = problems(table, &queue("item")).await;
     assert_eq!(
@@ -66,14 +66,14 @@ async fn a_virtual_table_is_no_table() {
 }
 
 #[tokio::test]
-async fn a_table_without_a_key_is_told_to_name_one() {
+async fn table_without_a_key_is_asked_for_one() {
     let problems = problems("CREATE TABLE item (id INTEGER)", &queue("item")).await;
     assert_eq!(problems.len(), 1);
     assert!(problems[0].contains("no primary key"), "{problems:?}");
 }
 
 #[tokio::test]
-async fn a_key_that_does_not_identify_a_row_is_refused() {
+async fn key_that_is_not_unique_is_refused() {
     for table in [
         "CREATE TABLE item (id INTEGER, code TEXT)",
         "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT); CREATE INDEX i ON item (code)",
@@ -93,7 +93,7 @@ async fn a_key_that_does_not_identify_a_row_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_of_more_than_three_columns_is_refused() {
+async fn key_of_more_than_three_columns_is_refused() {
     let table = "CREATE TABLE item (a INT, b INT, c INT, d INT, PRIMARY KEY (a, b, c, d))";
     let problems = problems(table, &queue("item")).await;
     assert_eq!(problems.len(), 1);
@@ -101,7 +101,7 @@ async fn a_key_of_more_than_three_columns_is_refused() {
 }
 
 #[tokio::test]
-async fn a_strict_table_is_a_queue_and_names_the_column_that_can_not_hold_a_value() {
+async fn strict_table_names_the_column_of_a_wrong_type() {
     let harness = SqliteHarness::start().await;
     let table =
         "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, size ANY, digest BLOB) STRICT";
@@ -130,7 +130,7 @@ async fn a_strict_table_is_a_queue_and_names_the_column_that_can_not_hold_a_valu
 }
 
 #[tokio::test]
-async fn an_order_by_the_state_itself_is_of_no_use_but_does_no_harm() {
+async fn order_by_the_state_column_is_harmless() {
     for filtered in [true, false] {
         let harness = SqliteHarness::start().await;
         let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
@@ -145,7 +145,7 @@ async fn an_order_by_the_state_itself_is_of_no_use_but_does_no_harm() {
 }
 
 #[tokio::test]
-async fn names_are_found_whatever_their_case() {
+async fn names_are_found_in_any_case() {
     let harness = SqliteHarness::start().await;
     let table = "CREATE TABLE Item (Id INTEGER PRIMARY KEY, Rank INT);
         INSERT INTO Item (Rank) VALUES (1), (2)";

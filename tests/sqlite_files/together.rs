@@ -14,7 +14,7 @@ use crate::harness::fixture::{Fixture, call, keys, new_item, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 #[tokio::test]
-async fn brokers_that_open_a_fresh_file_together_agree() {
+async fn brokers_that_open_a_new_file_together_agree() {
     const BROKERS: usize = 6;
     let mut spec = queue("item");
     spec.managed = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
@@ -53,7 +53,7 @@ async fn brokers_that_open_a_fresh_file_together_agree() {
 }
 
 #[tokio::test]
-async fn a_write_waits_for_another_programs_transaction() {
+async fn write_waits_for_a_foreign_transaction() {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
@@ -73,7 +73,7 @@ async fn a_write_waits_for_another_programs_transaction() {
 }
 
 #[tokio::test]
-async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
+async fn write_that_waits_too_long_is_unavailable() {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
@@ -105,7 +105,7 @@ async fn a_write_that_has_waited_long_says_that_the_store_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_constraint_that_is_checked_at_the_end_spoils_no_other_operation() {
+async fn deferred_constraint_fails_only_its_own_operation() {
     let harness = SqliteHarness::start().await;
     let tables = "CREATE TABLE shop (id INTEGER PRIMARY KEY);
         CREATE TABLE item (

@@ -23,7 +23,7 @@ async fn fixture(on_complete: OnComplete) -> Fixture<SqliteHarness> {
 }
 
 #[tokio::test]
-async fn a_table_without_rowid_is_a_queue_like_any_other() {
+async fn table_without_rowid_works_as_a_queue() {
     for on_complete in [
         OnComplete::Keep,
         OnComplete::Delete,
@@ -55,7 +55,7 @@ async fn a_table_without_rowid_is_a_queue_like_any_other() {
 }
 
 #[tokio::test]
-async fn an_item_of_a_table_without_rowid_needs_its_whole_key() {
+async fn item_of_a_table_without_rowid_needs_its_whole_key() {
     let fixture = fixture(OnComplete::Keep).await;
     let short = new_item(&[("shop", text("c")), ("number", Value::Int(1))]);
     let error = fixture

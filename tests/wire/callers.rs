@@ -21,7 +21,7 @@ async fn go_away(fixture: &Fixture) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_goes_away_does_not_delay_the_next() {
+async fn departed_caller_does_not_delay_the_next() {
     let fixture = Fixture::start().await;
     let gate = Gate::closed();
     fixture
@@ -41,7 +41,7 @@ async fn a_caller_that_goes_away_does_not_delay_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operation_whose_caller_went_away_leaves_a_connection_that_is_read_to_the_end() {
+async fn operation_of_a_departed_caller_is_read_to_the_end() {
     let fixture = Fixture::with(Limits {
         connections: 1,
         ..PATIENT

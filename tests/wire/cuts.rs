@@ -19,7 +19,7 @@ fn assert_sent_twice(fixture: &Fixture) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_heartbeat_whose_answer_is_cut_among_its_rows_is_run_again_elsewhere() {
+async fn heartbeat_cut_among_its_rows_is_retried() {
     let fixture = Fixture::start().await;
     let row = held_row(0);
     let cut = Tokens::new().columns(&row).row(&row);
@@ -31,7 +31,7 @@ async fn a_heartbeat_whose_answer_is_cut_among_its_rows_is_run_again_elsewhere()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlement_whose_answer_is_cut_among_its_rows_is_run_again_elsewhere() {
+async fn settlement_cut_among_its_rows_is_retried() {
     let fixture = Fixture::start().await;
     let row = settled_row(0, 3);
     let cut = Tokens::new().columns(&row).row(&row);
@@ -43,7 +43,7 @@ async fn a_settlement_whose_answer_is_cut_among_its_rows_is_run_again_elsewhere(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlement_whose_reply_was_lost_is_sent_again_with_the_same_parameters() {
+async fn settlement_is_retried_with_the_same_parameters() {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(settled(2, 3))];
     fixture.server.on(OPERATION, replies);
@@ -53,7 +53,7 @@ async fn a_settlement_whose_reply_was_lost_is_sent_again_with_the_same_parameter
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_cut_after_its_rows_and_before_its_end_is_not_believed() {
+async fn answer_without_its_end_is_discarded() {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(held(1)), Reply::Answer(held(2))];
     fixture.server.on(OPERATION, replies);
@@ -63,7 +63,7 @@ async fn an_answer_that_is_cut_after_its_rows_and_before_its_end_is_not_believed
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_without_a_request_id_is_not_run_twice() {
+async fn claim_without_request_id_runs_once() {
     let fixture = Fixture::start().await;
     let row = claimed_row(TOKEN, 1);
     let cut = Tokens::new().columns(&row).row(&row);
@@ -78,7 +78,7 @@ async fn a_claim_without_a_request_id_is_not_run_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_with_a_request_id_is_run_again_with_the_same_token() {
+async fn claim_with_request_id_is_retried_with_its_token() {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(claimed(1..=3))];
     fixture.server.on(OPERATION, replies);
@@ -88,7 +88,7 @@ async fn a_claim_with_a_request_id_is_run_again_with_the_same_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_enqueue_whose_reply_was_lost_is_not_run_twice() {
+async fn enqueue_with_a_lost_reply_runs_once() {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(enqueued(1..=2))];
     fixture.server.on(OPERATION, replies);
@@ -98,7 +98,7 @@ async fn an_enqueue_whose_reply_was_lost_is_not_run_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_connection_that_the_server_has_closed_costs_no_claim() {
+async fn closed_idle_connection_fails_no_claim() {
     let fixture = Fixture::start().await;
     fixture
         .server
@@ -113,7 +113,7 @@ async fn an_idle_connection_that_the_server_has_closed_costs_no_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_takes_no_login_for_a_moment_after_a_cut_is_tried_again() {
+async fn refused_login_after_a_cut_is_retried() {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(held(1))];
     fixture.server.on(OPERATION, replies);

@@ -14,7 +14,7 @@ fn victim() -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadlocks_victim_is_run_again_and_the_caller_sees_success() {
+async fn deadlock_victim_is_retried_with_success() {
     let fixture = Fixture::start().await;
     fixture
         .server
@@ -25,7 +25,7 @@ async fn a_deadlocks_victim_is_run_again_and_the_caller_sees_success() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_and_an_enqueue_are_run_again_too_as_nothing_was_applied() {
+async fn deadlocked_claim_and_enqueue_are_retried() {
     let fixture = Fixture::start().await;
     fixture
         .server
@@ -38,14 +38,14 @@ async fn a_claim_and_an_enqueue_are_run_again_too_as_nothing_was_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_always_the_victim_gives_up() {
+async fn repeated_deadlock_victim_fails_after_five_tries() {
     let (tries, text) = always_the_victim().await;
     assert!((2..=10).contains(&tries), "tried {tries} times");
     assert!(text.contains("1205"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_gives_up_says_how_often_it_was_tried() {
+async fn failed_deadlock_victim_reports_its_tries() {
     let (tries, text) = always_the_victim().await;
     assert!(
         text.replace("1205", "").contains(&tries.to_string()),

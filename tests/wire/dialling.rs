@@ -24,7 +24,7 @@ async fn assert_unavailable(address: std::net::SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_where_nobody_listens_makes_the_store_unavailable_in_time() {
+async fn closed_port_is_unavailable_in_time() {
     // Held, so that nobody else gets it, and not listened on.
     let held = TcpSocket::new_v4().expect("a socket");
     held.bind("127.0.0.1:0".parse().expect("an address"))
@@ -33,7 +33,7 @@ async fn a_port_where_nobody_listens_makes_the_store_unavailable_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_does_not_answer_makes_the_store_unavailable_in_time() {
+async fn silent_address_is_unavailable_in_time() {
     let Some((listener, _waiting)) = crowded().await else {
         skipped("this machine's listeners take every connection");
         return;

@@ -12,7 +12,7 @@ fn divided(rows: Tokens) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_before_an_error_in_the_same_answer_are_not_believed() {
+async fn rows_before_an_error_are_discarded() {
     let fixture = Fixture::start().await;
     fixture.server.on(OPERATION, vec![divided(claimed(1..=3))]);
     fixture.claim().await.expect_err("no claim");
@@ -23,7 +23,7 @@ async fn rows_before_an_error_in_the_same_answer_are_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_of_a_try_that_failed_are_not_among_those_of_the_next() {
+async fn rows_of_a_failed_try_are_discarded() {
     let fixture = Fixture::start().await;
     let row = claimed_row(TOKEN, 7);
     let victim = Tokens::new().columns(&row).row(&row);
@@ -36,7 +36,7 @@ async fn rows_of_a_try_that_failed_are_not_among_those_of_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_after_a_whole_result_set_counts_too() {
+async fn error_after_a_complete_result_set_fails_the_call() {
     let fixture = Fixture::start().await;
     let row = held_row(0);
     let two = held(1).columns(&row).row(&row).end_of_statement();
@@ -45,7 +45,7 @@ async fn an_error_after_a_whole_result_set_counts_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_of_no_known_kind_is_no_reason_to_try_again() {
+async fn unknown_error_is_not_retried() {
     let fixture = Fixture::start().await;
     fixture.server.always(OPERATION, divided(Tokens::new()));
     let error = fixture.complete(1).await.expect_err("no settlement");
@@ -54,7 +54,7 @@ async fn an_error_of_no_known_kind_is_no_reason_to_try_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_has_moved_is_looked_for_on_a_new_connection() {
+async fn moved_database_is_reached_by_a_new_connection() {
     for number in [983, 40_613] {
         let fixture = Fixture::start().await;
         let moved = Tokens::new().error(number, "The database is not available.");

@@ -23,7 +23,7 @@ fn is_login(event: &Event) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_login_is_misconfigured_at_once_and_tried_once() {
+async fn refused_login_is_misconfigured_without_retry() {
     let refused = Login::Refuse(18_456, "Login failed for user 'broker'.");
     let server = Server::start(Encryption::Unsupported, refused, database::answer).await;
     let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
@@ -41,7 +41,7 @@ async fn a_refused_login_is_misconfigured_at_once_and_tried_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_string_that_is_none_is_misconfigured() {
+async fn invalid_connection_string_is_misconfigured() {
     let server = responder().await;
     for wrong in WRONG {
         let opened = open_with(server.address, PATIENT, wrong).await.map(|_| ());
@@ -53,7 +53,7 @@ async fn a_connection_string_that_is_none_is_misconfigured() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_string_that_is_none_is_not_repeated_in_the_error() {
+async fn invalid_connection_string_is_not_printed() {
     let server = responder().await;
     for wrong in WRONG {
         let opened = open_with(server.address, PATIENT, wrong).await.map(|_| ());
@@ -65,7 +65,7 @@ async fn a_connection_string_that_is_none_is_not_repeated_in_the_error() {
 }
 
 #[test]
-fn settings_do_not_show_their_connection_string() {
+fn settings_hide_their_connection_string() {
     let secret = format!("server=tcp:db;user=broker;password=\"{PASSWORD}\"");
     let text = format!("{:?}", settings(&secret, PATIENT));
     for secret in ["Sw0rdfish", "password", "server="] {
@@ -74,7 +74,7 @@ fn settings_do_not_show_their_connection_string() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_not_there_just_now_is_unavailable() {
+async fn missing_database_is_unavailable() {
     for number in [4060, 40_613, 976] {
         let away = Login::Refuse(number, "The database is not available.");
         let server = Server::start(Encryption::Unsupported, away, database::answer).await;
@@ -85,7 +85,7 @@ async fn a_database_that_is_not_there_just_now_is_unavailable() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_that_is_sent_on_is_followed_to_the_other_port() {
+async fn redirected_login_is_followed() {
     let target = responder().await;
     let route = Login::Route(target.address);
     let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
@@ -103,7 +103,7 @@ async fn a_login_that_is_sent_on_is_followed_to_the_other_port() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_send_each_other_a_login_are_not_followed_for_ever() {
+async fn redirect_loop_ends() {
     let target = responder().await;
     let mut next = target.address;
     let mut chain = Vec::new();

@@ -9,7 +9,7 @@ use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_sets_what_filtered_indexes_need_once_and_before_its_first_operation() {
+async fn connection_sets_filtered_index_options_once() {
     const OPTIONS: &[&str] = &["set", "quoted_identifier", "arithabort", "on"];
 
     let fixture = Fixture::start().await;
@@ -37,7 +37,7 @@ fn after(fixture: &Fixture, nth: usize) -> (usize, Option<Request>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_that_an_error_left_is_ended_before_the_next_statement() {
+async fn transaction_left_by_an_error_is_ended() {
     for number in [1205, 8134] {
         let fixture = Fixture::with(Limits {
             connections: 1,
@@ -59,7 +59,7 @@ async fn a_transaction_that_an_error_left_is_ended_before_the_next_statement() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_can_not_be_reset_is_replaced() {
+async fn connection_that_cannot_be_reset_is_replaced() {
     let fixture = Fixture::start().await;
     let failed = Tokens::new().error(8134, "Divide by zero error encountered.");
     let replies = vec![Reply::Answer(failed.clone()), Reply::Answer(held(1))];
@@ -74,7 +74,7 @@ async fn a_connection_that_can_not_be_reset_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_made_a_managed_queues_index_waits_for_locks_no_longer_than_others() {
+async fn schema_change_restores_the_lock_timeout() {
     let server = responder().await;
     let mut spec = queue("items");
     // Whose index has another order than the one that is there, and has that still when it was made: the responder's tables

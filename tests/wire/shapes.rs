@@ -99,7 +99,7 @@ async fn redrive(fixture: &Fixture) -> Result<(), StoreError> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claims_answer_of_a_wrong_shape_is_an_error() {
+async fn malformed_claim_answer_is_an_error() {
     let row = claimed_row(TOKEN, 1);
     // Whose key may be none, see below; the trace context and the queue's own columns may be NULL.
     let mut rows = wrong(&row, &[0, 1, 3, 4, 5]);
@@ -108,7 +108,7 @@ async fn a_claims_answer_of_a_wrong_shape_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_of_another_claim_is_passed_over() {
+async fn lease_of_another_claim_is_ignored() {
     let fixture = Fixture::start().await;
     let rows = [claimed_row(Uuid::from_u128(8), 1), claimed_row(TOKEN, 2)];
     let answer = Reply::Answer(Tokens::new().rows(&rows));
@@ -122,7 +122,7 @@ async fn a_lease_of_another_claim_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_with_other_columns_than_the_queue_is_an_error() {
+async fn item_with_unexpected_columns_is_an_error() {
     let row = claimed_row(TOKEN, 1);
     let mut rows = short(&row, 7..9);
     let more = row.into_iter().chain([Cell::text("more")]);
@@ -131,7 +131,7 @@ async fn an_item_with_other_columns_than_the_queue_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_heartbeats_answer_of_a_wrong_shape_is_an_error() {
+async fn malformed_heartbeat_answer_is_an_error() {
     let row = held_row(0);
     let mut rows = wrong(&row, &[0, 1, 2]);
     rows.extend(short(&row, 0..3));
@@ -139,7 +139,7 @@ async fn a_heartbeats_answer_of_a_wrong_shape_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlements_answer_of_a_wrong_shape_is_an_error() {
+async fn malformed_settlement_answer_is_an_error() {
     let row = settled_row(0, 3);
     let mut rows = wrong(&row, &[0, 1]);
     rows.extend(short(&row, 0..2));
@@ -147,7 +147,7 @@ async fn a_settlements_answer_of_a_wrong_shape_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reapers_answer_of_a_wrong_shape_is_an_error() {
+async fn malformed_reaper_answer_is_an_error() {
     let row = expired_row(1);
     // Of the key and the token see below; the owner may be NULL.
     let mut rows = wrong(&row, &[1, 2, 3, 4]);
@@ -163,7 +163,7 @@ async fn a_reapers_answer_of_a_wrong_shape_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_enqueues_answer_without_keys_is_an_error() {
+async fn enqueue_answer_without_keys_is_an_error() {
     let row = vec![Cell::BigInt(Some(1))];
     assert_eq!(problems(short(&row, 0..1), None, enqueue).await, NONE);
     let fixture = Fixture::start().await;
@@ -172,7 +172,7 @@ async fn an_enqueues_answer_without_keys_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redrives_answer_without_a_number_is_an_error() {
+async fn redrive_answer_without_a_count_is_an_error() {
     let row = vec![Cell::Int(Some(1))];
     let mut rows = wrong(&row, &[0]);
     rows.extend(short(&row, 0..1));
@@ -183,7 +183,7 @@ async fn a_redrives_answer_without_a_number_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_null_or_of_another_type_is_an_error() {
+async fn null_or_mistyped_key_is_an_error() {
     let rows = wrong(&claimed_row(TOKEN, 1), &[2]);
     let mut found = problems(rows, None, claim).await;
     let rows = wrong(&expired_row(1), &[0]);
@@ -194,14 +194,14 @@ async fn a_key_that_is_null_or_of_another_type_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_lease_without_a_token_is_an_error() {
+async fn expired_lease_without_a_token_is_an_error() {
     let rows = wrong(&expired_row(1), &[5]);
     let next = Some(next_due_row());
     assert_eq!(problems(rows, next, reap).await, NONE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_for_a_place_that_was_not_asked_is_an_error() {
+async fn answer_for_an_unknown_index_is_an_error() {
     let places = [-1, 1, 1_000];
     let held = places.map(|place| (format!("held {place}"), held_row(place)));
     let mut found = problems(held.into(), None, heartbeat).await;
@@ -211,7 +211,7 @@ async fn an_answer_for_a_place_that_was_not_asked_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_state_that_there_is_not_is_an_error() {
+async fn unknown_state_is_an_error() {
     let settled = vec![("settled to 9".to_owned(), settled_row(0, 9))];
     let mut found = problems(settled, None, complete).await;
     let mut row = expired_row(1);
@@ -222,7 +222,7 @@ async fn a_state_that_there_is_not_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_a_result_set_is_an_error() {
+async fn answer_without_a_result_set_is_an_error() {
     let fixture = Fixture::start().await;
     let mut found = Vec::new();
     found.extend(problem(&fixture, "claim", Tokens::new(), claim).await);

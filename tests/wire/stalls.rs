@@ -20,7 +20,7 @@ const IMPATIENT: Limits = Limits {
 const IN_TIME: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_heartbeat_that_gets_no_answer_is_run_again_on_a_new_connection() {
+async fn unanswered_heartbeat_is_retried_on_a_new_connection() {
     let fixture = Fixture::with(IMPATIENT).await;
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(held(1))];
     fixture.server.on(OPERATION, replies);
@@ -33,7 +33,7 @@ async fn a_heartbeat_that_gets_no_answer_is_run_again_on_a_new_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_heartbeat_whose_answer_stops_among_its_rows_is_run_again_on_a_new_connection() {
+async fn heartbeat_stalled_among_its_rows_is_retried() {
     let fixture = Fixture::with(IMPATIENT).await;
     let row = held_row(0);
     let part = Tokens::new().columns(&row).row(&row);
@@ -46,7 +46,7 @@ async fn a_heartbeat_whose_answer_stops_among_its_rows_is_run_again_on_a_new_con
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_gets_no_answer_fails_in_time_and_the_next_has_a_new_connection() {
+async fn unanswered_claim_fails_and_its_connection_is_replaced() {
     let fixture = Fixture::with(IMPATIENT).await;
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(claimed(1..=1))];
     fixture.server.on(OPERATION, replies);
@@ -60,7 +60,7 @@ async fn a_claim_that_gets_no_answer_fails_in_time_and_the_next_has_a_new_connec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_never_answers_again_makes_every_operation_fail_in_time() {
+async fn operations_on_a_dead_server_fail_in_time() {
     let fixture = Fixture::with(IMPATIENT).await;
     fixture
         .server
@@ -72,7 +72,7 @@ async fn a_server_that_never_answers_again_makes_every_operation_fail_in_time() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_always_says_a_little_more_does_not_hold_an_operation_for_ever() {
+async fn trickling_server_cannot_hold_an_operation() {
     let fixture = Fixture::with(IMPATIENT).await;
     let little = Tokens::new().info(0, "still at it");
     fixture.server.always(OPERATION, Reply::Forever(little));
@@ -98,11 +98,11 @@ async fn assert_given_up(login: Login) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_accepts_and_says_nothing_is_given_up_in_time() {
+async fn silent_server_is_given_up_in_time() {
     assert_given_up(Login::Silence).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_does_not_answer_a_login_is_given_up_in_time() {
+async fn unanswered_login_is_given_up_in_time() {
     assert_given_up(Login::Unanswered).await;
 }

@@ -52,7 +52,7 @@ fn trusting(authority: &Authority) -> (String, tempfile::NamedTempFile) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_tls_is_refused_by_default_and_no_login_is_sent() {
+async fn server_without_tls_is_refused_before_the_login() {
     let server = responder().await;
     let opened = open_with(server.address, PATIENT, "").await;
     let error = opened.map(|_| ()).expect_err("refused");
@@ -62,27 +62,27 @@ async fn a_server_without_tls_is_refused_by_default_and_no_login_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_tls_is_a_matter_of_configuration() {
+async fn server_without_tls_can_be_allowed() {
     let server = responder().await;
     let text = refused(&server, "").await;
     assert!(text.contains("encryption"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_nobody_has_signed_is_refused_by_default() {
+async fn self_signed_certificate_is_refused_by_default() {
     let server = server(Identity::self_signed(&[HERE])).await;
     let text = refused(&server, "").await;
     assert!(text.contains("certificate"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_nobody_has_signed_is_accepted_on_request() {
+async fn self_signed_certificate_can_be_accepted() {
     let server = server(Identity::self_signed(&[HERE])).await;
     accepted(&server, "TrustServerCertificate=true").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_a_named_authority_has_signed_is_accepted() {
+async fn certificate_of_a_named_authority_is_accepted() {
     let authority = Authority::new();
     let server = server(authority.sign(&[HERE])).await;
     let (option, _file) = trusting(&authority);
@@ -90,7 +90,7 @@ async fn a_certificate_that_a_named_authority_has_signed_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_another_authority_has_signed_is_refused() {
+async fn certificate_of_another_authority_is_refused() {
     let server = server(Authority::new().sign(&[HERE])).await;
     let (option, _file) = trusting(&Authority::new());
     let text = refused(&server, &option).await;
@@ -98,7 +98,7 @@ async fn a_certificate_that_another_authority_has_signed_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_for_another_host_is_refused() {
+async fn certificate_for_another_host_is_refused() {
     let authority = Authority::new();
     let server = server(authority.sign(&["db.example.com"])).await;
     let (option, _file) = trusting(&authority);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, by, call, keys, release};
 
-pub(crate) async fn the_same_request_gets_the_same_leases_and_no_more<H: Harness>() {
+pub(crate) async fn same_request_gets_the_same_leases_and_no_more<H: Harness>() {
     let fixture = Fixture::<H>::items(5).await;
     let token = Uuid::new_v4();
     let first = fixture.request(token, 2).await;
@@ -24,7 +24,7 @@ pub(crate) async fn the_same_request_gets_the_same_leases_and_no_more<H: Harness
     assert_eq!(fixture.counts().await, [3, 2, 0, 0, 0]);
 }
 
-pub(crate) async fn another_broker_answers_the_same_request_with_the_same_leases<H: Harness>() {
+pub(crate) async fn another_broker_returns_the_same_leases<H: Harness>() {
     let fixture = Fixture::<H>::items(5).await;
     let other = fixture.another().await;
     let token = Uuid::new_v4();
@@ -40,7 +40,7 @@ pub(crate) async fn another_broker_answers_the_same_request_with_the_same_leases
     );
 }
 
-pub(crate) async fn a_request_that_got_less_than_it_asked_for_gets_no_more_later<H: Harness>() {
+pub(crate) async fn retry_of_a_short_claim_gets_no_more_items<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let token = Uuid::new_v4();
     assert_eq!(keys(&fixture.request(token, 5).await), ["1"]);
@@ -48,7 +48,7 @@ pub(crate) async fn a_request_that_got_less_than_it_asked_for_gets_no_more_later
     assert_eq!(keys(&fixture.request(token, 5).await), ["1"]);
 }
 
-pub(crate) async fn a_request_that_got_nothing_may_be_asked_again<H: Harness>() {
+pub(crate) async fn retry_of_an_empty_claim_can_get_items<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     let token = Uuid::new_v4();
     assert_eq!(fixture.request(token, 5).await, []);
@@ -56,7 +56,7 @@ pub(crate) async fn a_request_that_got_nothing_may_be_asked_again<H: Harness>() 
     assert_eq!(keys(&fixture.request(token, 5).await), ["1"]);
 }
 
-pub(crate) async fn leases_that_were_settled_are_not_handed_out_again<H: Harness>() {
+pub(crate) async fn settled_leases_are_not_returned_again<H: Harness>() {
     let fixture = Fixture::<H>::items(6).await;
     let token = Uuid::new_v4();
     let items = fixture.request(token, 3).await;
@@ -65,7 +65,7 @@ pub(crate) async fn leases_that_were_settled_are_not_handed_out_again<H: Harness
     assert_eq!(keys(&fixture.request(token, 3).await), ["3"]);
 }
 
-pub(crate) async fn leases_that_expired_are_not_handed_out_again<H: Harness>() {
+pub(crate) async fn expired_leases_are_not_returned_again<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     let mut short = call("worker", 1);
     short.duration = MINUTE;
@@ -82,7 +82,7 @@ pub(crate) async fn leases_that_expired_are_not_handed_out_again<H: Harness>() {
     assert_eq!(keys(&fixture.claim_by(short).await), ["2"]);
 }
 
-pub(crate) async fn a_heartbeat_keeps_a_requests_lease<H: Harness>() {
+pub(crate) async fn extended_lease_is_returned_to_its_request<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     let mut short = call("worker", 1);
     short.duration = MINUTE;
@@ -95,7 +95,7 @@ pub(crate) async fn a_heartbeat_keeps_a_requests_lease<H: Harness>() {
     assert!(again[0].expiry.time_left > 45 * MINUTE);
 }
 
-pub(crate) async fn the_same_request_may_win_the_same_item_twice<H: Harness>() {
+pub(crate) async fn request_can_claim_an_item_again_after_its_release<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let token = Uuid::new_v4();
     let first = fixture.request(token, 1).await.remove(0);
@@ -122,7 +122,7 @@ pub(crate) async fn two_requests_share_no_leases<H: Harness>() {
     assert_eq!(keys(&fixture.request(a, 2).await), ["1", "2"]);
 }
 
-pub(crate) async fn repeats_and_new_calls_mix_in_one_operation<H: Harness>() {
+pub(crate) async fn one_operation_serves_retried_and_new_claims<H: Harness>() {
     let fixture = Fixture::<H>::items(6).await;
     let mut known = call("a", 2);
     known.has_request_id = true;
@@ -132,7 +132,7 @@ pub(crate) async fn repeats_and_new_calls_mix_in_one_operation<H: Harness>() {
     assert_eq!(got, [vec!["3"], vec!["1", "2"], vec!["4"]]);
 }
 
-pub(crate) async fn a_repeated_request_keeps_the_queues_order<H: Harness>() {
+pub(crate) async fn retried_request_keeps_the_order_of_the_queue<H: Harness>() {
     let fixture = Fixture::<H>::with(4, |spec| spec.order = by(&["-id"])).await;
     let token = Uuid::new_v4();
     assert_eq!(keys(&fixture.request(token, 3).await), ["4", "3", "2"]);

@@ -16,7 +16,7 @@ fn is_completion(ending: &Ending) -> bool {
     matches!(ending, Ending::Complete { .. })
 }
 
-pub(crate) async fn a_settlement_sent_again_answers_again_and_changes_nothing<H: Harness>() {
+pub(crate) async fn repeated_settlement_answers_again_and_changes_nothing<H: Harness>() {
     let fixture = Fixture::<H>::with(5, |spec| spec.retry.max_attempts = None).await;
     let other = fixture.another().await;
     for ending in endings() {
@@ -40,7 +40,7 @@ pub(crate) async fn a_settlement_sent_again_answers_again_and_changes_nothing<H:
     }
 }
 
-pub(crate) async fn a_completion_is_told_from_a_failure_and_from_a_release<H: Harness>() {
+pub(crate) async fn completion_differs_from_failure_and_release<H: Harness>() {
     for (at, first) in endings().into_iter().enumerate() {
         let fixture = Fixture::<H>::items(1).await;
         let lease = fixture.one().await.lease;
@@ -57,7 +57,7 @@ pub(crate) async fn a_completion_is_told_from_a_failure_and_from_a_release<H: Ha
     }
 }
 
-pub(crate) async fn a_repeat_is_known_after_the_item_became_ready<H: Harness>() {
+pub(crate) async fn repeat_is_recognised_after_the_item_became_ready<H: Harness>() {
     for ending in [fail(Some(MINUTE)), release(MINUTE)] {
         let fixture = Fixture::<H>::items(1).await;
         let lease = fixture.one().await.lease;
@@ -72,7 +72,7 @@ pub(crate) async fn a_repeat_is_known_after_the_item_became_ready<H: Harness>() 
     }
 }
 
-pub(crate) async fn a_repeat_finds_nothing_once_somebody_else_has_claimed<H: Harness>() {
+pub(crate) async fn repeat_after_another_claim_is_lost<H: Harness>() {
     for ending in [fail(Some(MINUTE)), release(MINUTE), release(NOW)] {
         let fixture = Fixture::<H>::items(1).await;
         let lease = fixture.one().await.lease;
@@ -89,7 +89,7 @@ pub(crate) async fn a_repeat_finds_nothing_once_somebody_else_has_claimed<H: Har
     }
 }
 
-pub(crate) async fn a_repeat_finds_nothing_where_completion_removes_the_row<H: Harness>() {
+pub(crate) async fn repeat_after_row_removal_is_lost<H: Harness>() {
     for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
         let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = on_complete).await;
         let lease = fixture.one().await.lease;
@@ -99,7 +99,7 @@ pub(crate) async fn a_repeat_finds_nothing_where_completion_removes_the_row<H: H
     }
 }
 
-pub(crate) async fn a_recurring_items_completion_sent_again_is_known<H: Harness>() {
+pub(crate) async fn repeated_completion_of_a_recurring_item_is_recognised<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
     let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = every).await;
     let lease = fixture.one().await.lease;
@@ -115,7 +115,7 @@ pub(crate) async fn a_recurring_items_completion_sent_again_is_known<H: Harness>
     assert_eq!(fixture.complete(&lease).await, None);
 }
 
-pub(crate) async fn a_recurring_items_failure_is_not_taken_for_a_completion<H: Harness>() {
+pub(crate) async fn failure_of_a_recurring_item_is_no_completion<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
     let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = every).await;
     let items = fixture.claim(2).await;
@@ -126,7 +126,7 @@ pub(crate) async fn a_recurring_items_failure_is_not_taken_for_a_completion<H: H
     }
 }
 
-pub(crate) async fn nothing_is_known_of_a_lease_that_expired<H: Harness>() {
+pub(crate) async fn expired_lease_cannot_be_repeated<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     fixture.advance(2 * MINUTE).await;
@@ -139,7 +139,7 @@ pub(crate) async fn nothing_is_known_of_a_lease_that_expired<H: Harness>() {
     assert_eq!(fixture.snapshot().await, before);
 }
 
-pub(crate) async fn nothing_is_known_of_a_lease_after_a_redrive<H: Harness>() {
+pub(crate) async fn redriven_lease_cannot_be_repeated<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.settle(&lease, fail(None)).await.expect("held");
@@ -152,9 +152,7 @@ pub(crate) async fn nothing_is_known_of_a_lease_after_a_redrive<H: Harness>() {
     assert_eq!(fixture.snapshot().await, before);
 }
 
-pub(crate) async fn a_release_sent_again_after_a_failure_does_not_give_the_attempt_back<
-    H: Harness,
->() {
+pub(crate) async fn release_after_failure_does_not_return_the_attempt<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     fixture.settle(&lease, fail(Some(MINUTE))).await;
