@@ -18,8 +18,8 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
 
-/// Fragments of SQL and of statement templates, with all kinds of quotation marks. A conversion to a narrow character set turns
-/// some of them into plain quotation marks.
+/// Fragments of SQL and of statement templates, with all kinds of quotation marks. A conversion to a narrow character
+/// set turns some of them into plain quotation marks.
 const FRAGMENTS: [&str; 32] = [
     "'",
     "''",
@@ -128,8 +128,8 @@ fn table_and_queue<H: Harness>(case: &HostileNames) -> (Table, QueueSpec, [Strin
     (table, spec, columns)
 }
 
-/// Runs one case through enqueue, claim, fail, heartbeat, complete and list, and compares the stored values with the given
-/// ones.
+/// Runs one case through enqueue, claim, fail, heartbeat, complete and list, and compares the stored values with the
+/// given ones.
 async fn check<H: Harness>(case: HostileNames) {
     let witness = Table::new("witness").column("id", Kind::Int);
     let (table, spec, [key, payload, rank, mirror]) = table_and_queue::<H>(&case);

@@ -1,7 +1,7 @@
 //! Adoption of an existing table, finished by workers in Rust and Python.
 //!
-//! A Python program creates the table and processes part of it. The broker adopts the table, and the workers complete the
-//! rest. The Python worker is the one that `docs/recipes.md` shows.
+//! A Python program creates the table and processes part of it. The broker adopts the table, and the workers complete
+//! the rest. The Python worker is the one that `docs/recipes.md` shows.
 
 #[path = "support/skipped.rs"]
 mod skipped;
@@ -90,7 +90,8 @@ async fn rust_and_python_finish_an_adopted_table() {
             )
         })
         .into();
-    // Python starts slowly. The Rust worker waits until the Python workers have completed an item, so that each gets a share.
+    // Python starts slowly. The Rust worker waits until the Python workers have completed an item, so that each gets a
+    // share.
     let deadline = Instant::now() + Duration::from_secs(60);
     while count(&database, "Rainfall_Events WHERE lease_state = 3") == PROCESSED {
         assert!(

@@ -1,4 +1,5 @@
-//! Properties of the API under random input: no call panics or answers INTERNAL, and no call changes another worker's lease.
+//! Properties of the API under random input: no call panics or answers INTERNAL, and no call changes another worker's
+//! lease.
 
 mod support;
 
@@ -67,8 +68,8 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
 });
 
 impl Fixture {
-    /// Makes a call. It must succeed or fail with a status that blames the request, and must not change a held row. Returns
-    /// `None` if the call failed.
+    /// Makes a call. It must succeed or fail with a status that blames the request, and must not change a held row.
+    /// Returns `None` if the call failed.
     fn call<T>(
         &self,
         call: impl Future<Output = Result<T, Status>>,
@@ -110,7 +111,8 @@ impl Fixture {
         Ok(())
     }
 
-    /// Sends lease ids that are not held with each of the four calls that take lease ids, and asserts that all are lost.
+    /// Sends lease ids that are not held with each of the four calls that take lease ids, and asserts that all are
+    /// lost.
     fn assert_all_lost(&self, queue: &str, lease_ids: &[String]) -> TestCaseResult {
         let client = self.client.for_queue(queue);
         let ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();

@@ -100,8 +100,8 @@ async fn broken_connection_releases_its_claims() {
     .await;
 }
 
-/// The broker cannot take back a response that was sent when the caller cancelled. A retry with the same request id returns
-/// the same leases, so that they are not lost.
+/// The broker cannot take back a response that was sent when the caller cancelled. A retry with the same request id
+/// returns the same leases, so that they are not lost.
 #[tokio::test]
 async fn retried_claim_gets_the_same_items() {
     let server = Server::start().await;

@@ -9,8 +9,8 @@ use tonic::{Code, Status};
 use crate::support::client::{completion, item};
 use crate::support::server::{QUEUE, Server};
 
-/// Repeats a call until the client's channel has sent it. A call that was queued on a replaced connection was never sent and
-/// is safe to repeat. Any other error fails the test.
+/// Repeats a call until the client's channel has sent it. A call that was queued on a replaced connection was never
+/// sent and is safe to repeat. Any other error fails the test.
 async fn retry_unsent<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> T {
     loop {
         match call().await {

@@ -11,8 +11,8 @@ use crate::support::database::{self, WriteLock};
 use crate::support::server::Server;
 use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
 
-/// Adds the `grpc-timeout` header to a request. The client reads the header too and starts its timer earlier than the server,
-/// so it would turn a late answer into CANCELLED.
+/// Adds the `grpc-timeout` header to a request. The client reads the header too and starts its timer earlier than the
+/// server, so it would turn a late answer into CANCELLED.
 fn with_deadline<T>(message: T, timeout: &'static str) -> Request<T> {
     let mut request = Request::new(message);
     let timeout = timeout.parse().expect("a header");

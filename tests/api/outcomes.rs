@@ -25,7 +25,8 @@ fn outcomes(results: &[SettleResult]) -> Vec<Outcome> {
 fn forge(id: &str) -> String {
     let mut id = id.to_owned();
     let last = id.pop().expect("a character");
-    // In an id of this length the last character has unused bits. A and Q keep them zero, so the result is valid base64.
+    // In an id of this length the last character has unused bits. A and Q keep them zero, so the result is valid
+    // base64.
     id.push(if last == 'A' { 'Q' } else { 'A' });
     id
 }

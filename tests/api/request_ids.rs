@@ -164,7 +164,8 @@ async fn concurrent_retries_lease_once() {
     assert_eq!(client.claim(10).await.len(), 3);
 }
 
-/// A cancelled claim releases its leases. If a retry has already returned these leases to the worker, they must stay held.
+/// A cancelled claim releases its leases. If a retry has already returned these leases to the worker, they must stay
+/// held.
 #[tokio::test]
 async fn retry_keeps_leases_of_the_cancelled_call() {
     for round in 0..10_u64 {

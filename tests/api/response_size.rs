@@ -1,4 +1,5 @@
-//! The size of a claim's response: it stays within the message limit of the server and of clients with default settings.
+//! The size of a claim's response: it stays within the message limit of the server and of clients with default
+//! settings.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -33,8 +34,8 @@ async fn leases_over_the_limit_are_released() {
     assert_eq!(seen.len(), 10);
 }
 
-/// Claims `count` items with a client that has the default limit of 4 MiB per message, and asserts that it can read every
-/// response.
+/// Claims `count` items with a client that has the default limit of 4 MiB per message, and asserts that it can read
+/// every response.
 async fn assert_default_client_reads(server: &Server, queue: &str, count: usize) {
     let client = server.client().await.for_queue(queue);
     let mut default_client = LeaseBrokerServiceClient::new(server.channel().await);

@@ -27,7 +27,8 @@ fn defaults_have_one_queue() {
 
 #[test]
 fn default_file_changes_nothing() {
-    // The default file is the documentation of every setting. If each of its values is the default, loading it changes nothing.
+    // The default file is the documentation of every setting. If each of its values is the default, loading it changes
+    // nothing.
     let folder = tempfile::tempdir().expect("a temporary folder is created");
     let path = folder.path().join("same.toml");
     std::fs::write(&path, DEFAULT).expect("the file is written");

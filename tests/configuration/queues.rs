@@ -15,8 +15,8 @@ fn queue(text: &'static str) -> QueueSpec {
     config.queues.into_iter().next().expect("there is a queue")
 }
 
-/// Asserts that a file is rejected for a setting of queue `a`. Checks the key within the queue, the line, and a part of the
-/// message.
+/// Asserts that a file is rejected for a setting of queue `a`. Checks the key within the queue, the line, and a part of
+/// the message.
 #[track_caller]
 fn assert_rejected(text: &'static str, key: &str, line: usize, reason: &str) {
     let error = from_file(text).expect_err(text);

@@ -155,7 +155,8 @@ impl Journal {
         }
     }
 
-    /// Claims and completes items. A call without an answer is retried, each time on another broker if there are several.
+    /// Claims and completes items. A call without an answer is retried, each time on another broker if there are
+    /// several.
     async fn work(self: Arc<Self>, number: usize) {
         for turn in number.. {
             if self.stop.load(Ordering::Relaxed) {

@@ -71,8 +71,8 @@ impl Client {
 
     /// Waits until the server has received every request that was sent on this connection so far.
     ///
-    /// The server reads the requests of one connection in order. The answer to a later request proves that it has read the
-    /// earlier ones.
+    /// The server reads the requests of one connection in order. The answer to a later request proves that it has read
+    /// the earlier ones.
     pub(crate) async fn wait_until_received(&self) {
         tokio::task::yield_now().await;
         let unknown = self.for_queue("nowhere");

@@ -21,7 +21,8 @@ pub(crate) fn query_value<T: FromSql>(database: &Connection, sql: &str) -> T {
     value.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// Returns all columns of all rows of a table, ordered by row id. Tests compare two results to prove that no row changed.
+/// Returns all columns of all rows of a table, ordered by row id. Tests compare two results to prove that no row
+/// changed.
 pub(crate) fn all_rows(database: &Connection, table: &str) -> Vec<Vec<Value>> {
     let sql = format!("SELECT * FROM \"{table}\" ORDER BY rowid");
     let mut statement = database.prepare(&sql).expect("the table exists");

@@ -110,7 +110,8 @@ impl Server {
         database::open(&self.file())
     }
 
-    /// Stops the server but not the broker. Calls that are still running keep the broker. Returns whether all calls ended.
+    /// Stops the server but not the broker. Calls that are still running keep the broker. Returns whether all calls
+    /// ended.
     pub(crate) async fn stop_serving(&mut self) -> bool {
         self.serving
             .take()
