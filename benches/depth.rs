@@ -1,8 +1,8 @@
 //! Benchmark of the embedded store's operations on a small and on a large table. Their cost should be the same.
 //!
-//! In both tables, the first 40 % of the rows are completed, the next 20 % delayed and the last 40 % ready. The files are in
-//! memory if the system has `/dev/shm`, so that the device does not add noise. Every figure is the median of rounds that
-//! alternate between the two tables.
+//! In both tables, the first 40 % of the rows are completed, the next 20 % delayed and the last 40 % ready. The files
+//! are in memory if the system has `/dev/shm`, so that the device does not add noise. Every figure is the median of
+//! rounds that alternate between the two tables.
 //!
 //! `cargo bench --bench depth -- --rows 5000000` compares 5,000,000 rows with 10,000.
 

@@ -1,7 +1,8 @@
-//! Benchmark of the broker against workers that use the database directly: equal workers on equal tables, one item at a time.
+//! Benchmark of the broker against workers that use the database directly: equal workers on equal tables, one item at
+//! a time.
 //!
-//! Runs on SQLite, and on the T-SQL server of the connection string in `LEASE_BROKER_TEST_MSSQL`. The runs alternate, so that
-//! disturbances of the machine affect all of them.
+//! Runs on SQLite, and on the T-SQL server of the connection string in `LEASE_BROKER_TEST_MSSQL`. The runs alternate,
+//! so that disturbances of the machine affect all of them.
 //!
 //! `cargo bench --bench straight`
 

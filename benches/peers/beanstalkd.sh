@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# beanstalkd with a log that is synced at every command (-b -f 0), and in memory for reference. See `run` for the subcommands.
+# beanstalkd with a log that is synced at every command (-b -f 0), and in memory for reference. See `run` for the
+# subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/needs.sh"
@@ -12,8 +13,8 @@ prepare() {
   (cd "$here/beanstalkd" && go build -buildvcs=false -o "$load" .) >&2
 }
 
-# measure CASE ITEMS. A case is DURABILITY:CONNECTIONS:PIPELINE, and :next if a delete and the next reserve are sent together.
-# DURABILITY is durable or memory; PIPELINE is the number of commands in flight.
+# measure CASE ITEMS. A case is DURABILITY:CONNECTIONS:PIPELINE, and :next if a delete and the next reserve are sent
+# together. DURABILITY is durable or memory; PIPELINE is the number of commands in flight.
 measure() {
   local durability connections pipeline next port log
   IFS=: read -r durability connections pipeline next <<<"$1"

@@ -31,8 +31,8 @@ prepare_cluster() {
   mkdir -p "$cluster/socket"
   [ "$(id -u)" != 0 ] || chown -R postgres "$cluster"
   as_owner initdb -D "$cluster/data" -A trust -U postgres -E UTF8 --locale=C >/dev/null
-  # The settings that differ from the defaults or that durability needs. max_wal_size is large so that no checkpoint disturbs a
-  # run of a few seconds.
+  # The settings that differ from the defaults or that durability needs. max_wal_size is large so that no checkpoint
+  # disturbs a run of a few seconds.
   as_owner tee -a "$cluster/data/postgresql.conf" >/dev/null <<EOF
 listen_addresses = ''
 unix_socket_directories = '$cluster/socket'

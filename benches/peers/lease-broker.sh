@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker bench`. See `run` for the subcommands.
+# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker bench`. See `run` for the
+# subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/needs.sh"
@@ -12,7 +13,8 @@ prepare() {
   (cd "$root" && cargo build --release --bin lease-broker) >&2
 }
 
-# measure CASE ITEMS. A case is ON_COMPLETE:WORKERS:BATCH, and :next if a completion claims the next items in the same call.
+# measure CASE ITEMS. A case is ON_COMPLETE:WORKERS:BATCH, and :next if a completion claims the next items in the same
+# call.
 measure() {
   local on_complete workers batch next json=$PEERS_FOLDER/lease-broker.json
   IFS=: read -r on_complete workers batch next <<<"$1"

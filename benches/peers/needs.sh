@@ -1,7 +1,8 @@
 # Installs the commands that a peer needs from Debian. A peer without its commands is skipped and reported. Sourced.
 # shellcheck shell=bash
 
-# skip REASON...: prints the reason as the only text on standard output. Exit code 3 tells `run` that this is not a failure.
+# skip REASON...: prints the reason as the only text on standard output. Exit code 3 tells `run` that this is not a
+# failure.
 skip() {
   echo "$*"
   exit 3
@@ -27,8 +28,8 @@ apt_install() {
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$1" </dev/null >/dev/null; }
 }
 
-# without_services COMMAND...: Debian starts a server when it is installed, unless this policy file forbids it. An existing
-# file is kept. Ours is removed on every exit, because no service could start while it exists.
+# without_services COMMAND...: Debian starts a server when it is installed, unless this policy file forbids it. An
+# existing file is kept. Ours is removed on every exit, because no service could start while it exists.
 without_services() (
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then

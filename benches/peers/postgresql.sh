@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A table in PostgreSQL, used directly by the clients of pgbench. FOR UPDATE SKIP LOCKED claims rows, and an update fenced by
-# the token completes them. See `run` for the subcommands.
+# A table in PostgreSQL, used directly by the clients of pgbench. FOR UPDATE SKIP LOCKED claims rows, and an update
+# fenced by the token completes them. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/cluster.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# River, a queue for Go on PostgreSQL. The load is a program that uses its library, in river/. See `run` for the subcommands.
+# River, a queue for Go on PostgreSQL. The load is a program that uses its library, in river/. See `run` for the
+# subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/cluster.sh"

@@ -13,7 +13,8 @@ pub(crate) trait Database {
     /// Returns the `[store]` section of a configuration with this database.
     fn store(&self) -> String;
 
-    /// Creates the design's table with rows 1 to `rows`. Adds the design's lock columns if workers use the table directly.
+    /// Creates the design's table with rows 1 to `rows`. Adds the design's lock columns if workers use the table
+    /// directly.
     async fn fill(&mut self, design: Design, access: Access, rows: i64);
 
     /// Runs workers that use the table directly, until the window is over or the table is empty.

@@ -14,8 +14,8 @@ pub(crate) enum Design {
 pub(crate) enum Access {
     /// Directly, each worker on its own connection, as published.
     Direct,
-    /// Directly, and each worker only takes rows from its own range, so that workers never contend for a row. This is the
-    /// upper bound of the design on an engine that ignores lock hints.
+    /// Directly, and each worker only takes rows from its own range, so that workers never contend for a row. This is
+    /// the upper bound of the design on an engine that ignores lock hints.
     DirectPartitioned,
     /// Through the broker, by a claim and a completion.
     Broker,

@@ -159,8 +159,8 @@ async fn work_with_soft_locks(
     window: RunWindow,
 ) -> WorkerCounts {
     let mut counts = WorkerCounts::default();
-    // An engine that ignores the hints returns the same row to several workers. The condition of the update lets one of
-    // them lock it, and the others try again.
+    // An engine that ignores the hints returns the same row to several workers. The condition of the update lets one
+    // of them lock it, and the others try again.
     let lock = format!(
         "UPDATE TOP (1) Rainfall_Events SET Process_ID = @P1, Locked_Time = SYSUTCDATETIME()
         OUTPUT inserted.Event_ID, inserted.Rainfall_ID

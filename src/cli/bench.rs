@@ -45,13 +45,13 @@ use super::CommandError;
 /// Starts a broker on a temporary SQLite file with durable commits. With --config, starts it with that configuration;
 /// with --address, uses a running broker. Workers then claim and settle items over gRPC.
 ///
-/// Reports calls and items per second, latencies, and the CPU and memory of the broker and of this load generator; both
-/// share the machine's cores. Also checks that every item was settled exactly once, that no lease was lost, and that the
-/// store contains the expected items. If a check fails, the exit code is 1. No other program should use the queue during
-/// the run.
+/// Reports calls and items per second, latencies, and the CPU and memory of the broker and of this load generator;
+/// both share the machine's cores. Also checks that every item was settled exactly once, that no lease was lost, and
+/// that the store contains the expected items. If a check fails, the exit code is 1. No other program should use the
+/// queue during the run.
 ///
-/// By default, a worker claims again as soon as it has settled its batch, so a slow broker gets fewer calls. With --rate,
-/// claims are due at fixed times, however slow the broker is, and their latency counts from the due time.
+/// By default, a worker claims again as soon as it has settled its batch, so a slow broker gets fewer calls. With
+/// --rate, claims are due at fixed times, however slow the broker is, and their latency counts from the due time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,7 @@
 //! The fixture of most store tests: a database with queues and one broker on it.
 //!
-//! Also has the test data, and methods that call an operation of the store with a single request and unwrap its result.
+//! Also has the test data, and methods that call an operation of the store with a single request and unwrap its
+//! result.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-// A client for the three commands of beanstalkd's protocol that the load needs. For several jobs, it first writes all commands
-// and then reads all replies.
+// A client for the three commands of beanstalkd's protocol that the load needs. For several jobs, it first writes all
+// commands and then reads all replies.
 package main
 
 import (

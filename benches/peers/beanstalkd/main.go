@@ -1,5 +1,6 @@
-// Load generator for beanstalkd: puts jobs, then reserves and deletes all of them over several connections, one at a time or
-// pipelined, and prints the jobs per second. It does little work per job, because it shares the server's cores.
+// Load generator for beanstalkd: puts jobs, then reserves and deletes all of them over several connections, one at a
+// time or pipelined, and prints the jobs per second. It does little work per job, because it shares the server's
+// cores.
 package main
 
 import (
@@ -47,8 +48,8 @@ func put(address string, items, payload int) error {
 	return nil
 }
 
-// drain returns the jobs per second between the last connect and the last reply. It fails if a job was not reserved and
-// deleted exactly once.
+// drain returns the jobs per second between the last connect and the last reply. It fails if a job was not reserved
+// and deleted exactly once.
 func drain(address string, connections, pipeline int, next bool, items int) (float64, error) {
 	var left atomic.Int64
 	left.Store(int64(items))

@@ -1,4 +1,5 @@
-// A child process of load.js with workers: sends "ready", starts on the first message, and reports the ids of completed jobs.
+// A child process of load.js with workers: sends "ready", starts on the first message, and reports the ids of
+// completed jobs.
 import { Worker } from "bullmq";
 
 const [port, workers, concurrency] = process.argv.slice(2).map(Number);

@@ -1,5 +1,6 @@
--- Script of pgbench: claims a batch of items, then completes all items with the claim's token, in two transactions. BATCH is
--- replaced by a number before the run, because a planner that does not know the limit may not use the ready index.
+-- Script of pgbench: claims a batch of items, then completes all items with the claim's token, in two transactions.
+-- BATCH is replaced by a number before the run, because a planner that does not know the limit may not use the ready
+-- index.
 \set token random(1, 9223372036854775807)
 WITH picked AS MATERIALIZED (
     SELECT id FROM items WHERE lease_state = 0 ORDER BY id LIMIT BATCH FOR UPDATE SKIP LOCKED

@@ -1,12 +1,13 @@
 -- Script of pgbench: one statement completes the item that the client claimed last and claims the next one.
 --
--- The completion matches key, token and fence, as in claim-one.sql, and its result tells the client whether it was applied.
--- Without `+ 0`, the planner uses the index of all leases instead of the key, because its statistics are from a table without
--- leases. With it, the script is a tenth to a fifth faster.
+-- The completion matches key, token and fence, as in claim-one.sql, and its result tells the client whether it was
+-- applied. Without `+ 0`, the planner uses the index of all leases instead of the key, because its statistics are from
+-- a table without leases. With it, the script is a tenth to a fifth faster.
 --
--- `picked` counts `done`, so that the completion runs first. A claim that saw a row as ready locks it until the end of its
--- transaction, even if another client has claimed the row since. A completion that waits for such a lock while it holds other
--- locks sometimes causes a deadlock. A completion that runs first holds no locks yet, and claims never wait for locks.
+-- `picked` counts `done`, so that the completion runs first. A claim that saw a row as ready locks it until the end of
+-- its transaction, even if another client has claimed the row since. A completion that waits for such a lock while it
+-- holds other locks sometimes causes a deadlock. A completion that runs first holds no locks yet, and claims never
+-- wait for locks.
 \set last :token
 \set token random(1, 9223372036854775807)
 WITH done AS (

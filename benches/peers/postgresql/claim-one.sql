@@ -1,6 +1,6 @@
--- Script of pgbench: claims one item, then completes it, in two transactions. The completion matches key, token and fence,
--- which is faster here than the token alone. Without `+ 0`, the planner would use the index of all leases instead of the key,
--- because its statistics are from a table without leases.
+-- Script of pgbench: claims one item, then completes it, in two transactions. The completion matches key, token and
+-- fence, which is faster here than the token alone. Without `+ 0`, the planner would use the index of all leases
+-- instead of the key, because its statistics are from a table without leases.
 \set token random(1, 9223372036854775807)
 WITH picked AS MATERIALIZED (
     SELECT id FROM items WHERE lease_state = 0 ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED

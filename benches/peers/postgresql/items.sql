@@ -1,5 +1,5 @@
--- Creates and fills the table that the clients of pgbench use directly. It has the soft-lock columns and partial indexes of a
--- queue's table in lease-broker. Parameter: rows.
+-- Creates and fills the table that the clients of pgbench use directly. It has the soft-lock columns and partial
+-- indexes of a queue's table in lease-broker. Parameter: rows.
 DROP TABLE IF EXISTS items;
 
 CREATE TABLE items (

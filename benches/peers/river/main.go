@@ -1,5 +1,5 @@
-// Load generator for River: inserts jobs, works all of them, and prints the jobs per second. The default settings are those of
-// River's benchmark command, `river bench`.
+// Load generator for River: inserts jobs, works all of them, and prints the jobs per second. The default settings are
+// those of River's benchmark command, `river bench`.
 package main
 
 import (

@@ -50,11 +50,12 @@ pub(super) struct TargetArgs {
     /// Report the CPU and memory of this process, the broker at --address
     #[arg(long, value_name = "PID", requires = "address")]
     pub(super) broker_pid: Option<u32>,
-    /// Do this with the rows of completed items; not with --address or --config
+    /// Keep, delete or archive the rows of completed items; not with --address or --config
     #[arg(long, value_enum, default_value_t = OnComplete::Keep, conflicts_with_all = ["address", "config"])]
     pub(super) on_complete: OnComplete,
     /// Spread the workers over N queues; not with --address or --config
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["address", "config"], value_parser = count::<usize>(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["address", "config"],
+        value_parser = count::<usize>(1..=1_000))]
     pub(super) queues: usize,
 }
 
@@ -97,7 +98,8 @@ pub(super) struct LoadArgs {
     #[serde(rename = "payload_bytes")]
     pub(super) payload: usize,
     /// Enqueue N items, then run until all are settled
-    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "backlog", "no_enqueue", "hold", "warm_up"], value_parser = count::<u64>(1..=1_000_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "backlog", "no_enqueue", "hold", "warm_up"],
+        value_parser = count::<u64>(1..=1_000_000_000))]
     pub(super) items: Option<u64>,
     /// Measure for this time, and enqueue items as workers consume them [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -133,7 +135,8 @@ pub(super) struct LoadArgs {
     pub(super) lease: Option<Duration>,
     /// Hold N leases for the whole run: workers only send heartbeats, one batch per call, each time a third of the
     /// lease has passed
-    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "warm_up"], value_parser = count::<u64>(1..=10_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "warm_up"],
+        value_parser = count::<u64>(1..=10_000_000))]
     pub(super) hold: Option<u64>,
     /// Claim N items per second at fixed times, however slow the broker is; claim latency counts from the due time
     #[arg(long, value_name = "N", value_parser = rate)]
@@ -185,7 +188,8 @@ impl LoadArgs {
         Ok(self)
     }
 
-    /// Returns the number of items that must be settled, or of leases that must be held. `None`: only time ends the run.
+    /// Returns the number of items that must be settled, or of leases that must be held. `None`: only time ends the
+    /// run.
     pub(super) fn goal(&self) -> Option<u64> {
         self.items.or(self.hold)
     }

@@ -1,4 +1,5 @@
-//! The check of a run: every item was settled exactly once, no lease was lost, and the store contains the expected items.
+//! The check of a run: every item was settled exactly once, no lease was lost, and the store contains the expected
+//! items.
 
 use super::args::LoadArgs;
 use super::samples::Measured;
@@ -6,8 +7,8 @@ use super::target::StoreCounts;
 
 /// Returns the errors of a run, one sentence each.
 ///
-/// `store_counts`: the counts before and after the run, if the store is known. `exclusive`: no other program can use the
-/// queues, so every item must come from this run.
+/// `store_counts`: the counts before and after the run, if the store is known. `exclusive`: no other program can use
+/// the queues, so every item must come from this run.
 pub(super) fn errors(
     load: &LoadArgs,
     measured: &Measured,
@@ -42,8 +43,8 @@ pub(super) fn errors(
         let expected = (before.unfinished + items.enqueued).saturating_sub(finished);
         if after.unfinished != expected {
             errors.push(format!(
-                "{} items were enqueued and {finished} finished, so the store must contain {expected} unfinished items, \
-                 but it contains {}",
+                "{} items were enqueued and {finished} finished, so the store must contain {expected} unfinished \
+                 items, but it contains {}",
                 items.enqueued, after.unfinished
             ));
         }

@@ -1,7 +1,7 @@
 //! The broker that the bench starts: `lease-broker serve` as a child process.
 //!
-//! The bench reads its log: warnings and errors go to standard error, and the event `served` holds the numbers of calls
-//! and statements.
+//! The bench reads its log: warnings and errors go to standard error, and the event `served` holds the numbers of
+//! calls and statements.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -49,8 +49,8 @@ impl ChildBroker {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C reaches every process of the terminal's group. In its own group, the broker keeps running until the
-            // bench stops it.
+            // Ctrl-C reaches every process of the terminal's group. In its own group, the broker keeps running until
+            // the bench stops it.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()

@@ -39,7 +39,8 @@ impl<A: TargetApi> HeartbeatWorker<A> {
         }
     }
 
-    /// Holds the leases until the run ends. Then extends each batch once more, which shows lost leases, and releases it.
+    /// Holds the leases until the run ends. Then extends each batch once more, which shows lost leases, and releases
+    /// it.
     pub(super) async fn run(mut self) -> Result<()> {
         let stop = self.state.stop.clone();
         while !stop.is_cancelled() {
@@ -79,7 +80,8 @@ impl<A: TargetApi> HeartbeatWorker<A> {
         }
         self.to_claim = self.to_claim.saturating_sub(leases.len() as u64);
         self.state.ledger.record_held(leases.len() as u64);
-        // The first heartbeat is due at a random time within the interval, which spreads the calls evenly from then on.
+        // The first heartbeat is due at a random time within the interval, which spreads the calls evenly from then
+        // on.
         let due = Instant::now() + self.interval.mul_f64(rand::random());
         let index = self.batches.partition_point(|(other, _)| *other <= due);
         self.batches.insert(index, (due, leases));

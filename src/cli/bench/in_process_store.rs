@@ -1,5 +1,5 @@
-//! Baseline `direct`: the same load on a store in this process, without gRPC and without the broker. Each worker has its
-//! own operations; there is no group commit.
+//! Baseline `direct`: the same load on a store in this process, without gRPC and without the broker. Each worker has
+//! its own operations; there is no group commit.
 
 use std::sync::Arc;
 use std::time::Duration;

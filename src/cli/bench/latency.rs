@@ -1,5 +1,5 @@
-//! Latencies of calls: one histogram per rpc, which all workers share. A histogram per worker would need too much memory with
-//! ten thousand workers.
+//! Latencies of calls: one histogram per rpc, which all workers share. A histogram per worker would need too much
+//! memory with ten thousand workers.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -95,7 +95,8 @@ impl Latencies {
         p99
     }
 
-    /// Locks the histograms. Ignores poisoning: a panic in any task fails the run, so a partial record is not reported.
+    /// Locks the histograms. Ignores poisoning: a panic in any task fails the run, so a partial record is not
+    /// reported.
     fn lock(&self) -> MutexGuard<'_, Histograms> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! Baseline `noop`: the server's empty call, `grpc.health.v1.Health/Check`, from the same workers on the same connections.
-//! Its rate is an upper bound for the calls of any load.
+//! Baseline `noop`: the server's empty call, `grpc.health.v1.Health/Check`, from the same workers on the same
+//! connections. Its rate is an upper bound for the calls of any load.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -34,8 +34,8 @@ impl<A: TargetApi> Producer<A> {
 
     /// Enqueues items whenever the queue's backlog is below this number, until the run ends.
     pub(super) async fn keep_filled(mut self, backlog: u64) -> Result<()> {
-        // Waits until a quarter of the backlog is missing, or a full call, so that there are few large calls. The other
-        // three quarters last until the call returns.
+        // Waits until a quarter of the backlog is missing, or a full call, so that there are few large calls. The
+        // other three quarters last until the call returns.
         let min_items = (backlog / 4).clamp(1, MAX_ITEMS_PER_CALL);
         let stop = self.state.stop.clone();
         while !stop.is_cancelled() {

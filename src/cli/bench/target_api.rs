@@ -1,5 +1,5 @@
-//! The operations that a load calls, at one of three layers of the service: gRPC, the broker below it, or the store below
-//! the broker. Workers do the same at each layer, so the difference in speed is the cost of the layers above.
+//! The operations that a load calls, at one of three layers of the service: gRPC, the broker below it, or the store
+//! below the broker. Workers do the same at each layer, so the difference in speed is the cost of the layers above.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ pub(super) trait TargetApi: Send + 'static {
         leases: &Leases<Self::LeaseId>,
     ) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Settles leases, and returns the results in the same order. With `Ending::Complete`, `next` also claims up to this
-    /// number of items in the same call.
+    /// Settles leases, and returns the results in the same order. With `Ending::Complete`, `next` also claims up to
+    /// this number of items in the same call.
     fn settle(
         &mut self,
         ending: Ending,

@@ -72,7 +72,8 @@ pub(super) fn queue_names(args: &TargetArgs) -> Vec<String> {
     numbers.map(|number| format!("bench-{number}")).collect()
 }
 
-/// Reads a configuration file and the environment, as `serve` does. `store_file` replaces the SQLite file that they set.
+/// Reads a configuration file and the environment, as `serve` does. `store_file` replaces the SQLite file that they
+/// set.
 pub(super) fn read_config(file: &Path, store_file: Option<&Path>) -> Result<Config> {
     let store_flag = store_file.and_then(Path::to_str).map(|path| Flag {
         name: "--store",

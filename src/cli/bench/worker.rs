@@ -1,7 +1,7 @@
 //! A worker of the load: claims a batch, sends heartbeats if asked to, settles the batch, and claims again.
 //!
-//! With `--rate`, claims are due at fixed times, however slow the broker is. A worker that is still busy sends its claim
-//! late, and the delay is part of the claim's latency.
+//! With `--rate`, claims are due at fixed times, however slow the broker is. A worker that is still busy sends its
+//! claim late, and the delay is part of the claim's latency.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,8 +133,8 @@ impl<A: TargetApi> Worker<A> {
     }
 }
 
-/// Returns the due times of a worker's claims. The workers take turns, and together claim `--rate` items per second. A tick
-/// that is late is not skipped.
+/// Returns the due times of a worker's claims. The workers take turns, and together claim `--rate` items per second. A
+/// tick that is late is not skipped.
 #[expect(clippy::cast_precision_loss, reason = "numbers below a million")]
 fn schedule(load: &LoadArgs, worker: usize, start: Instant) -> Option<Interval> {
     let interval = Duration::from_secs_f64((load.workers * load.batch) as f64 / load.rate?);
