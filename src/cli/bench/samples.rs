@@ -75,6 +75,7 @@ pub(super) struct ScheduleCounts {
 
 /// CPU time of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
 pub(super) struct CpuStats {
     pub(super) cpu_seconds: Option<f64>,
     /// Average number of busy cores.
