@@ -22,6 +22,10 @@ pub(super) struct Table<Kind> {
 
 /// A column as it is in the database.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the properties are independent of each other"
+)]
 pub(super) struct Column<Kind> {
     /// The name, spelled as in the catalogue.
     pub(super) name: String,

@@ -98,23 +98,15 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     };
     let archive = match &spec.on_complete {
         OnComplete::Archive(name) => {
-            show(
-                "make the archive",
-                &adopt::create_archive(spec, name, &columns, &placeholders).sql,
-            );
-            let archived: Vec<Column> = columns
-                .archived
-                .iter()
-                .map(|column| Column {
-                    generated: false,
-                    ..column.clone()
-                })
-                .collect();
+            let create = adopt::create_archive(spec, name, &columns, &placeholders);
+            show("make the archive", &create.sql);
+            let archived = columns.archived.iter().map(|column| Column {
+                generated: false,
+                ..column.clone()
+            });
+            let state_time = column("lease_state_time: datetime2(3)");
             Some(Table {
-                columns: archived
-                    .into_iter()
-                    .chain([column("lease_state_time: datetime2(3)")])
-                    .collect(),
+                columns: archived.chain([state_time]).collect(),
                 unique: Vec::new(),
                 indexes: Vec::new(),
                 lock_escalation: false,
