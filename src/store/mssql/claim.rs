@@ -71,7 +71,8 @@ impl MssqlOperations {
         for (index, call) in calls.iter().enumerate() {
             let first = first_index[&call.token];
             if first != index {
-                items[index] = items[first].clone();
+                let same_items = items[first].clone();
+                items[index] = same_items;
             }
         }
         Ok(items)

@@ -83,7 +83,7 @@ pub(super) fn time(row: &Row, column: usize) -> Result<i64, StoreError> {
     time.ok_or_else(|| unexpected(format!("column {column} is not a time")))
 }
 
-/// Reads a time like [`time`]; `None` for NULL.
+/// Reads a time like [`time()`]; `None` for NULL.
 pub(super) fn optional_time(row: &Row, column: usize) -> Result<Option<i64>, StoreError> {
     types::millis_since_1970(row.get_column_data(column)?)
 }

@@ -97,7 +97,7 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
 
 /// The lowest number of errors that users' own SQL raises, for example in a trigger.
 const FIRST_USER_ERROR: u32 = 50_000;
-/// The number that Babelfish gives to each PostgreSQL error without a SQL Server number.
+/// The number that Babelfish gives to each `PostgreSQL` error without a SQL Server number.
 const UNMAPPED: u32 = 33_557_097;
 
 fn remedy(error: &Error) -> Remedy {

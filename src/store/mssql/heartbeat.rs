@@ -50,12 +50,12 @@ impl MssqlOperations {
             expiries[index] = Some(decode::lease_expiry(row, 1, 2)?);
         }
         for (index, renewal) in renewals.iter().enumerate() {
-            let last = last_index[&identities[index]];
-            if last != index {
+            let decisive = last_index[&identities[index]];
+            if decisive != index {
                 // Each renewal is answered as if it were the only one for its lease.
                 let difference = millis_rounded_up(renewal.duration)
-                    - millis_rounded_up(renewals[last].duration);
-                expiries[index] = expiries[last].map(|expiry| LeaseExpiry {
+                    - millis_rounded_up(renewals[decisive].duration);
+                expiries[index] = expiries[decisive].map(|expiry| LeaseExpiry {
                     expire_time: expiry.expire_time + difference,
                     time_left: renewal.duration,
                 });

@@ -98,9 +98,10 @@ impl QueueStatements {
             .collect();
         let for_each_column = |render: &dyn Fn(usize, &Column) -> String| -> String {
             let parts = named.iter();
-            parts
+            let parts: Vec<String> = parts
                 .map(|(index, column)| format!(", {}", render(*index, column)))
-                .collect()
+                .collect();
+            parts.concat()
         };
         placeholders.insert(
             "item_columns",

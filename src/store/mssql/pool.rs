@@ -89,7 +89,7 @@ impl Manager for ConnectionManager {
 /// A pool of connections to one database. Several stores of one process can share it.
 #[derive(Clone)]
 pub struct Pool {
-    pool: managed::Pool<ConnectionManager>,
+    connections: managed::Pool<ConnectionManager>,
     /// The connection of the health check. It is not part of the pool, so that operations which wait for the server
     /// cannot block the check.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
@@ -112,7 +112,7 @@ impl Pool {
             .map_err(|error| StoreError::Misconfigured(error.to_string()))?;
         let maintenance = tokio::spawn(maintain_idle(pool.clone(), settings.min_idle_connections));
         Ok(Self {
-            pool,
+            connections: pool,
             probe: Arc::default(),
             _maintenance: Arc::new(AbortOnDropHandle::new(maintenance)),
         })
@@ -122,12 +122,12 @@ impl Pool {
     /// from 1 to 4. One kind of statement can then never take all connections. The number is small because each
     /// concurrent statement costs the server.
     pub(super) fn max_concurrent_operations(&self) -> usize {
-        (self.pool.status().max_size / 4).clamp(1, 4)
+        (self.connections.status().max_size / 4).clamp(1, 4)
     }
 
     /// Returns the server's name and port.
     pub(super) fn address(&self) -> String {
-        self.pool.manager().server.get_addr()
+        self.connections.manager().server.get_addr()
     }
 
     /// Runs a batch of an operation, and retries it if the error and `retry_safety` allow that. Returns at the latest
@@ -138,7 +138,7 @@ impl Pool {
         parameters: &[&dyn ToSql],
         retry_safety: RetrySafety,
     ) -> Result<Vec<Vec<Row>>, OperationFailure> {
-        let settings = &self.pool.manager().settings;
+        let settings = &self.connections.manager().settings;
         let start = Instant::now();
         let mut tries = 1;
         loop {
@@ -150,7 +150,7 @@ impl Pool {
                 Err(_) => OperationFailure::new(timed_out(settings.command_timeout), tries),
             };
             if failure.breaks_connection() {
-                self.pool.manager().record_failure();
+                self.connections.manager().record_failure();
             }
             // Random, so that two operations that collided do not collide again. Longer after each try.
             let share: f64 = rand::random_range(0.0..1.0);
@@ -184,7 +184,7 @@ impl Pool {
 
     /// Takes a connection from the pool, to run several statements on it.
     pub(super) async fn take(&self) -> Result<Object<ConnectionManager>, StoreError> {
-        self.pool.get().await.map_err(|error| match error {
+        self.connections.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
             PoolError::Timeout(_) => StoreError::unavailable(
                 "every connection to the server is in use; raise store.max_connections",
@@ -196,7 +196,7 @@ impl Pool {
     /// Runs a statement on the connection of the health check.
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
-        let manager = self.pool.manager();
+        let manager = self.connections.manager();
         // The connection is put back only after a complete reply. If the caller drops this future earlier, the
         // connection closes.
         let usable = kept.take().filter(|kept| !manager.is_old(kept));

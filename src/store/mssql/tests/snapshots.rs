@@ -79,6 +79,16 @@ fn table(columns: &[&str], key: usize) -> Table {
     }
 }
 
+/// Returns the group of an enqueue that has only one item.
+fn group_of_first_item() -> enqueue::ItemGroup {
+    enqueue::ItemGroup {
+        ready: true,
+        columns: Vec::new(),
+        indexes: vec![0],
+        list: Vec::new(),
+    }
+}
+
 /// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
 /// because it creates a pool.
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
@@ -124,12 +134,6 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         delay: Duration::ZERO,
         trace_parent: None,
     };
-    let group = enqueue::ItemGroup {
-        ready: true,
-        columns: Vec::new(),
-        indexes: vec![0],
-        list: Vec::new(),
-    };
     show("claim", &table.sql.claim);
     show("heartbeat", &table.sql.extend);
     show("reap", &table.sql.reap);
@@ -138,7 +142,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         &enqueue::render_batch(
             &table,
             std::slice::from_ref(&item),
-            &[group],
+            &[group_of_first_item()],
             TransactionEnd::Commit,
         ),
     );
