@@ -132,7 +132,7 @@ fn file_of_another_format_exits_74() {
         fails(
             &workspace.store(command),
             74,
-            &["q.db", "no SQLite database"],
+            &["q.db", "not an SQLite database"],
         );
     }
 }
