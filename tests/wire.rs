@@ -19,8 +19,12 @@ mod errors;
 mod fixture;
 #[path = "harness/harness.rs"]
 mod harness;
+#[path = "wire/keepalive.rs"]
+mod keepalive;
 #[path = "wire/login.rs"]
 mod login;
+#[path = "wire/refused_logins.rs"]
+mod refused_logins;
 #[path = "wire/responder/responder.rs"]
 mod responder;
 #[path = "wire/round_trips.rs"]

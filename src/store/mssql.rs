@@ -25,6 +25,7 @@ mod prepared;
 mod queue_statements;
 mod quote;
 mod reap;
+mod remedy;
 mod remove;
 mod server_info;
 mod settings;
@@ -100,7 +101,7 @@ impl MssqlStore {
     }
 
     async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        let mut connection = pool.take().await?;
+        let mut connection = pool.take_first().await?;
         migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
             for queue in queues.iter().filter(|queue| queue.managed.is_some()) {

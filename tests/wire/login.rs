@@ -74,14 +74,27 @@ fn settings_hide_their_connection_string() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn missing_database_is_unavailable() {
-    for number in [4060, 40_613, 976] {
+async fn moved_database_is_unavailable() {
+    for number in [40_613, 976] {
         let away = Login::Refuse(number, "The database is not available.");
         let server = Server::start(Encryption::Unsupported, away, database::answer).await;
         let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
         let error = opened.expect_err("refused");
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_database_is_misconfigured_after_retries() {
+    let missing = Login::Refuse(
+        4060,
+        "Cannot open database \"work\" requested by the login.",
+    );
+    let server = Server::start(Encryption::Unsupported, missing, database::answer).await;
+    let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
+    let error = opened.expect_err("refused");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    assert!(server.count(is_login) > 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,7 @@ use super::adopt_sql::step;
 use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::integer;
+use super::error::of_schema_change;
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
@@ -146,12 +147,14 @@ pub(super) async fn apply(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
     if !step.until_no_rows {
-        connection.batch(&step.sql).await?;
+        let done = connection.batch(&step.sql).await;
+        done.map_err(of_schema_change)?;
         return Ok(());
     }
     let mut total = 0;
     loop {
-        let results = connection.batch(&step.sql).await?;
+        let results = connection.batch(&step.sql).await;
+        let results = results.map_err(of_schema_change)?;
         let row = results.last().and_then(|rows| rows.first());
         let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];

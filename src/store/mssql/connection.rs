@@ -9,13 +9,15 @@ use tokio::time::timeout;
 
 use super::Settings;
 use super::connect::{Session, Socket, connect};
+use super::error::while_connecting;
 use super::prepared::{self, BatchKey, NO_SUCH_HANDLE, Prepared};
+use super::remedy::FATAL_CLASS;
 use super::server_info::{SERVER_INFO_SQL, ServerInfo};
 use crate::store::StoreError;
 
 /// The options that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
 const SESSION_OPTIONS: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
-    QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;";
+    QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF; SET DEADLOCK_PRIORITY LOW;";
 /// Ends a transaction that a failed operation left open, and restores the options that batches change.
 const RESET: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; \
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET XACT_ABORT ON;";
@@ -48,7 +50,8 @@ enum ConnectionState {
 impl Connection {
     /// Connects, logs in, sets the session's options and reads the server's properties.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
-        let (session, socket) = connect(server, settings).await?;
+        let connected = connect(server, settings).await;
+        let (session, socket) = connected.map_err(while_connecting)?;
         // Shorter than the driver's timeout, which would end the whole connection.
         let lock_timeout = settings.try_timeout().mul_f64(0.8).as_millis();
         let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {lock_timeout};");
@@ -68,7 +71,8 @@ impl Connection {
             kind: std::io::ErrorKind::TimedOut,
             message: "the server does not answer after the login".to_owned(),
         };
-        let results = results.unwrap_or_else(|_| Err(no_reply()))?;
+        let results = results.unwrap_or_else(|_| Err(no_reply()));
+        let results = results.map_err(while_connecting)?;
         connection.server_info = ServerInfo::read(results.iter().flatten().next())?;
         Ok(connection)
     }
@@ -189,7 +193,9 @@ impl Connection {
             None => ConnectionState::Clean,
             // The server sent the error in its reply, and the reply was read to its end. An error of class 20 or higher
             // ends the connection.
-            Some(Error::Server(token)) if token.class() < 20 => ConnectionState::NeedsReset,
+            Some(Error::Server(token)) if token.class() < FATAL_CLASS => {
+                ConnectionState::NeedsReset
+            }
             Some(_) => ConnectionState::Broken,
         };
         if self.state != ConnectionState::Broken {

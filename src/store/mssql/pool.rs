@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
 use super::connection::Connection;
-use super::error::{OperationFailure, RetrySafety, timed_out};
+use super::error::{OperationFailure, RetrySafety, at_start, timed_out};
 use crate::store::StoreError;
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
@@ -25,6 +25,8 @@ const MAX_CONCURRENT_CONNECTS: usize = 4;
 const MAX_TRIES: u32 = 5;
 /// The delay before the first retry is random, up to twice this duration. Each further retry doubles the limit.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
+/// The delay before the first retry of a login at the start of a store. Each further retry doubles it.
+const START_DELAY: Duration = Duration::from_millis(75);
 /// Interval of the maintenance of idle connections.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -191,6 +193,26 @@ impl Pool {
             ),
             other => StoreError::unavailable(other.to_string()),
         })
+    }
+
+    /// Takes the first connection of a store. A server that starts together with the broker refuses logins for a moment,
+    /// so a refused login is retried for about a second.
+    ///
+    /// # Errors
+    /// As for [`Self::take`]. A database that is still missing after the last try is [`StoreError::Misconfigured`].
+    pub(super) async fn take_first(&self) -> Result<Object<ConnectionManager>, StoreError> {
+        let mut delay = START_DELAY;
+        for _ in 1..MAX_TRIES {
+            match self.take().await {
+                Err(StoreError::Unavailable(outage)) if outage.number.is_some() => {
+                    tracing::warn!(%outage, "retrying login");
+                    tokio::time::sleep(delay).await;
+                    delay *= 2;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.take().await.map_err(at_start)
     }
 
     /// Runs a statement on the connection of the health check.

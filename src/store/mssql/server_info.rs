@@ -8,7 +8,8 @@ use tiberius::error::Error;
 use crate::store::StoreError;
 
 /// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation
-/// of CREATE INDEX, "Required SET options for filtered indexes").
+/// of CREATE INDEX, "Required SET options for filtered indexes"). The database is found by its name, because on Azure SQL
+/// Database `DB_ID()` may differ from `sys.databases.database_id` (Microsoft's documentation of DB_ID).
 pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition')), \
     CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')), CONVERT(int, d.compatibility_level), \
     CONVERT(int, d.is_read_committed_snapshot_on), COALESCE(CONVERT(int, SERVERPROPERTY('babelfish')), 0), \
@@ -16,7 +17,7 @@ pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('En
     * CONVERT(int, SESSIONPROPERTY('ANSI_PADDING')) * CONVERT(int, SESSIONPROPERTY('ANSI_WARNINGS')) \
     * CONVERT(int, SESSIONPROPERTY('ARITHABORT')) * CONVERT(int, SESSIONPROPERTY('CONCAT_NULL_YIELDS_NULL')) \
     * (1 - CONVERT(int, SESSIONPROPERTY('NUMERIC_ROUNDABORT'))) \
-    FROM sys.databases AS d WHERE d.database_id = DB_ID()";
+    FROM sys.databases AS d WHERE d.name = DB_NAME()";
 
 /// The lowest compatibility level that has OPENJSON.
 const MIN_COMPATIBILITY_LEVEL: i32 = 130;

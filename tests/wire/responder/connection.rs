@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) login: Login,
     /// The errors that the next logins are refused with, whatever `login` says.
     pub(super) refusals: Mutex<VecDeque<u32>>,
+    /// The answer to each login, while one is set.
+    pub(super) refusal: Mutex<Option<Tokens>>,
     pub(super) script: Mutex<Script>,
     pub(super) log: Log,
 }
@@ -88,6 +90,10 @@ impl Session<'_> {
         let refusal = self.shared.refusals.lock().expect("refusals").pop_front();
         if let Some(number) = refusal {
             let tokens = Tokens::new().error(number, "Not now.");
+            return packet::write(&mut stream, ANSWER, &tokens.finished(), End::Last).await;
+        }
+        let refusal = self.shared.refusal.lock().expect("a refusal").clone();
+        if let Some(tokens) = refusal {
             return packet::write(&mut stream, ANSWER, &tokens.finished(), End::Last).await;
         }
         let tokens = match &self.shared.login {

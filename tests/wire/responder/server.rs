@@ -59,6 +59,7 @@ impl Server {
             encryption,
             login,
             refusals: Mutex::default(),
+            refusal: Mutex::default(),
             script: Mutex::new(Script::new(otherwise)),
             log: Log::default(),
         });
@@ -84,6 +85,11 @@ impl Server {
     pub(crate) fn refuse_logins(&self, errors: &[u32]) {
         let mut refusals = self.shared.refusals.lock().expect("refusals");
         refusals.extend(errors);
+    }
+
+    /// Refuses all logins from now on with this answer. `None`: no longer.
+    pub(crate) fn refuse_every_login(&self, answer: Option<Tokens>) {
+        *self.shared.refusal.lock().expect("a refusal") = answer;
     }
 
     fn script(&self) -> std::sync::MutexGuard<'_, Script> {

@@ -163,11 +163,16 @@ impl Tokens {
         self.done(DONE_STATEMENT, MORE | COUNTED)
     }
 
-    /// An error of a severity that ends the batch and not the connection.
+    /// An error of a class that ends the batch and not the connection.
     pub(crate) fn error(self, number: u32, message: &str) -> Self {
+        self.error_of_class(14, number, message)
+    }
+
+    /// An error of the given class (severity).
+    pub(crate) fn error_of_class(self, class: u8, number: u32, message: &str) -> Self {
         Self {
             failed: true,
-            ..self.message(ERROR, number, 14, message)
+            ..self.message(ERROR, number, class, message)
         }
     }
 

@@ -1,0 +1,114 @@
+//! Logins that a server refuses while it starts, stops or recovers. Operations fail with an outage, and never as a bug.
+
+use lease_broker::store::StoreError;
+use lease_broker::store::mssql::MssqlStore;
+
+use crate::answers::{OPERATION, held};
+use crate::fixture::{Fixture, PATIENT, PLAIN, open_with, responder};
+use crate::responder::script::Reply;
+use crate::responder::tokens::Tokens;
+
+/// The number that Babelfish gives to PostgreSQL errors without a SQL Server number, and their class.
+const UNMAPPED: u32 = 33_557_097;
+const CLASS: u8 = 16;
+
+/// The messages of a Babelfish server whose session crashed, or that is restarted.
+const MESSAGES: [&str; 4] = [
+    "the database system is in recovery mode",
+    "the database system is shutting down",
+    "the database system is starting up",
+    "the database system is not yet accepting connections",
+];
+
+fn refusal(class: u8, number: u32, message: &str) -> Tokens {
+    Tokens::new().error_of_class(class, number, message)
+}
+
+fn assert_outage<T>(outcome: Result<T, StoreError>, message: &str) {
+    let Err(StoreError::Unavailable(outage)) = outcome.map(drop) else {
+        panic!("{message}: not an outage");
+    };
+    assert!(outage.reason.contains(message), "{outage:?}");
+}
+
+/// Starts a store, lets the server close the connection of its operations, and refuses every login from then on.
+async fn cut_and_refused(refusal: Tokens) -> Fixture {
+    let fixture = Fixture::start().await;
+    let last = Reply::AnswerAndClose(held(1));
+    fixture.server.on(OPERATION, vec![last]);
+    fixture.heartbeat(1).await.expect("extended");
+    let connection = fixture.server.asked(OPERATION)[0].connection;
+    fixture.server.until_closed(connection).await;
+    fixture.server.refuse_every_login(Some(refusal));
+    fixture
+}
+
+async fn assert_operations_meet_an_outage(class: u8, number: u32, message: &str) {
+    let fixture = cut_and_refused(refusal(class, number, message)).await;
+    assert_outage(fixture.enqueue(1).await, message);
+    assert_outage(fixture.claim().await, message);
+    assert_outage(fixture.complete(1).await, message);
+    // The server accepts logins again, and operations succeed.
+    fixture.server.refuse_every_login(None);
+    let extended = vec![Reply::Answer(held(1))];
+    fixture.server.on(OPERATION, extended);
+    fixture.heartbeat(1).await.expect("extended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recovering_server_is_an_outage_for_operations() {
+    for message in MESSAGES {
+        assert_operations_meet_an_outage(CLASS, UNMAPPED, message).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unknown_login_error_is_an_outage_for_operations() {
+    for (class, number) in [(11, 9_999), (16, UNMAPPED), (16, 60_001), (20, 9_999)] {
+        assert_operations_meet_an_outage(class, number, "unheard of").await;
+    }
+}
+
+/// Opens a store on a server that refuses every login.
+async fn open_refused(refusal: Tokens) -> Result<MssqlStore, StoreError> {
+    let server = responder().await;
+    server.refuse_every_login(Some(refusal));
+    open_with(server.address, PATIENT, PLAIN).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recovering_server_is_an_outage_at_start() {
+    let open = async |message| {
+        let opened = open_refused(refusal(CLASS, UNMAPPED, message)).await;
+        assert_outage(opened, message);
+    };
+    let [first, second, third, fourth] = MESSAGES;
+    tokio::join!(open(first), open(second), open(third), open(fourth));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn login_refused_for_a_moment_does_not_stop_a_start() {
+    let server = responder().await;
+    server.refuse_logins(&[UNMAPPED, 4060, 40_613]);
+    let opened = open_with(server.address, PATIENT, PLAIN).await;
+    opened.map(drop).expect("opened");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_up_that_fails_is_an_outage() {
+    let server = responder().await;
+    let failed = refusal(16, UNMAPPED, "unheard of");
+    server.always(&["serverproperty"], Reply::Answer(failed));
+    let opened = open_with(server.address, PATIENT, PLAIN).await;
+    assert_outage(opened, "unheard of");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operation_error_of_a_high_class_is_an_outage() {
+    let fixture = Fixture::start().await;
+    for class in [17, 20] {
+        let failed = refusal(class, 9_999, "unheard of");
+        fixture.server.on(OPERATION, vec![Reply::Answer(failed)]);
+        assert_outage(fixture.enqueue(1).await, "unheard of");
+    }
+}
