@@ -1,5 +1,7 @@
 //! What a connection brings to its next statement: the options that it needs, and nothing that an error left.
 
+use lease_broker::store::StoreError;
+
 use crate::answers::{OPERATION, held};
 use crate::fixture::{Fixture, Limits, PATIENT, PLAIN, open_queues, responder};
 use crate::harness::fixture::{by, queue};
@@ -10,7 +12,17 @@ use crate::responder::tokens::Tokens;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_sets_filtered_index_options_once() {
-    const OPTIONS: &[&str] = &["set", "quoted_identifier", "arithabort", "on"];
+    const OPTIONS: &[&str] = &[
+        "set",
+        "quoted_identifier",
+        "arithabort",
+        "on",
+        // The broker retries a deadlock victim; other programs may not.
+        "deadlock_priority low",
+        // On Azure SQL Database DB_ID() is not the id in sys.databases.
+        "sys.databases",
+        "d.name = db_name()",
+    ];
 
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Answer(held(1)), Reply::Answer(held(1))];
@@ -71,6 +83,19 @@ async fn connection_that_cannot_be_reset_is_replaced() {
     fixture.heartbeat(1).await.expect("extended");
     let asked = fixture.server.asked(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schema_change_that_the_server_refuses_is_misconfigured() {
+    let server = responder().await;
+    let mut spec = queue("items");
+    spec.order = by(&["payload"]);
+    spec.managed = Some(Vec::new());
+    let failed = Tokens::new().error_of_class(16, 9_999, "unheard of");
+    server.always(&["create index"], Reply::Answer(failed));
+    let opened = open_queues(server.address, PATIENT, PLAIN, &[spec]).await;
+    let error = opened.map(drop).expect_err("the index cannot be made");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

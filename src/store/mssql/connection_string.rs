@@ -35,7 +35,9 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     let mut config = Config::new();
     config.application_name("lease-broker");
     let (mut user, mut password) = (String::new(), String::new());
+    let mut encryption = EncryptionLevel::Required;
     let (mut trusts_any, mut authority) = (false, None);
+    let mut is_windows_login = false;
     let mut server = None;
     for (keyword, value) in split_pairs(text)? {
         let name: String = keyword.chars().filter(|c| !c.is_whitespace()).collect();
@@ -44,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
             "database" | "initialcatalog" => config.database(value),
             "userid" | "uid" | "user" | "username" => user = value,
             "password" | "pwd" => password = value,
-            "encrypt" => config.encryption(parse_encryption(&value)?),
+            "encrypt" => encryption = parse_encryption(&value)?,
             "trustservercertificate" => trusts_any = parse_bool(&keyword, &value)?,
             "trustservercertificateca" => authority = Some(value),
             "hostnameincertificate" => config.hostname_in_certificate(value),
@@ -56,12 +58,9 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
                 Ok(size @ 512..=32_767) => config.packet_size(size),
                 _ => return Err(format!("{keyword:?} must be between 512 and 32767")),
             },
-            "integratedsecurity" | "trustedconnection" => {
-                if value.eq_ignore_ascii_case("sspi") || parse_bool(&keyword, &value)? {
-                    return Err(format!(
-                        "{keyword:?}: Windows logins are not supported; use a SQL Server login or store.access_token_file"
-                    ));
-                }
+            "integratedsecurity" | "trusted_connection" | "trustedconnection" => {
+                is_windows_login =
+                    value.eq_ignore_ascii_case("sspi") || parse_bool(&keyword, &value)?;
             }
             "authentication" => {
                 if !value
@@ -80,10 +79,19 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     }
     let server = server.ok_or("the server is missing: add server=HOST,PORT")?;
     parse_server(&mut config, &server)?;
-    config.authentication(AuthMethod::sql_server(user, password));
+    config.encryption(encryption);
+    config.authentication(if is_windows_login {
+        windows_login(&user, &password)?
+    } else {
+        AuthMethod::sql_server(user, password)
+    });
     match (trusts_any, authority) {
         (true, Some(_)) => {
             let both = "TrustServerCertificate=true and TrustServerCertificateCA exclude each other: remove one of them";
+            return Err(both.to_owned());
+        }
+        (true, None) if encryption == EncryptionLevel::Strict => {
+            let both = "Encrypt=strict and TrustServerCertificate=true exclude each other: strict always checks the certificate";
             return Err(both.to_owned());
         }
         (true, None) => config.trust_cert(),
@@ -93,12 +101,30 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     Ok(config)
 }
 
+/// Returns the login with the Kerberos ticket of the process.
+#[cfg(all(unix, feature = "kerberos"))]
+fn windows_login(user: &str, password: &str) -> Result<AuthMethod, String> {
+    if user.is_empty() && password.is_empty() {
+        return Ok(AuthMethod::Integrated);
+    }
+    let both = "\"Integrated Security\" excludes user and password: the login is the principal of the Kerberos ticket";
+    Err(both.to_owned())
+}
+
+#[cfg(not(all(unix, feature = "kerberos")))]
+fn windows_login(_: &str, _: &str) -> Result<AuthMethod, String> {
+    let missing = "\"Integrated Security\": this build has no Kerberos logins; build with --features kerberos, or use a SQL \
+                   Server login or store.access_token_file";
+    Err(missing.to_owned())
+}
+
 fn parse_encryption(value: &str) -> Result<EncryptionLevel, String> {
     match &*value.to_ascii_lowercase() {
         "true" | "yes" | "mandatory" => Ok(EncryptionLevel::Required),
         "false" | "no" | "optional" => Ok(EncryptionLevel::Off),
+        "strict" => Ok(EncryptionLevel::Strict),
         "danger_plaintext" => Ok(EncryptionLevel::NotSupported),
-        _ => Err("\"Encrypt\" must be true, false or DANGER_PLAINTEXT".to_owned()),
+        _ => Err("\"Encrypt\" must be strict, true, false or DANGER_PLAINTEXT".to_owned()),
     }
 }
 
@@ -230,6 +256,28 @@ mod tests {
     }
 
     #[test]
+    #[cfg(all(unix, feature = "kerberos"))]
+    fn windows_login_needs_no_user_and_no_password() {
+        for value in ["SSPI", "true", "yes"] {
+            parse(&format!("server=h;Integrated Security={value}")).expect("valid");
+        }
+        for more in ["user=secret", "password=secret"] {
+            let problem = parse(&format!("server=h;{more};Trusted_Connection=yes"));
+            let problem = problem.map(|_| ()).expect_err("refused");
+            assert!(problem.contains("user and password"), "{problem}");
+            assert!(!problem.contains("secret"), "{problem}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "kerberos"))]
+    fn windows_login_needs_the_feature() {
+        let problem = parse("server=h;Integrated Security=SSPI");
+        let problem = problem.map(|_| ()).expect_err("refused");
+        assert!(problem.contains("--features kerberos"), "{problem}");
+    }
+
+    #[test]
     fn errors_name_the_keyword_and_show_no_value() {
         for (text, named) in [
             ("database=secret", "server"),
@@ -246,7 +294,10 @@ mod tests {
                 "TrustServerCertificate",
             ),
             ("server=h;packet size=secret", "packet size"),
-            ("server=h;Integrated Security=SSPI", "access_token_file"),
+            (
+                "server=h;Encrypt=strict;TrustServerCertificate=true",
+                "strict",
+            ),
         ] {
             let Err(problem) = parse(text) else {
                 panic!("{text}")

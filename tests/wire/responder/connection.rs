@@ -61,21 +61,26 @@ impl Session<'_> {
         if matches!(self.shared.login, Login::Silence) {
             return self.wait_for_its_end(&mut stream).await;
         }
-        let Some(Message { kind: PRELOGIN, .. }) = packet::read(&mut stream).await? else {
-            return Ok(());
-        };
-        let (level, config) = match &self.shared.encryption {
-            Encryption::Unsupported => (2, None),
-            Encryption::Required(identity) => (3, Some(identity.config())),
-        };
-        packet::write(&mut stream, ANSWER, &prelogin(level), End::Last).await?;
-        match config {
-            Some(config) => {
-                let stream = tls::accept(stream, config).await?;
-                self.log_in(stream, true).await
+        match &self.shared.encryption {
+            Encryption::Unsupported => {
+                if pre_login(&mut stream, 2).await? {
+                    self.log_in(stream, false).await?;
+                }
             }
-            None => self.log_in(stream, false).await,
+            Encryption::Required(identity) => {
+                if pre_login(&mut stream, 3).await? {
+                    let stream = tls::accept(stream, identity.config()).await?;
+                    self.log_in(stream, true).await?;
+                }
+            }
+            Encryption::Strict(identity) => {
+                let mut stream = tls::accept_strict(stream, identity.config()).await?;
+                if pre_login(&mut stream, 3).await? {
+                    self.log_in(stream, true).await?;
+                }
+            }
         }
+        Ok(())
     }
 
     async fn log_in(
@@ -185,6 +190,18 @@ impl Session<'_> {
         self.shared.log.add(self.number, Event::Attention);
         packet::write(stream, ANSWER, &Tokens::attended(), End::Last).await
     }
+}
+
+/// Reads a prelogin and answers it. Returns false if the other side sent something else.
+async fn pre_login(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    encryption: u8,
+) -> Result<bool> {
+    let Some(Message { kind: PRELOGIN, .. }) = packet::read(stream).await? else {
+        return Ok(false);
+    };
+    packet::write(stream, ANSWER, &prelogin(encryption), End::Last).await?;
+    Ok(true)
 }
 
 /// Writes the options version and encryption (MS-TDS 2.2.6.5).

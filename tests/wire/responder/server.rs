@@ -17,6 +17,8 @@ use super::tokens::Tokens;
 pub(crate) enum Encryption {
     Unsupported,
     Required(Identity),
+    /// TLS from the first byte (TDS 8.0).
+    Strict(Identity),
 }
 
 /// How the server meets a login.

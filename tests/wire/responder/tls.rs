@@ -1,6 +1,6 @@
 //! TLS whose handshake travels in prelogin packets, and what follows it does not (MS-TDS 3.2.5.1).
 
-use std::io::Result;
+use std::io::{Error, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -27,6 +27,22 @@ pub(super) async fn accept(
     };
     let mut tls = TlsAcceptor::from(config).accept(framed).await?;
     tls.get_mut().0.shaking_hands = false;
+    Ok(tls)
+}
+
+/// Shakes hands before anything else, as TDS 8.0 does. The client must ask for that protocol.
+pub(super) async fn accept_strict(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Result<TlsStream<TcpStream>> {
+    const PROTOCOL: &[u8] = b"tds/8.0";
+
+    let mut config = ServerConfig::clone(&config);
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    let tls = TlsAcceptor::from(Arc::new(config)).accept(stream).await?;
+    if tls.get_ref().1.alpn_protocol() != Some(PROTOCOL) {
+        return Err(Error::other("the client does not ask for TDS 8.0"));
+    }
     Ok(tls)
 }
 
