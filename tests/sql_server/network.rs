@@ -32,7 +32,11 @@ async fn operations_survive_a_slow_breaking_network() {
     }
     let proxy = Proxy::before(&program.connection_string).await;
     proxy.delay(Duration::from_millis(3));
-    let settings = Settings::new(proxy.connection_string());
+    let settings = Settings {
+        // Each operation needs a new session. On a busy machine, the first batches of a session take Babelfish seconds.
+        command_timeout: Duration::from_secs(60),
+        ..Settings::new(proxy.connection_string())
+    };
     let store = MssqlStore::open(&settings, &queues).await.expect("open");
     let broker = Broker::new(Arc::new(store));
 
