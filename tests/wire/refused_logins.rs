@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, PATIENT, PLAIN, open_with, responder};
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
-/// The number that Babelfish gives to PostgreSQL errors without a SQL Server number, and their class.
+/// The number that Babelfish gives to `PostgreSQL` errors without a SQL Server number, and their class.
 const UNMAPPED: u32 = 33_557_097;
 const CLASS: u8 = 16;
 

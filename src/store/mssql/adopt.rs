@@ -148,13 +148,13 @@ pub(super) async fn apply(
 ) -> Result<(), StoreError> {
     if !step.until_no_rows {
         let done = connection.batch(&step.sql).await;
-        done.map_err(of_schema_change)?;
+        done.map_err(|error| of_schema_change(&error))?;
         return Ok(());
     }
     let mut total = 0;
     loop {
         let results = connection.batch(&step.sql).await;
-        let results = results.map_err(of_schema_change)?;
+        let results = results.map_err(|error| of_schema_change(&error))?;
         let row = results.last().and_then(|rows| rows.first());
         let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];

@@ -51,7 +51,7 @@ impl Connection {
     /// Connects, logs in, sets the session's options and reads the server's properties.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
         let connected = connect(server, settings).await;
-        let (session, socket) = connected.map_err(while_connecting)?;
+        let (session, socket) = connected.map_err(|error| while_connecting(&error))?;
         // Shorter than the driver's timeout, which would end the whole connection.
         let lock_timeout = settings.try_timeout().mul_f64(0.8).as_millis();
         let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {lock_timeout};");
@@ -72,7 +72,7 @@ impl Connection {
             message: "the server does not answer after the login".to_owned(),
         };
         let results = results.unwrap_or_else(|_| Err(no_reply()));
-        let results = results.map_err(while_connecting)?;
+        let results = results.map_err(|error| while_connecting(&error))?;
         connection.server_info = ServerInfo::read(results.iter().flatten().next())?;
         Ok(connection)
     }

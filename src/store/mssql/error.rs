@@ -110,8 +110,8 @@ impl From<Error> for StoreError {
 }
 
 /// Converts an error that occurred before the connection was ready. The result is never [`StoreError::Bug`].
-pub(super) fn while_connecting(error: Error) -> StoreError {
-    with_remedy(remedy_while_connecting(&error), &error)
+pub(super) fn while_connecting(error: &Error) -> StoreError {
+    with_remedy(remedy_while_connecting(error), error)
 }
 
 /// Converts the failure of the last login at the start of a store. On Azure SQL, error 4060 can mean a failover, so
@@ -129,10 +129,10 @@ pub(super) fn at_start(error: StoreError) -> StoreError {
 
 /// Converts an error of a schema change. The broker cannot know each way in which a table can refuse a change, so an
 /// unknown error is the table's and not the broker's.
-pub(super) fn of_schema_change(error: Error) -> StoreError {
-    match (remedy(&error), &error) {
-        (Remedy::Bug, Error::Server(_)) => StoreError::Misconfigured(text_of(&error)),
-        (remedy, _) => with_remedy(remedy, &error),
+pub(super) fn of_schema_change(error: &Error) -> StoreError {
+    match (remedy(error), error) {
+        (Remedy::Bug, Error::Server(_)) => StoreError::Misconfigured(text_of(error)),
+        (remedy, _) => with_remedy(remedy, error),
     }
 }
 

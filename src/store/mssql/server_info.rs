@@ -9,7 +9,7 @@ use crate::store::StoreError;
 
 /// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation
 /// of CREATE INDEX, "Required SET options for filtered indexes"). The database is found by its name, because on Azure SQL
-/// Database `DB_ID()` may differ from `sys.databases.database_id` (Microsoft's documentation of DB_ID).
+/// Database `DB_ID()` may differ from `sys.databases.database_id` (Microsoft's documentation of `DB_ID`).
 pub(super) const SERVER_INFO_SQL: &str = "SELECT CONVERT(int, SERVERPROPERTY('EngineEdition')), \
     CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')), CONVERT(int, d.compatibility_level), \
     CONVERT(int, d.is_read_committed_snapshot_on), COALESCE(CONVERT(int, SERVERPROPERTY('babelfish')), 0), \
