@@ -3,8 +3,8 @@
 #[path = "harness/harness.rs"]
 mod harness;
 
-#[path = "documents/pattern.rs"]
-mod pattern;
+#[path = "documents/output.rs"]
+mod output;
 #[path = "documents/session.rs"]
 mod session;
 #[path = "documents/store.rs"]
@@ -17,7 +17,7 @@ use session::Session;
 use store::Store;
 
 /// How the recipes show that claims may take turns.
-const ALTERNATIVE: &str = "\n# claim_strategy = \"app_lock\" ";
+const APP_LOCK_COMMENT: &str = "\n# claim_strategy = \"app_lock\" ";
 
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -35,9 +35,9 @@ fn recipe(heading: &str) -> String {
 }
 
 /// Returns the recipe with the line in force that it shows as a comment.
-fn with_turns(recipe: &str) -> String {
-    let in_force = ALTERNATIVE.replace("# ", "");
-    let changed = recipe.replace(ALTERNATIVE, &in_force);
+fn under_app_lock(recipe: &str) -> String {
+    let in_force = APP_LOCK_COMMENT.replace("# ", "");
+    let changed = recipe.replace(APP_LOCK_COMMENT, &in_force);
     assert_ne!(changed, recipe, "no claim_strategy");
     changed
 }
@@ -61,7 +61,7 @@ fn readme_shows_what_its_commands_print() {
 macro_rules! recipes {
     ($store:ident, $run:path) => {
         mod $store {
-            use super::{recipe, with_turns};
+            use super::{recipe, under_app_lock};
 
             #[test]
             fn soft_locks_on_an_events_table() {
@@ -75,7 +75,7 @@ macro_rules! recipes {
 
             #[test]
             fn checking_out_records_under_app_lock() {
-                $run(&with_turns(&recipe("S2.")));
+                $run(&under_app_lock(&recipe("S2.")));
             }
 
             #[test]
@@ -95,7 +95,7 @@ macro_rules! recipes {
 
             #[test]
             fn critical_section_under_app_lock() {
-                $run(&with_turns(&recipe("S5.")));
+                $run(&under_app_lock(&recipe("S5.")));
             }
         }
     };

@@ -5,14 +5,14 @@
 
 #[path = "harness/harness.rs"]
 mod harness;
-#[path = "model/items.rs"]
-mod items;
+#[path = "model/queue_model.rs"]
+mod queue_model;
 #[path = "model/run.rs"]
 mod run;
 
 use std::str::FromStr;
 
-use items::Policy;
+use queue_model::Policy;
 
 /// How many steps a run takes where nobody asks for another number: some seconds.
 const STEPS: usize = 2_500;
@@ -36,7 +36,7 @@ async fn run<H: harness::Harness>(policy: Policy) {
 macro_rules! model {
     ($store:ident, $harness:ty) => {
         mod $store {
-            use crate::items::Policy;
+            use crate::queue_model::Policy;
 
             #[tokio::test]
             async fn queue_that_keeps_rows_matches_the_model() {

@@ -1,5 +1,6 @@
-//! The T-SQL store's own: the kinds of tables and of values that a server has, adoption by hand, and a network that breaks.
-//! What SQL Server has and Babelfish lacks is tried on the former alone.
+//! Tests of the T-SQL store on a server: kinds of tables, types of keys and values, adoption by hand, broken networks.
+//!
+//! Features that Babelfish lacks are tested on SQL Server only.
 
 #[path = "harness/harness.rs"]
 mod harness;
@@ -16,30 +17,30 @@ mod program;
 
 #[path = "sql_server/adoption.rs"]
 mod adoption;
-#[path = "sql_server/for_others.rs"]
-mod for_others;
 #[path = "sql_server/keys.rs"]
 mod keys;
-#[path = "sql_server/killed.rs"]
-mod killed;
-#[path = "sql_server/kinds.rs"]
-mod kinds;
-#[path = "sql_server/load.rs"]
-mod load;
+#[path = "sql_server/killed_broker.rs"]
+mod killed_broker;
+#[path = "sql_server/lost_replies.rs"]
+mod lost_replies;
 #[path = "sql_server/names.rs"]
 mod names;
+#[path = "sql_server/network_faults.rs"]
+mod network_faults;
 #[path = "sql_server/proxy.rs"]
 mod proxy;
-#[path = "sql_server/refused.rs"]
-mod refused;
-#[path = "sql_server/replies.rs"]
-mod replies;
+#[path = "sql_server/random_load.rs"]
+mod random_load;
+#[path = "sql_server/refused_values.rs"]
+mod refused_values;
 #[path = "sql_server/service.rs"]
 mod service;
+#[path = "sql_server/shared_proxy.rs"]
+mod shared_proxy;
 #[path = "sql_server/special_tables.rs"]
 mod special_tables;
-#[path = "sql_server/storm.rs"]
-mod storm;
+#[path = "sql_server/tables.rs"]
+mod tables;
 #[path = "sql_server/texts.rs"]
 mod texts;
 #[path = "sql_server/triggers.rs"]

@@ -3,16 +3,12 @@
 
 #[path = "wire/answers.rs"]
 mod answers;
-#[path = "wire/callers.rs"]
-mod callers;
-#[path = "wire/cuts.rs"]
-mod cuts;
 #[path = "wire/database.rs"]
 mod database;
 #[path = "wire/deadlocks.rs"]
 mod deadlocks;
-#[path = "wire/dialling.rs"]
-mod dialling;
+#[path = "wire/departed_callers.rs"]
+mod departed_callers;
 #[path = "wire/errors.rs"]
 mod errors;
 #[path = "wire/fixture.rs"]
@@ -23,6 +19,10 @@ mod harness;
 mod keepalive;
 #[path = "wire/login.rs"]
 mod login;
+#[path = "wire/lost_connections.rs"]
+mod lost_connections;
+#[path = "wire/malformed_answers.rs"]
+mod malformed_answers;
 #[path = "wire/refused_logins.rs"]
 mod refused_logins;
 #[path = "wire/responder/responder.rs"]
@@ -31,14 +31,14 @@ mod responder;
 mod round_trips;
 #[path = "wire/sessions.rs"]
 mod sessions;
-#[path = "wire/shapes.rs"]
-mod shapes;
 #[path = "support/skipped.rs"]
 mod skipped;
-#[path = "wire/stalls.rs"]
-mod stalls;
+#[path = "wire/stalled_servers.rs"]
+mod stalled_servers;
 #[path = "support/timeout.rs"]
 #[allow(dead_code, reason = "other test targets use the rest")]
 mod timeout;
 #[path = "wire/tls.rs"]
 mod tls;
+#[path = "wire/unreachable_servers.rs"]
+mod unreachable_servers;

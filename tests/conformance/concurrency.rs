@@ -21,7 +21,7 @@ const BROKERS: usize = 3;
 const WORKERS: usize = 4;
 
 /// Starts `WORKERS` workers on each of `BROKERS` brokers at the same moment and collects what they return.
-async fn crowd<H, T, F>(fixture: &Fixture<H>, work: impl Fn(Broker, usize) -> F) -> Vec<T>
+async fn run_workers<H, T, F>(fixture: &Fixture<H>, work: impl Fn(Broker, usize) -> F) -> Vec<T>
 where
     H: Harness,
     T: Send + 'static,
@@ -30,9 +30,9 @@ where
     let start = Arc::new(Barrier::new(BROKERS * WORKERS));
     let mut tasks = JoinSet::new();
     for broker in 0..BROKERS {
-        let broker_at = fixture.another().await;
+        let broker_of_workers = fixture.another().await;
         for worker in 0..WORKERS {
-            let work = work(broker_at.clone(), broker * WORKERS + worker);
+            let work = work(broker_of_workers.clone(), broker * WORKERS + worker);
             let start = start.clone();
             tasks.spawn(async move {
                 start.wait().await;
@@ -43,11 +43,11 @@ where
     tasks.join_all().await
 }
 
-async fn filled<H: Harness>(rows: i64) -> Fixture<H> {
-    filled_with(rows, ClaimStrategy::SkipLocked).await
+async fn queue_of<H: Harness>(rows: i64) -> Fixture<H> {
+    queue_with_strategy(rows, ClaimStrategy::SkipLocked).await
 }
 
-async fn filled_with<H: Harness>(rows: i64, strategy: ClaimStrategy) -> Fixture<H> {
+async fn queue_with_strategy<H: Harness>(rows: i64, strategy: ClaimStrategy) -> Fixture<H> {
     let fixture = Fixture::<H>::with(0, |spec| {
         spec.retry.max_attempts = None;
         spec.claim_strategy = strategy;
@@ -66,16 +66,16 @@ fn count(keys: impl IntoIterator<Item = String>) -> HashMap<String, usize> {
 }
 
 pub(crate) async fn each_row_is_claimed_and_completed_once<H: Harness>() {
-    claim_and_complete_all(filled::<H>(600).await).await;
+    claim_and_complete_all(queue_of::<H>(600).await).await;
 }
 
 pub(crate) async fn claims_under_app_lock_get_each_row_once<H: Harness>() {
-    claim_and_complete_all(filled_with::<H>(300, ClaimStrategy::AppLock).await).await;
+    claim_and_complete_all(queue_with_strategy::<H>(300, ClaimStrategy::AppLock).await).await;
 }
 
 async fn claim_and_complete_all<H: Harness>(fixture: Fixture<H>) {
     let rows = usize::try_from(fixture.counts().await[0]).expect("few");
-    let done = crowd(&fixture, |broker, worker| async move {
+    let done = run_workers(&fixture, |broker, worker| async move {
         let mut done = Vec::new();
         loop {
             let items = broker.claim_by(call(&format!("worker {worker}"), 7)).await;
@@ -98,10 +98,10 @@ async fn claim_and_complete_all<H: Harness>(fixture: Fixture<H>) {
 }
 
 pub(crate) async fn one_kind_wins_among_concurrent_settlements<H: Harness>() {
-    let fixture = filled::<H>(20).await;
+    let fixture = queue_of::<H>(20).await;
     for item in fixture.claim(20).await {
         let lease = item.lease.clone();
-        let answers = crowd(&fixture, |broker, worker| {
+        let answers = run_workers(&fixture, |broker, worker| {
             let lease = lease.clone();
             async move {
                 let done = worker % 2 == 0;
@@ -130,7 +130,7 @@ pub(crate) async fn follow_ups_of_concurrent_repeats_are_added_once<H: Harness>(
     let fixture = Fixture::<H>::over(&tables, vec![first, queue("next")]).await;
     fixture.insert([1]).await;
     let lease = fixture.one().await.lease;
-    crowd(&fixture, |broker, worker| {
+    run_workers(&fixture, |broker, worker| {
         let lease = lease.clone();
         let id = Value::Int(i64::try_from(worker).expect("small"));
         let follow_up = FollowUp {
@@ -144,9 +144,9 @@ pub(crate) async fn follow_ups_of_concurrent_repeats_are_added_once<H: Harness>(
 }
 
 pub(crate) async fn request_sent_by_many_brokers_gets_the_same_leases<H: Harness>() {
-    let fixture = filled::<H>(100).await;
+    let fixture = queue_of::<H>(100).await;
     let token = Uuid::new_v4();
-    let answers = crowd(&fixture, |broker, _| async move {
+    let answers = run_workers(&fixture, |broker, _| async move {
         let items = broker.request(token, 5).await;
         items
             .into_iter()
@@ -161,10 +161,10 @@ pub(crate) async fn request_sent_by_many_brokers_gets_the_same_leases<H: Harness
 }
 
 pub(crate) async fn claim_and_reaper_never_share_a_lease<H: Harness>() {
-    let fixture = filled::<H>(300).await;
+    let fixture = queue_of::<H>(300).await;
     fixture.claim_for(300, MINUTE).await;
     fixture.advance(HOUR).await;
-    let ended = crowd(&fixture, |broker, worker| async move {
+    let ended = run_workers(&fixture, |broker, worker| async move {
         let (mut expired, mut claimed) = (Vec::new(), Vec::new());
         for _ in 0..20 {
             if worker % 2 == 0 {
@@ -190,10 +190,10 @@ pub(crate) async fn claim_and_reaper_never_share_a_lease<H: Harness>() {
 
 pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() {
     const EACH: i64 = 40;
-    let fixture = filled::<H>(0).await;
+    let fixture = queue_of::<H>(0).await;
     let producers = BROKERS * WORKERS / 2;
     let total = usize::try_from(EACH).expect("small") * producers;
-    let done = crowd(&fixture, |broker, worker| async move {
+    let done = run_workers(&fixture, |broker, worker| async move {
         let mut done = Vec::new();
         if worker % 2 == 0 {
             let base = i64::try_from(worker).expect("small") * 1_000;
@@ -224,9 +224,9 @@ pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() 
 }
 
 pub(crate) async fn refused_operation_leaves_concurrent_ones_intact<H: Harness>() {
-    let fixture = filled::<H>(0).await;
+    let fixture = queue_of::<H>(0).await;
     let shared = fixture.another().await;
-    let added = crowd(&fixture, |_, worker| {
+    let added = run_workers(&fixture, |_, worker| {
         let broker = shared.clone();
         async move {
             let mut added = 0;
@@ -253,7 +253,7 @@ pub(crate) async fn refused_operation_leaves_concurrent_ones_intact<H: Harness>(
 }
 
 pub(crate) async fn operation_without_a_caller_runs_to_its_end<H: Harness>() {
-    let fixture = filled::<H>(50).await;
+    let fixture = queue_of::<H>(50).await;
     for _ in 0..50 {
         let claim = tokio::spawn({
             let broker = fixture.clone();

@@ -7,7 +7,7 @@ use lease_broker::value::Value;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, fail, keys, new_item, release};
 
-fn in_an_hour(id: i64) -> NewItem {
+fn delayed_by_an_hour(id: i64) -> NewItem {
     NewItem {
         delay: HOUR,
         ..new_item(&[("id", Value::Int(id))])
@@ -16,7 +16,7 @@ fn in_an_hour(id: i64) -> NewItem {
 
 pub(crate) async fn delayed_item_is_claimed_after_its_delay<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
-    fixture.enqueue(in_an_hour(1)).await;
+    fixture.enqueue(delayed_by_an_hour(1)).await;
     let listed = fixture.list(State::Delayed).await.remove(0);
     assert!(about(listed.due_in.expect("a due time"), HOUR));
     assert_eq!((listed.attempt, listed.fence), (0, 0));
@@ -68,7 +68,7 @@ pub(crate) async fn delayed_items_become_ready_by_due_time<H: Harness>() {
     for (id, hours) in [(1, 3), (2, 1), (3, 2)] {
         let item = NewItem {
             delay: hours * HOUR,
-            ..in_an_hour(id)
+            ..delayed_by_an_hour(id)
         };
         fixture.enqueue(item).await;
     }

@@ -8,7 +8,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, item_table, keys, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
-fn counted() -> Table {
+fn identity_table() -> Table {
     Table::new("item")
         .required("id", Kind::Counter)
         .required("name", Kind::Text)
@@ -20,7 +20,7 @@ fn counted() -> Table {
 }
 
 async fn fixture<H: Harness>() -> Fixture<H> {
-    Fixture::<H>::over(&[counted()], vec![queue("item")]).await
+    Fixture::<H>::over(&[identity_table()], vec![queue("item")]).await
 }
 
 fn named(name: &str) -> NewItem {
@@ -94,7 +94,7 @@ pub(crate) async fn item_of_another_broker_is_claimed<H: Harness>() {
 }
 
 /// Adds a list whose third item is `bad`, and expects its rejection and that no other was added.
-async fn rejection_on<H: Harness>(fixture: &Fixture<H>, bad: NewItem) -> Rejection {
+async fn rejection_of<H: Harness>(fixture: &Fixture<H>, bad: NewItem) -> Rejection {
     fixture.enqueue(named("taken")).await;
     let delayed = NewItem {
         delay: HOUR,
@@ -114,9 +114,9 @@ async fn rejection_on<H: Harness>(fixture: &Fixture<H>, bad: NewItem) -> Rejecti
     rejection
 }
 
-async fn blamed<H: Harness>(bad: NewItem) -> Option<String> {
+async fn refused_column<H: Harness>(bad: NewItem) -> Option<String> {
     let fixture = fixture::<H>().await;
-    rejection_on(&fixture, bad).await.column
+    rejection_of(&fixture, bad).await.column
 }
 
 fn with(column: &str, value: Value) -> NewItem {
@@ -125,14 +125,14 @@ fn with(column: &str, value: Value) -> NewItem {
 
 pub(crate) async fn unknown_column_is_refused<H: Harness>() {
     let bad = with("nonsense", Value::Int(1));
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("nonsense"));
+    assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("nonsense"));
     let bad = with("size) VALUES (1); --", Value::Int(1));
     assert_eq!(
-        blamed::<H>(bad).await.as_deref(),
+        refused_column::<H>(bad).await.as_deref(),
         Some("size) VALUES (1); --")
     );
     assert_eq!(
-        blamed::<H>(with("", Value::Null)).await.as_deref(),
+        refused_column::<H>(with("", Value::Null)).await.as_deref(),
         Some("")
     );
 }
@@ -140,26 +140,29 @@ pub(crate) async fn unknown_column_is_refused<H: Harness>() {
 pub(crate) async fn soft_lock_column_is_refused<H: Harness>() {
     for column in ["lease_state", "lease_token", "lease_fence", "trace_parent"] {
         let bad = with(column, Value::Null);
-        assert_eq!(blamed::<H>(bad).await.as_deref(), Some(column));
+        assert_eq!(refused_column::<H>(bad).await.as_deref(), Some(column));
     }
 }
 
 pub(crate) async fn computed_column_is_refused<H: Harness>() {
     let bad = with("copy", Value::Int(1));
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("copy"));
+    assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("copy"));
 }
 
 pub(crate) async fn missing_required_value_is_refused<H: Harness>() {
     let bad = new_item(&[("size", Value::Int(1))]);
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("name"));
+    assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("name"));
     let bad = new_item(&[("name", Value::Null)]);
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("name"));
+    assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("name"));
 }
 
 pub(crate) async fn duplicate_of_a_unique_value_is_refused<H: Harness>() {
-    assert_eq!(blamed::<H>(named("taken")).await.as_deref(), Some("name"));
     assert_eq!(
-        blamed::<H>(named("a")).await.as_deref(),
+        refused_column::<H>(named("taken")).await.as_deref(),
+        Some("name")
+    );
+    assert_eq!(
+        refused_column::<H>(named("a")).await.as_deref(),
         Some("name"),
         "within the list"
     );
@@ -167,13 +170,13 @@ pub(crate) async fn duplicate_of_a_unique_value_is_refused<H: Harness>() {
 
 pub(crate) async fn non_numeric_text_is_refused_for_a_number_column<H: Harness>() {
     let bad = with("size", text("large"));
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
+    assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("size"));
 }
 
 pub(crate) async fn bytes_and_fractions_are_refused_for_an_integer_column<H: Harness>() {
     for value in [Value::Bytes(vec![1]), Value::Double(1.5)] {
         let bad = with("size", value);
-        assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
+        assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("size"));
     }
 }
 
@@ -183,7 +186,7 @@ pub(crate) async fn column_named_twice_is_refused<H: Harness>() {
         ("size", Value::Int(1)),
         ("size", Value::Int(2)),
     ]);
-    assert_eq!(blamed::<H>(bad).await.as_deref(), Some("size"));
+    assert_eq!(refused_column::<H>(bad).await.as_deref(), Some("size"));
 }
 
 pub(crate) async fn item_without_its_key_is_refused<H: Harness>() {
@@ -193,7 +196,7 @@ pub(crate) async fn item_without_its_key_is_refused<H: Harness>() {
         .key(&["name"]);
     let fixture = Fixture::<H>::over(&[table], vec![queue("item")]).await;
     let bad = new_item(&[("size", Value::Int(1))]);
-    let rejection = rejection_on(&fixture, bad).await;
+    let rejection = rejection_of(&fixture, bad).await;
     assert_eq!(rejection.column.as_deref(), Some("name"));
 }
 
@@ -219,7 +222,7 @@ pub(crate) async fn item_with_a_null_key_is_refused<H: Harness>() {
 
 pub(crate) async fn refused_list_succeeds_without_the_bad_item<H: Harness>() {
     let fixture = fixture::<H>().await;
-    rejection_on(&fixture, named("taken")).await;
+    rejection_of(&fixture, named("taken")).await;
     fixture
         .try_enqueue(vec![named("a"), named("b")])
         .await

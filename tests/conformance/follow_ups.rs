@@ -31,7 +31,7 @@ fn next(id: i64) -> FollowUp {
     follow_up(1, &[("id", Value::Int(id)), ("payload", text("next"))])
 }
 
-fn and_then(ids: &[i64]) -> Ending {
+fn complete_adding(ids: &[i64]) -> Ending {
     complete_with(ids.iter().map(|&id| next(id)).collect())
 }
 
@@ -44,7 +44,12 @@ pub(crate) async fn follow_ups_are_added_with_the_completion<H: Harness>() {
     ] {
         let fixture = two_queues::<H>(1, on_complete).await;
         let lease = fixture.one().await.lease;
-        assert!(fixture.settle(&lease, and_then(&[10, 11])).await.is_some());
+        assert!(
+            fixture
+                .settle(&lease, complete_adding(&[10, 11]))
+                .await
+                .is_some()
+        );
         let items = fixture.at(1).claim(9).await;
         assert_eq!(keys(&items), ["10", "11"]);
         assert_eq!(items[0].columns[1], text("next"));
@@ -59,11 +64,14 @@ pub(crate) async fn repeated_completion_adds_follow_ups_once<H: Harness>() {
     ] {
         let fixture = two_queues::<H>(1, on_complete).await;
         let lease = fixture.one().await.lease;
-        fixture.settle(&lease, and_then(&[10])).await.expect("held");
+        fixture
+            .settle(&lease, complete_adding(&[10]))
+            .await
+            .expect("held");
         // Another key, so that only the lease can tell that this is a repeat.
-        fixture.settle(&lease, and_then(&[20])).await;
+        fixture.settle(&lease, complete_adding(&[20])).await;
         let other = fixture.another().await;
-        other.settle(&lease, and_then(&[30])).await;
+        other.settle(&lease, complete_adding(&[30])).await;
         assert_eq!(keys(&fixture.at(1).claim(9).await), ["10"]);
     }
 }
@@ -72,9 +80,9 @@ pub(crate) async fn lost_lease_adds_no_follow_ups<H: Harness>() {
     let fixture = two_queues::<H>(1, OnComplete::Keep).await;
     let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     fixture.advance(HOUR).await;
-    assert_eq!(fixture.settle(&lease, and_then(&[10])).await, None);
+    assert_eq!(fixture.settle(&lease, complete_adding(&[10])).await, None);
     fixture.reap(9).await;
-    assert_eq!(fixture.settle(&lease, and_then(&[10])).await, None);
+    assert_eq!(fixture.settle(&lease, complete_adding(&[10])).await, None);
     assert_eq!(fixture.at(1).counts().await, [0; 5]);
 }
 
@@ -98,15 +106,15 @@ pub(crate) async fn follow_up_to_the_same_queue_with_delay_and_trace<H: Harness>
 }
 
 /// Settles items 1 to 3, the second with a follow-up that can't be added, and expects that nothing was.
-async fn refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
+async fn assert_refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
     let fixture = two_queues::<H>(3, OnComplete::Keep).await;
     fixture.at(1).enqueue(next(1).item).await;
     let items = fixture.claim(3).await;
     let before = fixture.snapshot().await;
     let settlements = vec![
-        (&items[0].lease, and_then(&[10])),
+        (&items[0].lease, complete_adding(&[10])),
         (&items[1].lease, complete_with(vec![next(11), bad])),
-        (&items[2].lease, and_then(&[12])),
+        (&items[2].lease, complete_adding(&[12])),
     ];
     let error = fixture.try_settle(settlements).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
@@ -124,11 +132,11 @@ async fn refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
 
 pub(crate) async fn unknown_column_in_a_follow_up_refuses_the_list<H: Harness>() {
     let bad = follow_up(1, &[("id", Value::Int(20)), ("nonsense", text(""))]);
-    refused::<H>(bad, Some("nonsense")).await;
+    assert_refused::<H>(bad, Some("nonsense")).await;
 }
 
 pub(crate) async fn constraint_error_in_a_follow_up_refuses_the_list<H: Harness>() {
-    refused::<H>(next(1), Some("id")).await;
+    assert_refused::<H>(next(1), Some("id")).await;
 }
 
 pub(crate) async fn unknown_column_is_refused_even_for_a_lost_lease<H: Harness>() {
@@ -138,7 +146,10 @@ pub(crate) async fn unknown_column_is_refused_even_for_a_lost_lease<H: Harness>(
     let held = fixture.one().await.lease;
     let before = fixture.snapshot().await;
     let bad = follow_up(1, &[("lease_state", Value::Int(3))]);
-    let settlements = vec![(&held, and_then(&[10])), (&lost, complete_with(vec![bad]))];
+    let settlements = vec![
+        (&held, complete_adding(&[10])),
+        (&lost, complete_with(vec![bad])),
+    ];
     let error = fixture.try_settle(settlements).await.expect_err("refused");
     let StoreError::Rejected(rejection) = error else {
         panic!("{error:?}");

@@ -75,7 +75,7 @@ pub(crate) async fn settled_lease_is_lost<H: Harness>() {
 }
 
 /// Leases that are like `lease` and are not it.
-pub(crate) fn impostors(lease: &LeaseRef) -> Vec<LeaseRef> {
+pub(crate) fn similar_leases(lease: &LeaseRef) -> Vec<LeaseRef> {
     let with = |change: &dyn Fn(&mut LeaseRef)| {
         let mut other = lease.clone();
         change(&mut other);
@@ -99,9 +99,9 @@ pub(crate) async fn unknown_lease_is_lost<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let before = fixture.snapshot().await;
-    for impostor in impostors(&lease) {
-        let held = fixture.heartbeat(&impostor, 2 * HOUR).await;
-        assert_eq!(held, None, "{impostor:?}");
+    for similar in similar_leases(&lease) {
+        let held = fixture.heartbeat(&similar, 2 * HOUR).await;
+        assert_eq!(held, None, "{similar:?}");
     }
     assert_eq!(fixture.snapshot().await, before);
     assert!(fixture.heartbeat(&lease, HOUR).await.is_some());

@@ -15,7 +15,7 @@ use crate::harness::table::{Kind, Table};
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
-fn keyed(kinds: &[Kind]) -> Table {
+fn table_with_key(kinds: &[Kind]) -> Table {
     let columns = NAMES.iter().zip(kinds);
     let table = columns.fold(Table::new("item"), |table, (name, &kind)| {
         table.required(name, kind)
@@ -26,14 +26,14 @@ fn keyed(kinds: &[Kind]) -> Table {
 }
 
 /// Takes every row through all that names it by its key: claim, repeat, heartbeat, each ending, expiry and redrive.
-async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
+async fn check_every_operation<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     let mut spec = queue("item");
     spec.retry.max_attempts = None;
     spec.key = NAMES[..kinds.len()]
         .iter()
         .map(ToString::to_string)
         .collect();
-    let fixture = Fixture::<H>::over(&[keyed(kinds)], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table_with_key(kinds)], vec![spec]).await;
     for row in rows {
         let row: Vec<_> = NAMES.into_iter().zip(row.iter().cloned()).collect();
         fixture.harness.insert("item", &row).await;
@@ -82,7 +82,7 @@ async fn live<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     }
 }
 
-pub(crate) fn odd_texts() -> Vec<Value> {
+pub(crate) fn unusual_texts() -> Vec<Value> {
     let texts = [
         "",
         " ",
@@ -109,7 +109,7 @@ pub(crate) fn odd_texts() -> Vec<Value> {
 }
 
 /// The values in groups, within each of which the database tells all from one another.
-fn told_apart<H: Harness>(values: Vec<Value>) -> Vec<Vec<Value>> {
+fn distinct_groups<H: Harness>(values: Vec<Value>) -> Vec<Vec<Value>> {
     let mut groups: Vec<Vec<Value>> = Vec::new();
     for value in values {
         let apart = |group: &&mut Vec<Value>| !group.iter().any(|other| H::same_key(other, &value));
@@ -122,35 +122,35 @@ fn told_apart<H: Harness>(values: Vec<Value>) -> Vec<Vec<Value>> {
 }
 
 pub(crate) async fn text_key_can_be_any_text<H: Harness>() {
-    for texts in told_apart::<H>(odd_texts()) {
+    for texts in distinct_groups::<H>(unusual_texts()) {
         let rows: Vec<_> = texts.into_iter().map(|text| vec![text]).collect();
-        live::<H>(&[Kind::Text], &rows).await;
+        check_every_operation::<H>(&[Kind::Text], &rows).await;
     }
 }
 
 pub(crate) async fn number_key_can_be_any_number<H: Harness>() {
     let numbers = [0, 1, -1, i64::MAX, i64::MIN, (1 << 53) + 1];
     let rows = numbers.map(|number| vec![Value::Int(number)]);
-    live::<H>(&[Kind::BigInt], &rows).await;
+    check_every_operation::<H>(&[Kind::BigInt], &rows).await;
 }
 
 pub(crate) async fn key_can_be_bytes<H: Harness>() {
     let bytes = [vec![], vec![0], vec![0, 0], vec![255; 40], b"abc".to_vec()];
-    for bytes in told_apart::<H>(bytes.map(Value::Bytes).to_vec()) {
+    for bytes in distinct_groups::<H>(bytes.map(Value::Bytes).to_vec()) {
         let rows: Vec<_> = bytes.into_iter().map(|bytes| vec![bytes]).collect();
-        live::<H>(&[Kind::Blob], &rows).await;
+        check_every_operation::<H>(&[Kind::Blob], &rows).await;
     }
 }
 
 pub(crate) async fn key_can_have_two_columns<H: Harness>() {
-    for texts in told_apart::<H>(odd_texts()) {
+    for texts in distinct_groups::<H>(unusual_texts()) {
         let mut rows = Vec::new();
         for number in [1, 2, -7] {
             for text in &texts {
                 rows.push(vec![Value::Int(number), text.clone()]);
             }
         }
-        live::<H>(&[Kind::Int, Kind::Text], &rows).await;
+        check_every_operation::<H>(&[Kind::Int, Kind::Text], &rows).await;
     }
 }
 
@@ -167,13 +167,13 @@ pub(crate) async fn key_can_have_three_columns<H: Harness>() {
             }
         }
     }
-    live::<H>(&[Kind::Text, Kind::Blob, Kind::BigInt], &rows).await;
+    check_every_operation::<H>(&[Kind::Text, Kind::Blob, Kind::BigInt], &rows).await;
 }
 
 pub(crate) async fn items_are_claimed_by_all_key_columns_in_order<H: Harness>() {
     let mut spec = queue("item");
     spec.key = vec!["first".to_owned(), "second".to_owned()];
-    let table = keyed(&[Kind::Int, Kind::Text]);
+    let table = table_with_key(&[Kind::Int, Kind::Text]);
     let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     for (first, second) in [(2, "a"), (1, "b"), (10, "a"), (1, "a")] {
         let row = [("first", Value::Int(first)), ("second", text(second))];
@@ -191,7 +191,7 @@ pub(crate) async fn items_are_claimed_by_all_key_columns_in_order<H: Harness>() 
 pub(crate) async fn lease_with_a_wrong_number_of_key_values_is_lost<H: Harness>() {
     let mut spec = queue("item");
     spec.key = vec!["first".to_owned(), "second".to_owned()];
-    let table = keyed(&[Kind::Int, Kind::Int]);
+    let table = table_with_key(&[Kind::Int, Kind::Int]);
     let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     let row = [("first", Value::Int(1)), ("second", Value::Int(1))];
     fixture.harness.insert("item", &row).await;
@@ -211,7 +211,7 @@ pub(crate) async fn rows_with_composite_keys_are_deleted_and_archived<H: Harness
     for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
         let mut spec = queue("item");
         spec.on_complete = on_complete.clone();
-        let table = keyed(&[Kind::Int, Kind::Text]);
+        let table = table_with_key(&[Kind::Int, Kind::Text]);
         let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
         for (first, second) in [(1, "a"), (1, "b"), (2, "a")] {
             let row = [("first", Value::Int(first)), ("second", text(second))];
@@ -235,7 +235,7 @@ pub(crate) async fn rows_with_composite_keys_are_deleted_and_archived<H: Harness
 pub(crate) async fn key_can_be_reused_after_its_row_was_deleted<H: Harness>() {
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Delete;
-    let fixture = Fixture::<H>::over(&[keyed(&[Kind::Text])], vec![spec]).await;
+    let fixture = Fixture::<H>::over(&[table_with_key(&[Kind::Text])], vec![spec]).await;
     let row = [("first", text("again"))];
     fixture.harness.insert("item", &row).await;
     let old = fixture.one().await.lease;

@@ -48,14 +48,14 @@ fn spec() -> QueueSpec {
     spec
 }
 
-async fn mirrored<H: Harness>(rows: i64) -> Fixture<H> {
+async fn queue_with_mirrors<H: Harness>(rows: i64) -> Fixture<H> {
     let fixture = Fixture::<H>::over(&[table()], vec![spec()]).await;
     fixture.insert(1..=rows).await;
     fixture
 }
 
 /// Returns the words, the workers and whether there is a moment, by id.
-async fn seen<H: Harness>(fixture: &Fixture<H>) -> Vec<(Value, Value, bool)> {
+async fn mirror_columns<H: Harness>(fixture: &Fixture<H>) -> Vec<(Value, Value, bool)> {
     let columns = ["id", "status", "by whom", "at"];
     let rows = fixture.harness.rows("item", &columns).await;
     let read = |row: &Vec<Value>| {
@@ -66,22 +66,28 @@ async fn seen<H: Harness>(fixture: &Fixture<H>) -> Vec<(Value, Value, bool)> {
     rows.iter().map(read).collect()
 }
 
-fn word(state: State, worker: Option<&str>) -> (Value, Value, bool) {
+fn mirrored_as(state: State, worker: Option<&str>) -> (Value, Value, bool) {
     (text(state.name()), worker.map_or(Value::Null, text), true)
 }
 
 pub(crate) async fn each_transition_sets_the_mirror_of_the_new_state<H: Harness>() {
     use State::{Completed, Dead, Delayed, Leased, Ready};
-    let fixture = mirrored::<H>(6).await;
-    assert_eq!(seen(&fixture).await[0], (Value::Null, Value::Null, false));
+    let fixture = queue_with_mirrors::<H>(6).await;
+    assert_eq!(
+        mirror_columns(&fixture).await[0],
+        (Value::Null, Value::Null, false)
+    );
     let mut hour = call("ann", 5);
     hour.duration = HOUR;
     let mut minute = call("bob", 1);
     minute.duration = MINUTE;
     let items = fixture.calls(vec![hour, minute]).await;
-    let ann = word(Leased, Some("ann"));
-    assert_eq!(seen(&fixture).await[..5], vec![ann; 5]);
-    assert_eq!(seen(&fixture).await[5], word(Leased, Some("bob")));
+    let ann = mirrored_as(Leased, Some("ann"));
+    assert_eq!(mirror_columns(&fixture).await[..5], vec![ann; 5]);
+    assert_eq!(
+        mirror_columns(&fixture).await[5],
+        mirrored_as(Leased, Some("bob"))
+    );
     let endings = super::settle::endings();
     let settlements = items[0].iter().map(|item| &item.lease).zip(endings);
     fixture
@@ -89,22 +95,26 @@ pub(crate) async fn each_transition_sets_the_mirror_of_the_new_state<H: Harness>
         .await
         .expect("settle");
     let after = [
-        word(Completed, Some("ann")),
-        word(Dead, Some("ann")),
-        word(Delayed, Some("ann")),
-        word(Ready, Some("ann")),
-        word(Delayed, Some("ann")),
-        word(Leased, Some("bob")),
+        mirrored_as(Completed, Some("ann")),
+        mirrored_as(Dead, Some("ann")),
+        mirrored_as(Delayed, Some("ann")),
+        mirrored_as(Ready, Some("ann")),
+        mirrored_as(Delayed, Some("ann")),
+        mirrored_as(Leased, Some("bob")),
     ];
-    assert_eq!(seen(&fixture).await, after);
+    assert_eq!(mirror_columns(&fixture).await, after);
     fixture.advance(HOUR).await;
     fixture.reap(9).await;
-    let reaped = seen(&fixture).await;
+    let reaped = mirror_columns(&fixture).await;
     assert_eq!(reaped[2].0, text("ready"));
     assert_eq!(reaped[4].0, text("ready"));
-    assert_eq!(reaped[5], word(Ready, Some("bob")), "who held it last");
+    assert_eq!(
+        reaped[5],
+        mirrored_as(Ready, Some("bob")),
+        "who held it last"
+    );
     fixture.redrive(9).await;
-    assert_eq!(seen(&fixture).await[1].0, text("ready"));
+    assert_eq!(mirror_columns(&fixture).await[1].0, text("ready"));
 }
 
 pub(crate) async fn item_dead_by_expiry_gets_the_dead_mirror<H: Harness>() {
@@ -115,7 +125,10 @@ pub(crate) async fn item_dead_by_expiry_gets_the_dead_mirror<H: Harness>() {
     fixture.claim_for(1, MINUTE).await;
     fixture.advance(HOUR).await;
     fixture.reap(9).await;
-    assert_eq!(seen(&fixture).await[0], word(State::Dead, Some("worker")));
+    assert_eq!(
+        mirror_columns(&fixture).await[0],
+        mirrored_as(State::Dead, Some("worker"))
+    );
 }
 
 pub(crate) async fn recurring_item_gets_the_delayed_mirror<H: Harness>() {
@@ -125,11 +138,11 @@ pub(crate) async fn recurring_item_gets_the_delayed_mirror<H: Harness>() {
     fixture.insert([1]).await;
     let lease = fixture.one().await.lease;
     fixture.complete(&lease).await;
-    assert_eq!(seen(&fixture).await[0].0, text("delayed"));
+    assert_eq!(mirror_columns(&fixture).await[0].0, text("delayed"));
 }
 
 pub(crate) async fn now_is_the_time_of_the_change<H: Harness>() {
-    let fixture = mirrored::<H>(1).await;
+    let fixture = queue_with_mirrors::<H>(1).await;
     let item = fixture.claim_for(1, HOUR).await.remove(0);
     let moment = H::moment(&fixture.harness.rows("item", &["at"]).await[0][0]);
     let claimed = item.expiry.expire_time - 3_600_000;
@@ -138,7 +151,7 @@ pub(crate) async fn now_is_the_time_of_the_change<H: Harness>() {
 }
 
 pub(crate) async fn claim_returns_the_mirror_columns_that_it_set<H: Harness>() {
-    let fixture = mirrored::<H>(1).await;
+    let fixture = queue_with_mirrors::<H>(1).await;
     let item = fixture.one().await;
     let columns = fixture.store.columns(fixture.queue);
     let at = |name| {
@@ -153,19 +166,22 @@ pub(crate) async fn claim_returns_the_mirror_columns_that_it_set<H: Harness>() {
 }
 
 pub(crate) async fn new_item_has_the_mirror_of_its_state<H: Harness>() {
-    let fixture = mirrored::<H>(0).await;
+    let fixture = queue_with_mirrors::<H>(0).await;
     let later = NewItem {
         delay: HOUR,
         ..new_item(&[("id", Value::Int(2))])
     };
     let items = vec![new_item(&[("id", Value::Int(1))]), later];
     fixture.try_enqueue(items).await.expect("enqueue");
-    let expected = [word(State::Ready, None), word(State::Delayed, None)];
-    assert_eq!(seen(&fixture).await, expected);
+    let expected = [
+        mirrored_as(State::Ready, None),
+        mirrored_as(State::Delayed, None),
+    ];
+    assert_eq!(mirror_columns(&fixture).await, expected);
 }
 
 pub(crate) async fn column_of_one_state_is_unchanged_by_other_states<H: Harness>() {
-    let fixture = mirrored::<H>(3).await;
+    let fixture = queue_with_mirrors::<H>(3).await;
     let items = fixture.claim(3).await;
     fixture.complete(&items[0].lease).await;
     fixture.settle(&items[1].lease, fail(None)).await;
@@ -216,7 +232,7 @@ pub(crate) async fn null_can_be_a_mirror_value<H: Harness>() {
 }
 
 /// A table half of whose rows another program has processed, before there was a broker.
-async fn half_done<H: Harness>(rows: i64, conditions: Vec<Mirror>) -> (H, QueueSpec) {
+async fn half_processed<H: Harness>(rows: i64, conditions: Vec<Mirror>) -> (H, QueueSpec) {
     let harness = H::start().await;
     harness.create(&table()).await;
     for id in 1..=rows {
@@ -240,7 +256,7 @@ pub(crate) async fn adoption_marks_completed_and_dead_rows<H: Harness>() {
         mirror(State::Completed, "at", MirrorValue::Now),
         mirror(State::Dead, "status", literal(text("broken"))),
     ];
-    let (harness, spec) = half_done::<H>(12, conditions).await;
+    let (harness, spec) = half_processed::<H>(12, conditions).await;
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     assert_eq!(fixture.counts().await, [5, 0, 0, 6, 1]);
     assert_eq!(
@@ -256,7 +272,7 @@ pub(crate) async fn adoption_matches_several_columns_and_null<H: Harness>() {
         mirror(State::Completed, "done", literal(Value::Bool(true))),
         mirror(State::Completed, "status", literal(Value::Null)),
     ];
-    let (harness, spec) = half_done::<H>(10, conditions).await;
+    let (harness, spec) = half_processed::<H>(10, conditions).await;
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let completed = fixture.list(State::Completed).await;
     let mut completed: Vec<_> = completed.iter().map(|item| item.key.to_string()).collect();
@@ -286,7 +302,7 @@ pub(crate) async fn adoption_skips_rows_with_a_null_key<H: Harness>() {
 
 pub(crate) async fn next_apply_marks_rows_completed_since_adoption<H: Harness>() {
     let conditions = vec![mirror(State::Completed, "done", literal(Value::Bool(true)))];
-    let (harness, spec) = half_done::<H>(4, conditions).await;
+    let (harness, spec) = half_processed::<H>(4, conditions).await;
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let held = fixture.one().await;
     for id in [1, 3] {

@@ -24,7 +24,7 @@ const HOSTILE: [&str; 9] = [
     "/* ?1 :a @b $c */",
 ];
 
-fn hostile<H: Harness>(name: &str) -> (Table, QueueSpec) {
+fn hostile_queue<H: Harness>(name: &str) -> (Table, QueueSpec) {
     let [key, payload, rank, mirror, archive] =
         ["k", "p", "r", "m", "archive"].map(|suffix| format!("{name}{suffix}"));
     let table = Table::new(name)
@@ -54,7 +54,7 @@ fn hostile<H: Harness>(name: &str) -> (Table, QueueSpec) {
 }
 
 pub(crate) async fn any_identifier_is_accepted<H: Harness>() {
-    let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile::<H>).unzip();
+    let (tables, queues): (Vec<_>, Vec<_>) = HOSTILE.into_iter().map(hostile_queue::<H>).unzip();
     let fixture = Fixture::<H>::over(&tables, queues).await;
     for (at, name) in HOSTILE.into_iter().enumerate() {
         let queue = fixture.at(at);
@@ -106,7 +106,7 @@ pub(crate) async fn any_identifier_is_accepted<H: Harness>() {
 
 pub(crate) async fn constraint_error_names_its_column<H: Harness>() {
     for name in HOSTILE {
-        let (table, spec) = hostile::<H>(name);
+        let (table, spec) = hostile_queue::<H>(name);
         let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
         let columns = [(format!("{name}k"), Value::Int(1))];
         let item = NewItem {

@@ -1,4 +1,4 @@
-//! Which item is claimed first.
+//! The order in which items are claimed.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, SECOND, by, call, keys, queue, release, text};
 use crate::harness::table::{Kind, Table};
 
-/// Rows 1 to 6 with two columns to order by.
-async fn ranked<H: Harness>(order: Order) -> Fixture<H> {
+/// Creates a queue in this order, with rows 1 to 6 and two columns to order by.
+async fn queue_in_order<H: Harness>(order: Order) -> Fixture<H> {
     let table = Table::new("item")
         .required("id", Kind::BigInt)
         .column("rank", Kind::Int)
@@ -39,8 +39,9 @@ async fn ranked<H: Harness>(order: Order) -> Fixture<H> {
     fixture
 }
 
-async fn claimed<H: Harness>(order: Order) -> Vec<String> {
-    let fixture = ranked::<H>(order).await;
+/// Returns the keys in the order in which one group of claim calls gets them.
+async fn claim_order<H: Harness>(order: Order) -> Vec<String> {
+    let fixture = queue_in_order::<H>(order).await;
     let items = fixture
         .calls(vec![call("a", 2), call("b", 1), call("c", 9)])
         .await;
@@ -48,30 +49,42 @@ async fn claimed<H: Harness>(order: Order) -> Vec<String> {
 }
 
 pub(crate) async fn default_order_is_the_key<H: Harness>() {
-    assert_eq!(claimed::<H>(by(&[])).await, ["1", "2", "3", "4", "5", "6"]);
+    assert_eq!(
+        claim_order::<H>(by(&[])).await,
+        ["1", "2", "3", "4", "5", "6"]
+    );
 }
 
 pub(crate) async fn key_can_descend<H: Harness>() {
     assert_eq!(
-        claimed::<H>(by(&["-id"])).await,
+        claim_order::<H>(by(&["-id"])).await,
         ["6", "5", "4", "3", "2", "1"]
     );
 }
 
 pub(crate) async fn key_breaks_a_tie<H: Harness>() {
     assert_eq!(
-        claimed::<H>(by(&["rank"])).await,
+        claim_order::<H>(by(&["rank"])).await,
         ["4", "1", "3", "6", "2", "5"]
     );
 }
 
 pub(crate) async fn several_columns_can_order_in_different_directions<H: Harness>() {
     let order = by(&["-rank", "name"]);
-    assert_eq!(claimed::<H>(order).await, ["2", "5", "3", "6", "1", "4"]);
+    assert_eq!(
+        claim_order::<H>(order).await,
+        ["2", "5", "3", "6", "1", "4"]
+    );
     let order = by(&["rank", "-name"]);
-    assert_eq!(claimed::<H>(order).await, ["4", "1", "3", "6", "5", "2"]);
+    assert_eq!(
+        claim_order::<H>(order).await,
+        ["4", "1", "3", "6", "5", "2"]
+    );
     let order = by(&["-name", "-rank", "-id"]);
-    assert_eq!(claimed::<H>(order).await, ["4", "5", "1", "2", "6", "3"]);
+    assert_eq!(
+        claim_order::<H>(order).await,
+        ["4", "5", "1", "2", "6", "3"]
+    );
 }
 
 pub(crate) async fn order_none_claims_every_item_once<H: Harness>() {
@@ -106,7 +119,7 @@ pub(crate) async fn released_item_is_last_when_ordered_by_state_time<H: Harness>
 }
 
 pub(crate) async fn row_with_a_null_order_column_is_claimed<H: Harness>() {
-    let fixture = ranked::<H>(by(&["rank"])).await;
+    let fixture = queue_in_order::<H>(by(&["rank"])).await;
     fixture
         .harness
         .insert("item", &[("id", Value::Int(7))])
@@ -118,7 +131,7 @@ pub(crate) async fn row_with_a_null_order_column_is_claimed<H: Harness>() {
 }
 
 pub(crate) async fn changed_order_column_changes_the_position<H: Harness>() {
-    let fixture = ranked::<H>(by(&["rank"])).await;
+    let fixture = queue_in_order::<H>(by(&["rank"])).await;
     let at = ("id", Value::Int(5));
     fixture
         .harness

@@ -10,7 +10,7 @@ use super::settle::endings;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, complete, fail, release};
 
-const NOW: Duration = Duration::ZERO;
+const NO_DELAY: Duration = Duration::ZERO;
 
 fn is_completion(ending: &Ending) -> bool {
     matches!(ending, Ending::Complete { .. })
@@ -73,7 +73,7 @@ pub(crate) async fn repeat_is_recognised_after_the_item_became_ready<H: Harness>
 }
 
 pub(crate) async fn repeat_after_another_claim_is_lost<H: Harness>() {
-    for ending in [fail(Some(MINUTE)), release(MINUTE), release(NOW)] {
+    for ending in [fail(Some(MINUTE)), release(MINUTE), release(NO_DELAY)] {
         let fixture = Fixture::<H>::items(1).await;
         let lease = fixture.one().await.lease;
         fixture.settle(&lease, ending.clone()).await.expect("held");
@@ -105,7 +105,7 @@ pub(crate) async fn repeated_completion_of_a_recurring_item_is_recognised<H: Har
     let lease = fixture.one().await.lease;
     assert_eq!(fixture.complete(&lease).await, Some(State::Delayed));
     assert_eq!(fixture.complete(&lease).await, Some(State::Delayed));
-    for ending in [fail(None), fail(Some(MINUTE)), release(NOW)] {
+    for ending in [fail(None), fail(Some(MINUTE)), release(NO_DELAY)] {
         assert_eq!(fixture.settle(&lease, ending).await, None);
     }
     fixture.advance(2 * HOUR).await;

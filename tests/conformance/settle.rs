@@ -6,7 +6,7 @@ use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::Ending;
 
-use super::heartbeat::impostors;
+use super::heartbeat::similar_leases;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, complete, fail, keys, release};
 
@@ -98,24 +98,24 @@ pub(crate) async fn unknown_lease_cannot_be_settled<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let before = fixture.snapshot().await;
-    for impostor in impostors(&lease) {
+    for similar in similar_leases(&lease) {
         for ending in endings() {
-            let state = fixture.settle(&impostor, ending).await;
-            assert_eq!(state, None, "{impostor:?}");
+            let state = fixture.settle(&similar, ending).await;
+            assert_eq!(state, None, "{similar:?}");
         }
     }
     assert_eq!(fixture.snapshot().await, before);
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
-    for impostor in impostors(&lease) {
-        let state = fixture.complete(&impostor).await;
-        assert_eq!(state, None, "{impostor:?} repeats nothing");
+    for similar in similar_leases(&lease) {
+        let state = fixture.complete(&similar).await;
+        assert_eq!(state, None, "{similar:?} repeats nothing");
     }
 }
 
 pub(crate) async fn lost_lease_in_a_list_leaves_the_others_intact<H: Harness>() {
     let fixture = Fixture::<H>::items(3).await;
     let items = fixture.claim(3).await;
-    let lost = impostors(&items[1].lease).remove(0);
+    let lost = similar_leases(&items[1].lease).remove(0);
     let settlements = vec![
         (&items[2].lease, complete()),
         (&lost, complete()),

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::pattern::{matches, steady};
+use super::output::{matches, without_volatile_parts};
 use super::store::Store;
 
 /// How long a service may take to say what it is shown to say, and a command that is told to come back may do so.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Session {
     folder: tempfile::TempDir,
@@ -54,7 +54,7 @@ impl Session {
                 "toml" => self.configure(block),
                 "console" => steps(block)
                     .into_iter()
-                    .for_each(|step| self.type_in(&step)),
+                    .for_each(|step| self.run_step(&step)),
                 _ => {}
             }
             rest = after;
@@ -73,13 +73,17 @@ impl Session {
         }
     }
 
-    fn type_in(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         let command = step
             .command
             .replace("cargo run --release -- ", "lease-broker ");
         let command = self.with_free_ports(&command);
         eprintln!("$ {command}");
-        let shown: Vec<String> = step.shown.iter().map(|line| steady(line)).collect();
+        let shown: Vec<String> = step
+            .shown
+            .iter()
+            .map(|line| without_volatile_parts(line))
+            .collect();
         let output = self.folder.path().join("output");
         if let Some(service) = command.strip_suffix(" &") {
             let output = self
@@ -88,18 +92,18 @@ impl Session {
                 .join(format!("output-{}", self.services.len()));
             let service = self.shell(&format!("exec {service}"), &output).spawn();
             self.services.push(service.expect("the service starts"));
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             while self.printed(&output).is_empty() || !matches(&shown, &self.printed(&output)) {
                 let printed = self.printed(&output);
                 assert!(Instant::now() < deadline, "{command} printed {printed:#?}");
                 std::thread::yield_now();
             }
         } else {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             let printed = loop {
                 let _ = self.shell(&command, &output).status().expect("a shell");
                 let printed = self.printed(&output);
-                if !self.store.is_away(&printed) || Instant::now() >= deadline {
+                if !self.store.is_unavailable(&printed) || Instant::now() >= deadline {
                     break printed;
                 }
             };
@@ -149,7 +153,7 @@ impl Session {
         }
         let text = text.replace(" --address http://127.0.0.1:50051", "");
         let text = self.store.as_shown(&text, &self.configuration);
-        text.lines().map(steady).collect()
+        text.lines().map(without_volatile_parts).collect()
     }
 
     fn with_free_ports(&mut self, text: &str) -> String {

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::harness::mssql::own::OwnDatabase;
+use crate::harness::mssql::program_database::ProgramDatabase;
 
 /// Patience with a server that all tests share: how fast it is is not what they are about.
-const PATIENCE: [(&str, &str); 3] = [
+const LONG_TIMEOUTS: [(&str, &str); 3] = [
     ("LEASE_BROKER_STORE__CONNECT_TIMEOUT", "60s"),
     ("LEASE_BROKER_STORE__HANDSHAKE_TIMEOUT", "60s"),
     ("LEASE_BROKER_STORE__COMMAND_TIMEOUT", "60s"),
@@ -19,7 +19,7 @@ pub(crate) enum Store {
     /// The file that the configuration names.
     Sqlite,
     SqlServer {
-        database: OwnDatabase,
+        database: ProgramDatabase,
         /// The environment that the document tells the reader to set.
         exports: Vec<(String, String)>,
     },
@@ -36,7 +36,7 @@ impl Store {
             .collect();
         assert!(!exports.is_empty(), "how to name the server");
         Self::SqlServer {
-            database: OwnDatabase::create(),
+            database: ProgramDatabase::create(),
             exports,
         }
     }
@@ -72,14 +72,18 @@ impl Store {
             Self::Sqlite => Vec::new(),
             Self::SqlServer { exports, .. } => {
                 let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-                exports.iter().cloned().chain(PATIENCE.map(own)).collect()
+                exports
+                    .iter()
+                    .cloned()
+                    .chain(LONG_TIMEOUTS.map(own))
+                    .collect()
             }
         }
     }
 
     /// Returns whether a command was told to come back: a server under load may take longer than a broker waits. Every
     /// command of the recipes may be typed again.
-    pub(crate) fn is_away(&self, printed: &[String]) -> bool {
+    pub(crate) fn is_unavailable(&self, printed: &[String]) -> bool {
         let away = |line: &String| {
             line.contains("(STORE_UNAVAILABLE)")
                 || line.contains("the service did not answer in time")

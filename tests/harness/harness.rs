@@ -1,6 +1,8 @@
-//! What the tests know of a database: how another program makes and fills a table in it, how it becomes a queue, how a
-//! broker opens it, and how its time passes. One implementation for each store; the tests are the same for all.
-#![allow(dead_code, reason = "each test target uses its own part")]
+//! The interface between the tests and a database, so that the same tests run on every store.
+//!
+//! A harness creates and changes tables as another program would, adopts a table as a queue, opens a store as a broker
+//! would, and lets time pass. Each store has one implementation. The modules also have the test data and the fixture.
+#![allow(dead_code, reason = "each test target uses a different part")]
 
 pub(crate) mod fixture;
 pub(crate) mod mssql;
@@ -18,41 +20,41 @@ use lease_broker::value::Value;
 
 use table::{Kind, Table};
 
-/// A database of one test's own. What goes wrong in a method without a `Result` ends the test.
+/// A database that only one test uses. A method without a `Result` panics if it fails, which ends the test.
 pub(crate) trait Harness: Send + Sync + Sized + 'static {
-    /// Returns what the tests lack here, if they can't run.
+    /// Returns the reason if tests on this store cannot run here. `None`: they can.
     fn missing() -> Option<String> {
         None
     }
 
-    /// Makes an empty database, removed when the harness is dropped.
+    /// Starts with an empty database. No later test sees the data.
     async fn start() -> Self;
 
-    /// Makes a table, as another program would.
+    /// Creates a table, as another program would.
     async fn create(&self, table: &Table);
 
     /// Inserts a row, as another program would.
     async fn insert(&self, table: &str, row: &[(&str, Value)]);
 
-    /// Sets one column in the rows where another column has a value, as another program would.
-    async fn update(&self, table: &str, set: (&str, Value), at: (&str, Value));
+    /// Sets a column in the rows in which the column of `condition` has the value, as another program would.
+    async fn update(&self, table: &str, set: (&str, Value), condition: (&str, Value));
 
-    /// Deletes the rows where a column has a value, as another program would.
-    async fn delete(&self, table: &str, at: (&str, Value));
+    /// Deletes the rows in which the column of `condition` has the value, as another program would.
+    async fn delete(&self, table: &str, condition: (&str, Value));
 
     /// Drops a table.
     async fn drop_table(&self, table: &str);
 
-    /// Reads these columns of all rows, sorted by them from the first on.
+    /// Reads these columns of all rows, sorted by the columns in the given order.
     async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>>;
 
     /// Plans the schema changes that the queue needs.
     async fn plan(&self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError>;
 
-    /// Makes one of the schema changes.
+    /// Applies one planned schema change.
     async fn run(&self, step: &Step) -> Result<(), StoreError>;
 
-    /// Plans the schema changes and makes them.
+    /// Plans the schema changes and applies all of them.
     async fn apply(&self, queue: &QueueSpec) -> Result<(), StoreError> {
         for step in self.plan(queue).await? {
             self.run(&step).await?;
@@ -60,44 +62,45 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Returns what a broker would refuse the queue for.
+    /// Returns the problems for which a broker would refuse the queue. Empty: it would accept the queue.
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 
     /// Opens a store as one more broker.
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError>;
 
-    /// Lets this much time pass for every lease and every delay. Time passes on its own too: a little at least between
-    /// any two operations.
+    /// Lets the given time pass for every lease and every delay. A little time also passes between any two operations.
     async fn advance(&self, by: Duration);
 
-    /// Returns how a column of this kind is declared.
+    /// Returns the SQL type of a column of this kind.
     fn declare(kind: Kind) -> String;
 
-    /// Returns what a worker reads where `value` was put into a column of this kind.
+    /// Returns the value that a worker reads after `value` was stored in a column of this kind.
     fn as_read(kind: Kind, value: &Value) -> Value;
 
-    /// Reads what a mirror set to "now" has written into a timestamp column, in milliseconds since 1970.
+    /// Returns the time that a mirror value `now` stored in a timestamp column, in milliseconds since 1970. `None`: the
+    /// value is not a time.
     fn moment(value: &Value) -> Option<i64>;
 
-    /// Returns how a configuration names a table, without its schema.
+    /// Returns the name of a table as the configuration writes it, without a schema.
     fn table_name(name: &str) -> String {
         name.to_owned()
     }
 
-    /// Returns whether two values of a key column are one to the database.
+    /// Returns whether the database takes two values of a key column for equal.
     fn same_key(one: &Value, other: &Value) -> bool {
         one == other
     }
 }
 
-/// Returns whether a test can run; says on a line of its own if not, past the test runner, which hides what passing tests
-/// print.
+/// Returns whether a test can run on this store. If it cannot, writes a line with the reason to standard error.
+///
+/// The line does not go through `eprintln!`, whose output the test runner hides if a test passes.
 pub(crate) fn can_run<H: Harness>() -> bool {
     let missing = H::missing();
-    if let Some(what) = &missing {
+    if let Some(reason) = &missing {
         let test = std::thread::current();
         let test = test.name().unwrap_or("a test");
-        let line = format!("skipped: {test}: {what}\n");
+        let line = format!("skipped: {test}: {reason}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
     missing.is_none()

@@ -1,10 +1,12 @@
-//! The T-SQL store's harness: a database on the server that `LEASE_BROKER_TEST_MSSQL` names, the test's own while it runs,
-//! and rows that are moved into the past, as nobody can move the server's clock.
+//! The harness of the T-SQL store: a database on the server that `LEASE_BROKER_TEST_MSSQL` names.
+//!
+//! Only one test uses the database at a time. A test cannot move the server's clock, so the harness moves the times in
+//! the rows into the past instead.
 
+mod cleanup;
 mod database;
-mod janitor;
-pub(crate) mod own;
-mod place;
+mod pooled_database;
+pub(crate) mod program_database;
 mod runtime;
 mod store;
 mod values;
@@ -20,39 +22,42 @@ use lease_broker::value::Value;
 
 use super::Harness;
 use super::table::{Column, Kind, Table};
-use place::Place;
+use pooled_database::PooledDatabase;
 use runtime::shared;
 use store::SharedStore;
 use values::{literal, operand, value};
 
+/// Environment variable with the connection string of the server.
 const SERVER: &str = "LEASE_BROKER_TEST_MSSQL";
 
 pub(crate) struct MssqlHarness {
-    /// None only while the harness is dropped.
-    place: Option<Place>,
-    /// The queues that brokers have been opened with.
+    /// `None` only while the harness is dropped.
+    database: Option<PooledDatabase>,
+    /// The queues of all stores that were opened. [`Harness::advance`] changes the times in their tables.
     queues: Mutex<Vec<QueueSpec>>,
 }
 
 impl MssqlHarness {
-    fn place(&self) -> &Place {
-        self.place.as_ref().expect("a place until the end")
+    fn database(&self) -> &PooledDatabase {
+        self.database
+            .as_ref()
+            .expect("a database until the harness is dropped")
     }
 
-    /// Runs a statement whose `values` are at its parameters @P1, @P2 and so on.
+    /// Runs a statement with the parameters `@P1`, `@P2` and so on.
     async fn execute(&self, sql: &str, values: &[&Value]) {
         let mut query = tiberius::Query::new(sql);
         for value in values {
             values::bind(&mut query, value);
         }
-        let mut connection = self.place().connection.lock().await;
+        let mut connection = self.database().connection.lock().await;
         let executed = shared(query.execute(&mut connection)).await;
         executed.expect(sql);
     }
 
     /// Runs a batch without parameters and returns the rows of its first result.
     async fn batch(&self, sql: &str) -> Vec<tiberius::Row> {
-        let mut connection = self.place().connection.lock().await;
+        let mut connection = self.database().connection.lock().await;
         let rows = shared(async {
             connection
                 .simple_query(sql)
@@ -63,22 +68,24 @@ impl MssqlHarness {
         rows.await.expect(sql)
     }
 
-    /// Runs what blocks on a thread where it may.
+    /// Runs a blocking schema operation on a thread for blocking work.
     async fn with_schema<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut MssqlSchema) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let place = self.place();
-        let (settings, kept) = (place.settings.clone(), place.schema.clone());
-        let _tables = place::DROPS.read().await;
+        let database = self.database();
+        let (settings, schema) = (database.settings.clone(), database.schema.clone());
+        let _lock = pooled_database::TABLE_DROPS.read().await;
         let work = move || {
-            let mut kept = kept.lock().expect("no test panics while it holds this");
-            let mut schema = match kept.take() {
+            let mut open = schema
+                .lock()
+                .expect("no test panics while it holds the lock");
+            let mut schema = match open.take() {
                 Some(schema) => schema,
                 None => MssqlSchema::open(&settings)?,
             };
             let result = work(&mut schema)?;
-            *kept = Some(schema);
+            *open = Some(schema);
             Ok(result)
         };
         tokio::task::spawn_blocking(work).await.expect("no panic")
@@ -86,24 +93,24 @@ impl MssqlHarness {
 }
 
 impl Drop for MssqlHarness {
-    /// What a failed test leaves behind, in its database or running, is no other test's.
+    /// Gives the database back, except after a failed test. Its tables or running operations could disturb the next test.
     fn drop(&mut self) {
-        if let Some(place) = self.place.take().filter(|_| !std::thread::panicking()) {
-            place.leave();
+        if let Some(database) = self.database.take().filter(|_| !std::thread::panicking()) {
+            database.give_back();
         }
     }
 }
 
 impl Harness for MssqlHarness {
     fn missing() -> Option<String> {
-        let named = std::env::var(SERVER).is_ok_and(|server| !server.is_empty());
-        (!named).then(|| format!("{SERVER} names no server"))
+        let is_set = std::env::var(SERVER).is_ok_and(|server| !server.is_empty());
+        (!is_set).then(|| format!("{SERVER} is not set"))
     }
 
     async fn start() -> Self {
         let server = std::env::var(SERVER).expect(SERVER);
         Self {
-            place: Some(shared(Place::take(&server)).await),
+            database: Some(shared(PooledDatabase::take(&server)).await),
             queues: Mutex::default(),
         }
     }
@@ -117,7 +124,7 @@ impl Harness for MssqlHarness {
         let row: Vec<&Value> = row.iter().map(|(_, value)| value).collect();
         let operands: Vec<String> = (1..)
             .zip(&row)
-            .map(|(at, value)| operand(at, value))
+            .map(|(index, value)| operand(index, value))
             .collect();
         let sql = format!(
             "INSERT INTO {} ({}) VALUES ({})",
@@ -128,40 +135,40 @@ impl Harness for MssqlHarness {
         self.execute(&sql, &row).await;
     }
 
-    async fn update(&self, table: &str, set: (&str, Value), at: (&str, Value)) {
+    async fn update(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
         let sql = format!(
             "UPDATE {} SET {} = {} WHERE {} = {}",
             quote(table),
             quote(set.0),
             operand(1, &set.1),
-            quote(at.0),
-            operand(2, &at.1)
+            quote(condition.0),
+            operand(2, &condition.1)
         );
-        self.execute(&sql, &[&set.1, &at.1]).await;
+        self.execute(&sql, &[&set.1, &condition.1]).await;
     }
 
-    async fn delete(&self, table: &str, at: (&str, Value)) {
+    async fn delete(&self, table: &str, condition: (&str, Value)) {
         let sql = format!(
             "DELETE FROM {} WHERE {} = {}",
             quote(table),
-            quote(at.0),
-            operand(1, &at.1)
+            quote(condition.0),
+            operand(1, &condition.1)
         );
-        self.execute(&sql, &[&at.1]).await;
+        self.execute(&sql, &[&condition.1]).await;
     }
 
     async fn drop_table(&self, table: &str) {
-        let _tables = place::DROPS.write().await;
+        let _lock = pooled_database::TABLE_DROPS.write().await;
         let sql = format!("DROP TABLE {}", quote(table));
         self.execute(&sql, &[]).await;
     }
 
     async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>> {
         let names: Vec<String> = columns.iter().map(|name| quote(name)).collect();
-        let places = names.iter().enumerate();
-        // Babelfish sends some names so that the driver can't read them.
-        let selected: Vec<String> = places
-            .map(|(at, name)| format!("{name} AS c{at}"))
+        // The driver cannot read some column names as Babelfish sends them, so each column gets an alias.
+        let selected: Vec<String> = (0..)
+            .zip(&names)
+            .map(|(index, name): (usize, _)| format!("{name} AS c{index}"))
             .collect();
         let sql = format!(
             "SELECT {} FROM {} ORDER BY {}",
@@ -190,23 +197,32 @@ impl Harness for MssqlHarness {
     }
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
-        let tables = place::DROPS.read().await;
-        let store = shared(MssqlStore::open_with_pool(&self.place().connected, queues)).await?;
-        drop(tables);
-        let mut known = self.queues.lock().expect("no panic while it is held");
+        let lock = pooled_database::TABLE_DROPS.read().await;
+        let store = shared(MssqlStore::open_with_pool(&self.database().pool, queues)).await?;
+        drop(lock);
+        let mut queues_so_far = self
+            .queues
+            .lock()
+            .expect("no test panics while it holds the lock");
         for queue in queues {
-            if !known.iter().any(|known| queue.shares_rows_with(known)) {
-                known.push(queue.clone());
+            if !queues_so_far
+                .iter()
+                .any(|other| queue.shares_rows_with(other))
+            {
+                queues_so_far.push(queue.clone());
             }
         }
         Ok(Arc::new(SharedStore(store)))
     }
 
-    /// Moves the times in all rows back.
+    /// Moves the state time and the due time of all rows into the past.
     async fn advance(&self, by: Duration) {
-        let millis = i32::try_from(by.as_millis()).expect("a short time");
+        let millis = i32::try_from(by.as_millis()).expect("milliseconds in 32 bits");
         let updates: String = {
-            let queues = self.queues.lock().expect("no panic while it is held");
+            let queues = self
+                .queues
+                .lock()
+                .expect("no test panics while it holds the lock");
             let update = |queue: &QueueSpec| {
                 let earlier = |column| {
                     let name = quote(queue.soft_lock.name(column));
@@ -214,7 +230,7 @@ impl Harness for MssqlHarness {
                 };
                 format!(
                     "UPDATE {} SET {}, {}; ",
-                    quote(own_name(&queue.table)),
+                    quote(unquoted_name(&queue.table)),
                     earlier(SoftLockColumn::StateTime),
                     earlier(SoftLockColumn::DueTime)
                 )
@@ -230,7 +246,7 @@ impl Harness for MssqlHarness {
             Kind::Int => "int",
             Kind::BigInt => "bigint",
             Kind::Counter => "bigint IDENTITY(1, 1)",
-            // Three columns of a key have room in an index's 900 bytes.
+            // An index key has at most 900 bytes. A key with three such columns fits.
             Kind::Text => "nvarchar(200) COLLATE Latin1_General_100_BIN2",
             Kind::Blob => "varbinary(300)",
             Kind::LongText => "nvarchar(max) COLLATE Latin1_General_100_BIN2",
@@ -243,7 +259,7 @@ impl Harness for MssqlHarness {
         declared.to_owned()
     }
 
-    /// A decimal has as many digits after its point as its column.
+    /// A decimal has as many decimal places as its column.
     fn as_read(kind: Kind, value: &Value) -> Value {
         match (kind, value) {
             (Kind::Decimal, Value::Decimal(digits)) => {
@@ -261,7 +277,7 @@ impl Harness for MssqlHarness {
         Some(seconds * 1_000 + i64::from(nanos / 1_000_000))
     }
 
-    /// In brackets where a dot would end the schema's name.
+    /// Encloses a name with a dot in brackets. Otherwise the dot would separate the schema from the table.
     fn table_name(name: &str) -> String {
         if name.contains('.') {
             format!("[{name}]")
@@ -270,7 +286,7 @@ impl Harness for MssqlHarness {
         }
     }
 
-    /// Texts are compared as if the shorter one had spaces at its end, and bytes as if it had zeros.
+    /// The server compares texts as if spaces filled up the shorter one, and bytes as if zeros did.
     fn same_key(one: &Value, other: &Value) -> bool {
         match (one, other) {
             (Value::Text(one), Value::Text(other)) => {
@@ -322,15 +338,15 @@ fn column(column: &Column) -> String {
     sql
 }
 
-/// Returns the name of a table that a configuration names.
-fn own_name(table: &str) -> &str {
+/// Returns a configured table name without its brackets.
+fn unquoted_name(table: &str) -> &str {
     let inner = table
         .strip_prefix('[')
         .and_then(|table| table.strip_suffix(']'));
     inner.unwrap_or(table)
 }
 
-/// With quotation marks and not with brackets, as Babelfish knows no bracket within brackets.
+/// Returns an identifier in quotation marks. Brackets would fail, because Babelfish does not accept a bracket in brackets.
 fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,4 +1,4 @@
-//! The embedded store's harness: a file in a folder of its own, and a clock that the test moves.
+//! The harness of the embedded store: a database file in a temporary folder, and a clock that the test moves.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ impl SqliteHarness {
     /// Connects as another program would.
     pub(crate) fn connect(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("open");
-        let patience = Duration::from_secs(20);
-        connection.busy_timeout(patience).expect("busy_timeout");
+        let timeout = Duration::from_secs(20);
+        connection.busy_timeout(timeout).expect("busy_timeout");
         connection
     }
 
-    /// A clock that goes on by a millisecond whenever it is read, so that no test can rely on time standing still.
+    /// Returns a clock that advances by 1 ms each time that it is read. No test can rely on a clock that stands still.
     pub(crate) fn clock(&self) -> Clock {
         let time = self.time.clone();
         Arc::new(move || time.fetch_add(1, Ordering::SeqCst))
@@ -58,32 +58,36 @@ impl Harness for SqliteHarness {
 
     async fn insert(&self, table: &str, row: &[(&str, Value)]) {
         let names: Vec<String> = row.iter().map(|(name, _)| quote(name)).collect();
-        let marks: Vec<String> = (1..=row.len()).map(|at| format!("?{at}")).collect();
+        let parameters: Vec<String> = (1..=row.len()).map(|index| format!("?{index}")).collect();
         let sql = format!(
             "INSERT INTO {} ({}) VALUES ({})",
             quote(table),
             names.join(", "),
-            marks.join(", ")
+            parameters.join(", ")
         );
         let values = row.iter().map(|(_, value)| sql_value(value));
         let values = rusqlite::params_from_iter(values);
         self.connect().execute(&sql, values).expect(&sql);
     }
 
-    async fn update(&self, table: &str, set: (&str, Value), at: (&str, Value)) {
+    async fn update(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
         let sql = format!(
             "UPDATE {} SET {} = ?1 WHERE {} = ?2",
             quote(table),
             quote(set.0),
-            quote(at.0)
+            quote(condition.0)
         );
-        let values = (sql_value(&set.1), sql_value(&at.1));
+        let values = (sql_value(&set.1), sql_value(&condition.1));
         self.connect().execute(&sql, values).expect(&sql);
     }
 
-    async fn delete(&self, table: &str, at: (&str, Value)) {
-        let sql = format!("DELETE FROM {} WHERE {} = ?1", quote(table), quote(at.0));
-        let value = [sql_value(&at.1)];
+    async fn delete(&self, table: &str, condition: (&str, Value)) {
+        let sql = format!(
+            "DELETE FROM {} WHERE {} = ?1",
+            quote(table),
+            quote(condition.0)
+        );
+        let value = [sql_value(&condition.1)];
         self.connect().execute(&sql, value).expect(&sql);
     }
 
@@ -100,7 +104,7 @@ impl Harness for SqliteHarness {
         let mut statement = connection.prepare(&sql).expect(&sql);
         let rows = statement.query_map([], |row| {
             (0..columns.len())
-                .map(|at| Ok(value(row.get_ref(at)?)))
+                .map(|index| Ok(value(row.get_ref(index)?)))
                 .collect()
         });
         rows.and_then(Iterator::collect).expect(&sql)
@@ -143,7 +147,7 @@ impl Harness for SqliteHarness {
         declared.to_owned()
     }
 
-    /// `SQLite` has neither decimals nor moments: it keeps the one as a number, the other as text.
+    /// `SQLite` has no decimals and no times. It stores a decimal as a number and a time as text.
     fn as_read(kind: Kind, value: &Value) -> Value {
         match (kind, value) {
             (Kind::Decimal, Value::Decimal(digits)) => match digits.parse() {
@@ -172,14 +176,16 @@ impl Harness for SqliteHarness {
 }
 
 fn create_table(table: &Table) -> String {
-    let counter = |column: &&Column| column.kind == Kind::Counter;
-    let counts = table.columns.iter().find(counter).is_some();
+    let has_counter = table
+        .columns
+        .iter()
+        .any(|column| column.kind == Kind::Counter);
     let mut parts: Vec<String> = table.columns.iter().map(column).collect();
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| quote(name)).collect();
         names.join(", ")
     };
-    if !table.key.is_empty() && !counts {
+    if !table.key.is_empty() && !has_counter {
         parts.push(format!("PRIMARY KEY ({})", list(&table.key)));
     }
     for unique in &table.unique {
@@ -206,7 +212,7 @@ fn column(column: &Column) -> String {
             Value::Bytes(bytes) => format!("x'{}'", hex(bytes)),
             Value::Int(int) => int.to_string(),
             Value::Bool(bool) => i64::from(*bool).to_string(),
-            other => panic!("no default of this kind is needed: {other:?}"),
+            other => panic!("the harness cannot write this default: {other:?}"),
         };
         sql.extend([" DEFAULT ", &literal]);
     }
@@ -228,9 +234,9 @@ fn sql_value(value: &Value) -> Sql {
         Value::Double(double) => Sql::Real(*double),
         Value::Text(text) | Value::Decimal(text) => Sql::Text(text.clone()),
         Value::Bytes(bytes) => Sql::Blob(bytes.clone()),
-        moment @ Value::Timestamp { .. } => match SqliteHarness::as_read(Kind::Timestamp, moment) {
+        time @ Value::Timestamp { .. } => match SqliteHarness::as_read(Kind::Timestamp, time) {
             Value::Text(text) => Sql::Text(text),
-            other => panic!("{other:?} is no moment"),
+            other => panic!("not a time: {other:?}"),
         },
     }
 }

@@ -1,21 +1,21 @@
-//! A table described in no database's words.
+//! The description of a table, independent of the database. Each harness creates tables from it.
 
 use lease_broker::value::Value;
 
-/// The kinds of columns that every database has, under whatever names.
+/// Kinds of columns that every database has. Each harness maps them to its SQL types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 32 bits.
     Int,
     /// 64 bits.
     BigInt,
-    /// 64 bits; a row that does not name the column gets the next number.
+    /// 64 bits. A row inserted without a value gets the next number.
     Counter,
-    /// Unicode text of up to 200 characters, compared by its bytes.
+    /// Unicode text of up to 200 characters, compared as bytes.
     Text,
     /// Up to 300 bytes.
     Blob,
-    /// Unicode text of any length, which no key or order has room for.
+    /// Unicode text of any length. Too long for a key or an order column.
     LongText,
     /// Any number of bytes.
     LongBlob,
@@ -31,7 +31,7 @@ pub(crate) struct Column {
     pub(crate) kind: Kind,
     pub(crate) required: bool,
     pub(crate) default: Option<Value>,
-    /// The column whose value the database copies into this one.
+    /// For a computed column: the column whose value it returns.
     pub(crate) copy_of: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Table {
         }
     }
 
-    /// Adds a column that may be NULL.
+    /// Adds a nullable column.
     pub(crate) fn column(mut self, name: &str, kind: Kind) -> Self {
         self.columns.push(Column {
             name: name.to_owned(),
@@ -65,28 +65,28 @@ impl Table {
         self
     }
 
-    /// Adds a column that must not be NULL.
+    /// Adds a NOT NULL column.
     pub(crate) fn required(self, name: &str, kind: Kind) -> Self {
         let mut table = self.column(name, kind);
         table.last().required = true;
         table
     }
 
-    /// Adds a column that must not be NULL and has a default.
+    /// Adds a NOT NULL column with a default.
     pub(crate) fn defaulted(self, name: &str, kind: Kind, default: Value) -> Self {
         let mut table = self.required(name, kind);
         table.last().default = Some(default);
         table
     }
 
-    /// Adds a column that the database computes: a copy of another one.
+    /// Adds a computed column that returns the value of another column.
     pub(crate) fn copy(self, name: &str, kind: Kind, of: &str) -> Self {
         let mut table = self.column(name, kind);
         table.last().copy_of = Some(of.to_owned());
         table
     }
 
-    /// Makes these columns the primary key.
+    /// Sets the primary key.
     pub(crate) fn key(mut self, columns: &[&str]) -> Self {
         self.key = columns.iter().map(|&name| name.to_owned()).collect();
         self

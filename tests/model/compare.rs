@@ -4,7 +4,7 @@ use lease_broker::item_state::State;
 
 use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::items::{Policy, id};
+use crate::queue_model::{Policy, id};
 
 impl<H: Harness> Run<H> {
     /// Compares every row.

@@ -7,14 +7,14 @@ use rand::RngExt as _;
 use super::{Run, time};
 use crate::harness::Harness;
 use crate::harness::fixture::new_item;
-use crate::items::id;
+use crate::queue_model::id;
 
 impl<H: Harness> Run<H> {
     pub(super) async fn enqueue(&mut self) {
         let mut items = Vec::new();
         let mut added = Vec::new();
         for _ in 0..=self.below(4) {
-            let (rank, delay) = (self.random.random_range(0..3), self.no_time_or_some());
+            let (rank, delay) = (self.random.random_range(0..3), self.zero_or_random_time());
             added.push((self.next_id, rank, delay));
             let row = [("id", Value::Int(self.next_id)), ("rank", Value::Int(rank))];
             items.push(NewItem {

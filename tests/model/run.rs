@@ -1,8 +1,8 @@
 //! Random operations, on the store and on the model, whose answers must agree.
 
 mod compare;
+mod maintenance;
 mod producers;
-mod upkeep;
 mod workers;
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, by, item_table, queue};
 use crate::harness::table::Kind;
-use crate::items::{EVERY, Halves, MAX_ATTEMPTS, Model, Policy};
+use crate::queue_model::{Halves, MAX_ATTEMPTS, Model, Policy, RECUR_AFTER};
 
 const BROKERS: usize = 3;
 /// How often all rows are compared.
@@ -41,7 +41,7 @@ fn spec(policy: Policy) -> QueueSpec {
         Policy::Keep => OnComplete::Keep,
         Policy::Delete => OnComplete::Delete,
         Policy::Archive => OnComplete::Archive("archive".to_owned()),
-        Policy::Recur => OnComplete::Recur(time(EVERY)),
+        Policy::Recur => OnComplete::Recur(time(RECUR_AFTER)),
     };
     spec.filtered_indexes = policy != Policy::Delete;
     spec
@@ -129,12 +129,16 @@ impl<H: Harness> Run<H> {
     }
 
     /// Some hours and a half.
-    fn some_time(&mut self) -> Halves {
+    fn random_time(&mut self) -> Halves {
         2 * self.random.random_range(0..6) + 1
     }
 
-    fn no_time_or_some(&mut self) -> Halves {
-        if self.chance(50) { 0 } else { self.some_time() }
+    fn zero_or_random_time(&mut self) -> Halves {
+        if self.chance(50) {
+            0
+        } else {
+            self.random_time()
+        }
     }
 
     fn broker(&mut self) -> Broker {

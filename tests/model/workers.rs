@@ -8,14 +8,14 @@ use uuid::Uuid;
 
 use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::items::{Answer, End, Halves, id};
+use crate::queue_model::{Answer, End, Halves, id};
 
 /// How many leases and requests are remembered to be used again, most of them lost.
-const REMEMBERED: usize = 60;
+const MAX_REMEMBERED: usize = 60;
 
 impl<H: Harness> Run<H> {
     /// A call of a worker: a new one, or a request sent again.
-    fn call(&mut self, lasts: Halves) -> ClaimCall {
+    fn call(&mut self, duration: Halves) -> ClaimCall {
         let again = (!self.requests.is_empty() && self.chance(30))
             .then(|| self.below(self.requests.len()))
             .and_then(|at| self.requests.remove(at));
@@ -29,13 +29,13 @@ impl<H: Harness> Run<H> {
             token,
             has_request_id,
             max_items: self.below(5),
-            duration: time(lasts),
+            duration: time(duration),
         }
     }
 
     pub(super) async fn claim(&mut self) {
-        let lasts = self.some_time();
-        let calls: Vec<ClaimCall> = (0..=self.below(3)).map(|_| self.call(lasts)).collect();
+        let duration = self.random_time();
+        let calls: Vec<ClaimCall> = (0..=self.below(3)).map(|_| self.call(duration)).collect();
         let wanted: Vec<_> = calls
             .iter()
             .map(|call| {
@@ -51,9 +51,13 @@ impl<H: Harness> Run<H> {
         let answers = self.broker().calls(calls.clone()).await;
         for (call, items) in calls.into_iter().zip(answers) {
             let (token, has_request_id) = (call.token, call.has_request_id);
-            let expected =
-                self.model
-                    .claim(&call.worker, token, has_request_id, call.max_items, lasts);
+            let expected = self.model.claim(
+                &call.worker,
+                token,
+                has_request_id,
+                call.max_items,
+                duration,
+            );
             let got: Vec<i64> = items.iter().map(|item| id(&item.lease.key)).collect();
             assert_eq!(got, expected);
             for item in items {
@@ -70,10 +74,10 @@ impl<H: Harness> Run<H> {
                 self.requests.push_back((call.worker, token));
             }
         }
-        while self.leases.len() > REMEMBERED {
+        while self.leases.len() > MAX_REMEMBERED {
             self.leases.pop_front();
         }
-        while self.requests.len() > REMEMBERED / 4 {
+        while self.requests.len() > MAX_REMEMBERED / 4 {
             self.requests.pop_front();
         }
     }
@@ -100,12 +104,12 @@ impl<H: Harness> Run<H> {
     }
 
     pub(super) async fn heartbeat(&mut self) {
-        let lasts = self.some_time();
+        let duration = self.random_time();
         let leases = self.some_leases();
         self.trace.note(format!("heartbeat {}", show(&leases)));
         let renewals = leases.iter().map(|lease| Renewal {
             lease: lease.clone(),
-            duration: time(lasts),
+            duration: time(duration),
         });
         let broker = self.broker();
         let answers = broker
@@ -115,10 +119,10 @@ impl<H: Harness> Run<H> {
         for (lease, held) in leases.iter().zip(answers.expect("heartbeat")) {
             assert_eq!(
                 held.is_some(),
-                self.model.heartbeat(lease, lasts),
+                self.model.heartbeat(lease, duration),
                 "{lease:?}"
             );
-            assert!(held.is_none_or(|held| about(held.time_left, time(lasts))));
+            assert!(held.is_none_or(|held| about(held.time_left, time(duration))));
         }
     }
 
@@ -129,8 +133,8 @@ impl<H: Harness> Run<H> {
             let end = match self.below(5) {
                 0 | 1 => End::Complete,
                 2 => End::Fail(None),
-                3 => End::Fail(Some(self.some_time())),
-                _ => End::Release(self.no_time_or_some()),
+                3 => End::Fail(Some(self.random_time())),
+                _ => End::Release(self.zero_or_random_time()),
             };
             let times = if self.chance(25) { 2 } else { 1 };
             settlements.extend(std::iter::repeat_n((lease, end), times));
@@ -153,7 +157,7 @@ impl<H: Harness> Run<H> {
         for ((lease, end), answer) in settlements.iter().zip(answers) {
             match self.model.settle(lease, *end) {
                 Answer::Exactly(expected) => assert_eq!(answer, expected, "{lease:?} {end:?}"),
-                Answer::PerhapsAgain(state) => {
+                Answer::StateOrNone(state) => {
                     assert!(
                         answer.is_none_or(|answer| answer == state),
                         "{lease:?} {end:?}"

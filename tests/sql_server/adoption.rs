@@ -1,4 +1,4 @@
-//! Adoption by hand, as `schema plan` prints it, of many rows, and back again.
+//! Adoption of a table by the scripts of `schema plan`, backfill of many rows, suggestions, and removal.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
@@ -25,8 +25,8 @@ fn spec() -> QueueSpec {
     spec
 }
 
-/// Everything that the server knows of the table's columns and indexes, and its rows.
-async fn table_as_it_is(program: &Program) -> Vec<Vec<Vec<String>>> {
+/// Returns the columns of the table with their types, the number of indexes, and all rows.
+async fn table_state(program: &Program) -> Vec<Vec<Vec<String>>> {
     let columns = "SELECT c.name, t.name, CONVERT(int, c.max_length), CONVERT(int, c.precision), CONVERT(int, c.scale),
             CONVERT(int, c.is_nullable), CONVERT(int, c.is_identity), CONVERT(int, c.is_computed), c.collation_name
         FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
@@ -41,7 +41,7 @@ async fn table_as_it_is(program: &Program) -> Vec<Vec<Vec<String>>> {
     all
 }
 
-/// Runs what `schema plan` prints as sqlcmd does: batch by batch, with the options off that it has off.
+/// Runs the scripts of `schema plan` as sqlcmd does: one batch after the other, with QUOTED_IDENTIFIER off.
 async fn run_by_hand(program: &Program, scripts: &[String], again: bool) {
     program.run("SET QUOTED_IDENTIFIER OFF").await;
     for script in scripts {
@@ -49,7 +49,7 @@ async fn run_by_hand(program: &Program, scripts: &[String], again: bool) {
             .split("\nGO")
             .filter(|batch| !batch.trim().is_empty())
         {
-            // Babelfish keeps indexes under names of its own: there the batch does not find what it has made.
+            // Babelfish stores indexes under other names, so the batch does not find the index that it created.
             if again && program.babelfish && batch.contains("CREATE INDEX") {
                 continue;
             }
@@ -120,20 +120,23 @@ async fn large_backfill_runs_in_chunks_and_reports_progress() {
         .schema(|schema| {
             let mut progress = Vec::new();
             for step in schema.plan(&spec()).expect("plan") {
-                let mut tell = |rows| progress.push(rows);
-                schema.apply(&step, &mut tell).expect(&step.sql);
+                let mut report = |rows| progress.push(rows);
+                schema.apply(&step, &mut report).expect(&step.sql);
             }
             progress
         })
         .await;
     assert!(progress.is_sorted(), "{progress:?}");
-    assert!(progress.len() > 2, "more than one chunk: {progress:?}");
+    assert!(
+        progress.len() > 2,
+        "the backfill ran in one chunk: {progress:?}"
+    );
     let states =
         "SELECT lease_state, COUNT(*) FROM orders GROUP BY lease_state ORDER BY lease_state";
     assert_eq!(program.rows(states).await, [["0", "2"], ["3", "10001"]]);
     let unset = "SELECT COUNT(*) FROM orders WHERE lease_state_time IS NULL OR lease_fence IS NULL OR lease_attempt IS NULL";
     assert_eq!(program.number(unset).await, 0);
-    // Every row that had to be changed is counted: the completed ones, or all where the columns came in as NULL.
+    // The progress counts each changed row: the completed rows, or all rows if the new columns were NULL at first.
     let counted = progress.last().copied();
     assert!(matches!(counted, Some(10_001 | 10_003)), "{progress:?}");
 }
@@ -144,9 +147,9 @@ async fn dropping_restores_the_table() {
         return;
     };
     program.run(ORDERS).await;
-    let before = table_as_it_is(&program).await;
+    let before = table_state(&program).await;
     harness.apply(&spec()).await.expect("apply");
-    assert_ne!(table_as_it_is(&program).await, before);
+    assert_ne!(table_state(&program).await, before);
     let left = program
         .schema(|schema| {
             for step in schema.plan_removal(&spec()).expect("plan") {
@@ -156,8 +159,8 @@ async fn dropping_restores_the_table() {
         })
         .await;
     assert_eq!(left, []);
-    assert_eq!(table_as_it_is(&program).await, before);
-    // And it may be adopted again; the archive has stayed.
+    assert_eq!(table_state(&program).await, before);
+    // The table can be adopted again. Removal keeps the archive.
     assert_eq!(program.number("SELECT COUNT(*) FROM done").await, 0);
     harness.apply(&spec()).await.expect("apply again");
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
@@ -170,14 +173,18 @@ async fn suggestions_name_improvements_with_their_sql() {
     };
     program.run(ORDERS).await;
     harness.apply(&spec()).await.expect("apply");
-    let advice = || program.schema(|schema| schema.suggestions(&spec()).expect("advice"));
-    let given = advice().await;
-    let escalation = |advice: &[String]| advice.iter().any(|one| one.contains("LOCK_ESCALATION"));
-    assert!(escalation(&given), "{given:?}");
+    let suggestions = || program.schema(|schema| schema.suggestions(&spec()).expect("suggestions"));
+    let before = suggestions().await;
+    let has_escalation = |suggestions: &[String]| {
+        suggestions
+            .iter()
+            .any(|text| text.contains("LOCK_ESCALATION"))
+    };
+    assert!(has_escalation(&before), "{before:?}");
     program
         .run("ALTER TABLE orders SET (LOCK_ESCALATION = DISABLE)")
         .await;
-    assert!(!escalation(&advice().await));
+    assert!(!has_escalation(&suggestions().await));
 }
 
 #[tokio::test]
@@ -188,11 +195,11 @@ async fn blocking_readers_are_suggested_only_without_row_versions() {
     program.run(ORDERS).await;
     let on = "SELECT CONVERT(int, is_read_committed_snapshot_on) FROM sys.databases WHERE name = DB_NAME()";
     let on = program.number(on).await == 1;
-    let advice = program
-        .schema(|schema| schema.suggestions(&spec()).expect("advice"))
+    let suggestions = program
+        .schema(|schema| schema.suggestions(&spec()).expect("suggestions"))
         .await;
-    let told = advice
+    let is_suggested = suggestions
         .iter()
-        .any(|one| one.contains("READ_COMMITTED_SNAPSHOT ON"));
-    assert_eq!(told, !on, "{advice:?}");
+        .any(|text| text.contains("READ_COMMITTED_SNAPSHOT ON"));
+    assert_eq!(is_suggested, !on, "{suggestions:?}");
 }

@@ -1,4 +1,4 @@
-//! Keys of every type that an index takes: each leased, extended, settled and expired.
+//! Keys of each type that an index accepts. An item with such a key is claimed, extended, settled and expired.
 
 use lease_broker::item_state::State;
 use lease_broker::store::Renewal;
@@ -7,7 +7,7 @@ use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
 
-/// Types, each with two values in their order, as T-SQL writes them.
+/// Types. Each has two values in ascending order, as T-SQL literals.
 const TYPES: &[(&str, &str, &str)] = &[
     ("tinyint", "0", "255"),
     ("smallint", "-32768", "32767"),
@@ -64,8 +64,8 @@ const TYPES: &[(&str, &str, &str)] = &[
     ("time(7)", "'00:00:00.000001'", "'23:59:59.999999'"),
 ];
 
-/// What JSON has to escape, what it has no word for, and moments with all their digits.
-const AWKWARD: &[(&str, &str, &str)] = &[
+/// Values that JSON has to escape or has no type for, and times with all decimal places.
+const SPECIAL_VALUES: &[(&str, &str, &str)] = &[
     ("binary(4)", "0x00000001", "0xffffffff"),
     ("varbinary(16)", "0x00", "0x00ff"),
     ("varchar(40)", "'back\\slash'", "'{\"k\": [1]}'"),
@@ -81,7 +81,7 @@ async fn key_can_have_any_indexable_type() {
     let Some((harness, program)) = start().await else {
         return;
     };
-    each(harness, &program, TYPES).await;
+    check_types(harness, &program, TYPES).await;
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn key_can_be_money() {
     let Some((harness, program)) = start().await else {
         return;
     };
-    each(harness, &program, &[("money", "-1.2345", "123456.7891")]).await;
+    check_types(harness, &program, &[("money", "-1.2345", "123456.7891")]).await;
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn key_can_be_bytes_quoted_text_and_precise_time() {
     let Some((harness, program)) = start().await else {
         return;
     };
-    each(harness, &program, AWKWARD).await;
+    check_types(harness, &program, SPECIAL_VALUES).await;
 }
 
 #[tokio::test]
@@ -106,10 +106,11 @@ async fn key_can_be_a_time_of_seven_decimals() {
         return;
     };
     let time = ("time(7)", "'00:00:00.0000001'", "'23:59:59.9999999'");
-    each(harness, &program, &[time]).await;
+    check_types(harness, &program, &[time]).await;
 }
 
-async fn each(harness: MssqlHarness, program: &Program, types: &[(&str, &str, &str)]) {
+/// Creates one table per type with the two values as keys, and runs all operations on each queue.
+async fn check_types(harness: MssqlHarness, program: &Program, types: &[(&str, &str, &str)]) {
     let mut queues = Vec::new();
     for (at, (declared, low, high)) in types.iter().enumerate() {
         let table = format!("k{at}");
@@ -121,13 +122,13 @@ async fn each(harness: MssqlHarness, program: &Program, types: &[(&str, &str, &s
         queues.push(queue(&table));
     }
     let fixture = Fixture::adopt(harness, queues).await;
-    let mut unfit = Vec::new();
+    let mut failures = Vec::new();
     for (at, (declared, ..)) in types.iter().enumerate() {
-        if let Err(why) = live(&fixture, &fixture.at(at)).await {
-            unfit.push(format!("{declared}: {why}"));
+        if let Err(reason) = check_operations(&fixture, &fixture.at(at)).await {
+            failures.push(format!("{declared}: {reason}"));
         }
     }
-    assert!(unfit.is_empty(), "{unfit:#?}");
+    assert!(failures.is_empty(), "{failures:#?}");
 }
 
 #[tokio::test]
@@ -159,29 +160,38 @@ async fn composite_key_can_mix_types() {
     let queues = ["two", "three", "mixed"].map(queue);
     let fixture = Fixture::adopt(harness, queues.to_vec()).await;
     for (at, queue) in queues.iter().enumerate() {
-        let lived = live(&fixture, &fixture.at(at)).await;
-        lived.unwrap_or_else(|why| panic!("{}: {why}", queue.table));
+        let checked = check_operations(&fixture, &fixture.at(at)).await;
+        checked.unwrap_or_else(|reason| panic!("{}: {reason}", queue.table));
     }
 }
 
-/// Takes a queue of two items through claim, heartbeat, completion and expiry.
-async fn live(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> Result<(), String> {
-    let must = |right: bool, what: &str| if right { Ok(()) } else { Err(what.to_owned()) };
+/// Runs claim, heartbeat, completion, repeated completion, expiry and failure on a queue of two items.
+async fn check_operations(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> Result<(), String> {
+    let expect_that = |holds: bool, fact: &str| {
+        if holds {
+            Ok(())
+        } else {
+            Err(format!("not true: {fact}"))
+        }
+    };
     let items = broker.claim_for(9, MINUTE).await;
-    must(items.len() == 2, "two items are claimed")?;
+    expect_that(items.len() == 2, "two items are claimed")?;
     for item in &items {
         let (lease, duration) = (item.lease.clone(), MINUTE);
         let renewal = [Renewal { lease, duration }].into();
         let held = broker.store.heartbeat(broker.queue, renewal).await;
         let held = held.map_err(|error| format!("{}: {error}", item.lease.key))?;
-        must(
+        expect_that(
             held[0].is_some(),
             &format!("{} is extended", item.lease.key),
         )?;
     }
-    for turn in ["the lease is completed", "the completion is known again"] {
+    for fact in [
+        "the lease is completed",
+        "the repeated completion is recognised",
+    ] {
         let state = broker.complete(&items[0].lease).await;
-        must(state == Some(State::Completed), turn)?;
+        expect_that(state == Some(State::Completed), fact)?;
     }
     fixture.advance(MINUTE + SECOND).await;
     let reaped = broker.reap(9).await;
@@ -190,19 +200,22 @@ async fn live(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> Result<(), St
         .iter()
         .map(|expired| &expired.lease)
         .collect();
-    must(expired == [&items[1].lease], "the other lease expires")?;
+    expect_that(expired == [&items[1].lease], "the other lease expires")?;
     let again = broker.claim_for(9, HOUR).await;
-    must(again.len() == 1, "its item is claimed again")?;
-    must(
+    expect_that(again.len() == 1, "its item is claimed again")?;
+    expect_that(
         again[0].lease.key == items[1].lease.key,
-        "it is the same key",
+        "the new lease has the same key",
     )?;
     let failed = broker
         .settle(&again[0].lease, crate::harness::fixture::fail(None))
         .await;
-    must(failed == Some(State::Dead), "it fails")?;
-    must(
+    expect_that(
+        failed == Some(State::Dead),
+        "the item is dead after a failure",
+    )?;
+    expect_that(
         broker.counts().await == [0, 0, 0, 1, 1],
-        "each item is in its state",
+        "check_types item is in its state",
     )
 }

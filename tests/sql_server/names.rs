@@ -1,4 +1,4 @@
-//! Names of tables and columns that T-SQL has to quote, and schemas.
+//! Names of schemas, tables and columns, also those that T-SQL has to quote.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
@@ -9,8 +9,8 @@ use crate::harness::fixture::{Broker, Fixture, HOUR, by, keys, new_item, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
 
-/// A queue over a table by the name that configuration gives it, which T-SQL writes as `quoted`.
-async fn under_the_name(harness: &MssqlHarness, program: &Program, name: &str, quoted: &str) {
+/// Runs a queue over a table. `name` is its name in the configuration, `quoted` its name in T-SQL.
+async fn check_table_name(harness: &MssqlHarness, program: &Program, name: &str, quoted: &str) {
     let table =
         format!("CREATE TABLE {quoted} (id int PRIMARY KEY); INSERT {quoted} VALUES (1), (2)");
     program.run(&table).await;
@@ -37,7 +37,7 @@ async fn table_can_be_in_another_schema() {
         return;
     };
     program.run("CREATE SCHEMA sales").await;
-    under_the_name(&harness, &program, "sales.orders", "sales.orders").await;
+    check_table_name(&harness, &program, "sales.orders", "sales.orders").await;
     program.run("DROP SCHEMA sales").await;
 }
 
@@ -48,7 +48,7 @@ async fn schema_and_table_names_can_need_brackets() {
     };
     program.run("CREATE SCHEMA [my schema]").await;
     let name = "[my schema].[my.table]";
-    under_the_name(&harness, &program, name, name).await;
+    check_table_name(&harness, &program, name, name).await;
     program.run("DROP SCHEMA [my schema]").await;
 }
 
@@ -123,7 +123,7 @@ async fn names_are_found_in_any_case() {
     spec.order = by(&["-RANK"]);
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     assert_eq!(keys(&fixture.claim(9).await), ["2", "1"]);
-    // Babelfish lowers the letters of names.
+    // Babelfish converts names to lower case.
     let columns = fixture.store.columns(fixture.queue).join(" ");
     assert!(columns.eq_ignore_ascii_case("Id Rank"), "{columns}");
 }

@@ -1,4 +1,4 @@
-//! Every operation through a slow network that breaks between any two of them, and ends each connection after a while.
+//! Every operation over a slow network. All connections are cut before most of the operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,9 @@ async fn operations_survive_a_slow_breaking_network() {
     }
     let proxy = Proxy::before(&program.connection_string).await;
     proxy.delay(Duration::from_millis(3));
+    // Each cut makes the next operation use a new session. On a busy Babelfish server the first statements of a session
+    // can take longer than the default timeout.
     let settings = Settings {
-        // Each operation needs a new session. On a busy machine, the first batches of a session take Babelfish seconds.
         command_timeout: Duration::from_secs(60),
         ..Settings::new(proxy.connection_string())
     };
@@ -44,7 +45,7 @@ async fn operations_survive_a_slow_breaking_network() {
     let items = ["a", "b", "c", "d", "e"].map(item).to_vec();
     let added = broker.try_enqueue(items).await.expect("added");
     assert_eq!(added.len(), 5);
-    // What may be repeated is, when its connection turns out to be broken.
+    // The broker notices that the connection is broken and sends the operation on a new one.
     proxy.cut();
     let request = Uuid::new_v4();
     let leases = broker.request(request, 4).await;

@@ -1,4 +1,5 @@
-//! A broker whose server is away for some seconds: what its callers are told and how soon, and what is left when it is back.
+//! A broker whose database server is unavailable for some seconds. Calls fail within a time limit, health follows, and
+//! leases from before the outage stay valid.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
-use crate::proxy::{Proxy, Way};
-use crate::service::{CONNECTIONS, Service, patiently};
+use crate::proxy::{Direction, Proxy};
+use crate::service::{CONNECTIONS, Service, retry_while_unavailable};
 use crate::support::api_error::assert_api_error;
 use crate::support::client::{Client, completion, item, lease_ids};
 use crate::support::timeout::{wait_until, with_timeout};
@@ -19,7 +20,7 @@ const CALLERS: usize = 50;
 const SERVING: i32 = 1;
 const NOT_SERVING: i32 = 2;
 
-struct Site {
+struct TestBroker {
     service: Service,
     proxy: Proxy,
     program: Program,
@@ -27,7 +28,7 @@ struct Site {
     _harness: MssqlHarness,
 }
 
-impl Site {
+impl TestBroker {
     async fn start() -> Option<Self> {
         let (harness, program) = start().await?;
         let proxy = Proxy::before(&program.connection_string).await;
@@ -42,12 +43,13 @@ impl Site {
         })
     }
 
-    /// Calls of every kind at once, each from a task of its own; each must be told that the store is away.
-    async fn call_in_vain(&self, lease_id: &str) -> Duration {
+    /// Sends calls of all kinds at the same time, each in its own task. Each must fail with STORE_UNAVAILABLE. Returns the
+    /// time that they took.
+    async fn assert_calls_fail(&self, lease_id: &str) -> Duration {
         let start = Instant::now();
         let calls = (0..CALLERS).map(|at| {
             let (client, id) = (self.client.clone(), lease_id.to_owned());
-            tokio::spawn(async move { one(&client, at, &id).await })
+            tokio::spawn(async move { call_of_kind(&client, at, &id).await })
         });
         for outcome in with_timeout(join_all(calls)).await {
             let outcome = outcome.expect("no panic");
@@ -66,37 +68,38 @@ impl Site {
             .status
     }
 
-    async fn until_health_is(&self, status: i32) {
-        wait_until("health follows the store", async || {
-            self.health().await == status
-        })
+    async fn wait_for_health(&self, status: i32) {
+        wait_until(
+            "the health check reports the state of the store",
+            async || self.health().await == status,
+        )
         .await;
     }
 
-    /// Everything works again: the leases that were given before are still good, and no more connections are opened than
-    /// the pool and the probe need.
-    async fn comes_back(self, lease_ids: &[String], connections: usize) {
+    /// Checks that the broker recovers. The leases from before the outage are still held, and the broker opens no more
+    /// connections than its pool and the probe need. `connections`: the number that were opened before the recovery.
+    async fn assert_recovery(self, lease_ids: &[String], connections: usize) {
         let start = Instant::now();
-        self.until_health_is(SERVING).await;
+        self.wait_for_health(SERVING).await;
         let lease_ids: Vec<&str> = lease_ids.iter().map(String::as_str).collect();
         let calls = lease_ids.iter().map(|id| {
             let (client, id) = (self.client.clone(), (*id).to_owned());
             async move {
                 let ids = [&*id];
-                let held = patiently(|| client.try_heartbeat(&ids, None)).await;
-                assert_eq!(held[0].outcome, 1, "the lease is still good");
+                let held = retry_while_unavailable(|| client.try_heartbeat(&ids, None)).await;
+                assert_eq!(held[0].outcome, 1, "the lease is still held");
                 let completion = || client.try_complete(vec![completion(&id, &[])]);
-                let completed = patiently(completion).await;
+                let completed = retry_while_unavailable(completion).await;
                 assert_eq!(completed[0].outcome, 1, "the lease is completed");
             }
         });
         with_timeout(join_all(calls)).await;
         let opened = self.proxy.accepted() - connections;
-        // A probe that takes longer than two seconds, as on a server under load, dials anew.
+        // A probe that takes longer than two seconds, as on a busy server, opens a new connection.
         let slow_probes = usize::try_from(start.elapsed().as_secs() / 2).expect("a short time");
         assert!(
             opened <= CONNECTIONS + 1 + slow_probes,
-            "{opened} connections"
+            "{opened} connections were opened"
         );
         let done = "SELECT COUNT(*) FROM work WHERE lease_state = 3 AND lease_fence = 1 AND payload <> N'10'";
         let done = self.program.number(done).await;
@@ -105,7 +108,7 @@ impl Site {
     }
 }
 
-async fn one(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
+async fn call_of_kind(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
     match at % 5 {
         0 => client
             .try_claim(client.claim_request(1))
@@ -123,7 +126,7 @@ async fn one(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
             .try_release(&[id], None)
             .await
             .map(|results| results.len()),
-        // Long polls hear of it too.
+        // A waiting claim fails too.
         _ => {
             let wait = client.waiting_claim_request(1, Duration::from_secs(20));
             client.try_claim(wait).await.map(|leases| leases.len())
@@ -131,12 +134,13 @@ async fn one(client: &Client, at: usize, id: &str) -> Result<usize, Status> {
     }
 }
 
-/// Ten leases, given while all is well, and one for calls in vain: what becomes of it nobody is told.
+/// Returns ten leases, and an eleventh for the calls that fail. The outcome of those calls is unknown, so the tests do not
+/// check that lease.
 async fn leases(client: &Client) -> (Vec<String>, String) {
     let items: Vec<_> = (0..11).map(|at| item(&format!("{at}"))).collect();
-    let keys = patiently(|| client.try_enqueue(items.clone())).await;
+    let keys = retry_while_unavailable(|| client.try_enqueue(items.clone())).await;
     assert_eq!(keys.len(), 11);
-    let leases = patiently(|| client.try_claim(client.claim_request(11))).await;
+    let leases = retry_while_unavailable(|| client.try_claim(client.claim_request(11))).await;
     let mut leases: Vec<String> = lease_ids(&leases).into_iter().map(str::to_owned).collect();
     let spare = leases.pop().expect("eleven leases");
     (leases, spare)
@@ -144,58 +148,58 @@ async fn leases(client: &Client) -> (Vec<String>, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_connections_fail_calls_within_a_second() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let (leases, spare) = leases(&site.client).await;
-    assert_eq!(site.health().await, SERVING);
-    site.proxy.refuse(true);
-    site.proxy.cut();
-    let took = site.call_in_vain(&spare).await;
+    let (leases, spare) = leases(&test.client).await;
+    assert_eq!(test.health().await, SERVING);
+    test.proxy.refuse(true);
+    test.proxy.cut();
+    let took = test.assert_calls_fail(&spare).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
-    site.until_health_is(NOT_SERVING).await;
-    let took = site.call_in_vain(&spare).await;
+    test.wait_for_health(NOT_SERVING).await;
+    let took = test.assert_calls_fail(&spare).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // While it is away it is asked now and then, and by one alone.
-    let before = site.proxy.accepted();
+    // During the outage only the probe connects to the server.
+    let before = test.proxy.accepted();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let asked = site.proxy.accepted() - before;
+    let probes = test.proxy.accepted() - before;
     assert!(
-        (1..=5).contains(&asked),
-        "{asked} connections in two seconds"
+        (1..=5).contains(&probes),
+        "{probes} connections in two seconds"
     );
-    let before = site.proxy.accepted();
-    site.proxy.clear_up();
-    site.comes_back(&leases, before).await;
+    let before = test.proxy.accepted();
+    test.proxy.restore();
+    test.assert_recovery(&leases, before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_server_fails_calls_in_eight_seconds_then_immediately() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let (leases, spare) = leases(&site.client).await;
-    for way in [Way::ToServer, Way::ToClient] {
-        site.proxy.stall(way, true);
+    let (leases, spare) = leases(&test.client).await;
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        test.proxy.stall(direction, true);
     }
-    let took = site.call_in_vain(&spare).await;
+    let took = test.assert_calls_fail(&spare).await;
     assert!(took < Duration::from_secs(8), "{took:?}");
-    assert_eq!(site.health().await, NOT_SERVING);
-    let took = site.call_in_vain(&spare).await;
+    assert_eq!(test.health().await, NOT_SERVING);
+    let took = test.assert_calls_fail(&spare).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // As after a failover: the old connections are dead, new ones are taken.
-    let before = site.proxy.accepted();
-    site.proxy.clear_up_after_cut();
-    site.comes_back(&leases, before).await;
+    // As after a failover, the old connections are dead and the server accepts new ones.
+    let before = test.proxy.accepted();
+    test.proxy.cut_and_restore();
+    test.assert_recovery(&leases, before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_broken_connections_are_replaced_without_errors() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let (leases, _) = leases(&site.client).await;
-    let before = site.proxy.accepted();
-    site.proxy.cut();
-    site.comes_back(&leases, before).await;
+    let (leases, _) = leases(&test.client).await;
+    let before = test.proxy.accepted();
+    test.proxy.cut();
+    test.assert_recovery(&leases, before).await;
 }

@@ -1,4 +1,4 @@
-//! Another program on a test's database: plain T-SQL, for what a harness has no words for.
+//! Another program on the database of a test. It runs plain T-SQL for features that the harness does not cover.
 
 use lease_broker::store::mssql::{MssqlSchema, Settings};
 use lease_broker::store::schema::Step;
@@ -11,15 +11,15 @@ use crate::harness::mssql::MssqlHarness;
 use crate::harness::{Harness as _, can_run};
 use crate::skipped::skipped;
 
-/// A connection of its own, and the way to the test's database.
+/// A connection to the database of a test, and its connection string.
 pub(crate) struct Program {
     connection: Mutex<Client<Compat<TcpStream>>>,
     pub(crate) connection_string: String,
-    /// Whether the server is Babelfish, which lacks much of what SQL Server has.
+    /// Whether the server is Babelfish, which lacks many features of SQL Server.
     pub(crate) babelfish: bool,
 }
 
-/// Makes a database and connects another program to it; none, said aloud, where there is no server.
+/// Creates a database and connects another program to it. Without a server it prints a `skipped:` line and returns `None`.
 pub(crate) async fn start() -> Option<(MssqlHarness, Program)> {
     if !can_run::<MssqlHarness>() {
         return None;
@@ -29,43 +29,43 @@ pub(crate) async fn start() -> Option<(MssqlHarness, Program)> {
     Some((harness, program))
 }
 
-/// The same for what Babelfish lacks; none, said aloud, where the server is Babelfish.
-pub(crate) async fn start_on_sql_server(lacks: &str) -> Option<(MssqlHarness, Program)> {
+/// Does the same for tests of a feature that Babelfish lacks. On Babelfish it prints a `skipped:` line and returns `None`.
+pub(crate) async fn start_on_sql_server(feature: &str) -> Option<(MssqlHarness, Program)> {
     let (harness, program) = start().await?;
     if program.babelfish {
         let test = std::thread::current();
         let test = test.name().unwrap_or("a test");
-        skipped(&format!("{test}: Babelfish has no {lacks}"));
+        skipped(&format!("{test}: Babelfish has no {feature}"));
         return None;
     }
     Some((harness, program))
 }
 
 impl Program {
-    /// Connects to the harness's database, whose name only the database knows.
+    /// Connects to the database of the harness. The harness does not tell its name, so a query asks for it.
     async fn on(harness: &MssqlHarness) -> Self {
-        let tell = Step {
-            purpose: "tell the database's name".to_owned(),
-            sql: "CREATE TABLE whereabouts (name nvarchar(128) NOT NULL);
-                INSERT whereabouts (name) SELECT DB_NAME()"
+        let ask_name = Step {
+            purpose: "read the name of the database".to_owned(),
+            sql: "CREATE TABLE database_name (name nvarchar(128) NOT NULL);
+                INSERT database_name (name) SELECT DB_NAME()"
                 .to_owned(),
             until_no_rows: false,
         };
-        harness.run(&tell).await.expect("a table");
-        let name = harness.rows("whereabouts", &["name"]).await;
-        harness.drop_table("whereabouts").await;
+        harness.run(&ask_name).await.expect("a table");
+        let name = harness.rows("database_name", &["name"]).await;
+        harness.drop_table("database_name").await;
         let [lease_broker::value::Value::Text(name)] = &*name[0] else {
             panic!("no name: {name:?}");
         };
         Self::connect(&format!("{};database={name}", server())).await
     }
 
-    /// Connects.
+    /// Connects with this connection string and finds out whether the server is Babelfish.
     pub(crate) async fn connect(connection_string: &str) -> Self {
         let config = Config::from_ado_string(connection_string).expect("a connection string");
         let stream = TcpStream::connect(config.get_addr()).await;
         let stream = stream.expect("a server").compat_write();
-        // The driver's futures are large.
+        // Boxed, because the futures of the driver are large.
         let connection = Box::pin(Client::connect(config, stream)).await;
         let mut program = Self {
             connection: connection.expect("a login").into(),
@@ -77,12 +77,12 @@ impl Program {
         program
     }
 
-    /// One more connection to the same database.
+    /// Opens another connection to the same database.
     pub(crate) async fn another(&self) -> Self {
         Self::connect(&self.connection_string).await
     }
 
-    /// How a broker reaches the database.
+    /// Returns the settings with which a broker connects to the database.
     pub(crate) fn settings(&self) -> Settings {
         Settings::new(self.connection_string.clone())
     }
@@ -125,7 +125,7 @@ impl Program {
         number.unwrap_or_else(|| panic!("no number, {texts:?}: {sql}"))
     }
 
-    /// Works on the schema, as the command line does.
+    /// Runs a schema operation, as the command line does, on a thread for blocking work.
     pub(crate) async fn schema<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut MssqlSchema) -> T + Send + 'static,
@@ -136,7 +136,7 @@ impl Program {
     }
 }
 
-/// The connection string of the server that the tests use.
+/// Returns the connection string of the server.
 pub(crate) fn server() -> String {
     std::env::var("LEASE_BROKER_TEST_MSSQL").expect("a server")
 }
@@ -150,7 +150,7 @@ fn text(data: &ColumnData<'static>) -> String {
         ColumnData::Bit(bit) => bit.map(|bit| u8::from(bit).to_string()),
         ColumnData::Guid(guid) => guid.map(|guid| guid.to_string()),
         ColumnData::String(text) => text.as_ref().map(ToString::to_string),
-        other => panic!("no test reads this type: {other:?}"),
+        other => panic!("the program cannot read this type: {other:?}"),
     };
     text.unwrap_or_else(|| "NULL".to_owned())
 }

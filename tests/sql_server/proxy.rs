@@ -1,4 +1,4 @@
-//! A TCP proxy between a broker and its server that does to connections what networks do.
+//! A TCP proxy between a broker and its server. It cuts, delays, stalls and refuses connections as a bad network does.
 
 use std::io;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A way through the proxy.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
-/// How the network is at the moment.
+/// The faults that are active at the moment.
 #[derive(Clone, Debug, Default)]
-struct Weather {
+struct NetworkState {
     refuses: bool,
     stalled: [bool; 2],
     delay: Duration,
-    /// How often all connections have been cut: one opened before the last time is to end.
+    /// Number of times that all connections were cut. A connection that was opened before the last cut ends.
     cuts: usize,
-    /// After how many bytes of each way a connection ends that is opened now.
-    budget: [Option<usize>; 2],
+    /// Number of bytes per direction after which a new connection ends. `None`: no limit.
+    byte_limit: [Option<usize>; 2],
 }
 
 #[derive(Default)]
@@ -38,40 +38,40 @@ struct Counts {
     held: AtomicUsize,
 }
 
-/// A proxy that passes everything until it is told otherwise; gone, with its connections, when it is dropped.
+/// A proxy that forwards everything until a fault is set. Dropping it ends all its connections.
 pub(crate) struct Proxy {
     port: u16,
     connection_string: String,
-    weather: watch::Sender<Weather>,
+    network: watch::Sender<NetworkState>,
     counts: Arc<Counts>,
     _accepting: AbortOnDropHandle<()>,
 }
 
 impl Proxy {
-    /// Starts before the server of this connection string.
+    /// Starts a proxy on a free port for the server of this connection string.
     pub(crate) async fn before(connection_string: &str) -> Self {
         Self::on_port(0, connection_string).await
     }
 
-    /// The same on a port that others know.
+    /// Starts a proxy on the given port. 0: a free port.
     pub(crate) async fn on_port(port: u16, connection_string: &str) -> Self {
         let server = Config::from_ado_string(connection_string).expect("a connection string");
         let listener = TcpListener::bind(("127.0.0.1", port)).await;
         let listener = listener.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let weather = watch::Sender::new(Weather::default());
+        let network = watch::Sender::new(NetworkState::default());
         let counts = Arc::<Counts>::default();
         let accepting = accept(
             listener,
             server.get_addr(),
-            weather.subscribe(),
+            network.subscribe(),
             counts.clone(),
         );
         Self {
             port,
-            // Of a word that comes twice, the last one counts.
+            // If a keyword occurs twice, the last value counts.
             connection_string: format!("{connection_string};server=tcp:127.0.0.1,{port}"),
-            weather,
+            network,
             counts,
             _accepting: AbortOnDropHandle::new(tokio::spawn(accepting)),
         }
@@ -81,66 +81,66 @@ impl Proxy {
         self.port
     }
 
-    /// Names the proxy in place of the server.
+    /// Returns the connection string with the address of the proxy instead of the server.
     pub(crate) fn connection_string(&self) -> &str {
         &self.connection_string
     }
 
-    /// Ends all connections now.
+    /// Ends all open connections.
     pub(crate) fn cut(&self) {
-        self.weather.send_modify(|weather| weather.cuts += 1);
+        self.network.send_modify(|network| network.cuts += 1);
     }
 
-    /// Ends each connection that is opened from now on after so many bytes of one way; none: it lasts.
-    pub(crate) fn cut_after(&self, way: Way, bytes: Option<usize>) {
-        self.weather
-            .send_modify(|weather| weather.budget[way as usize] = bytes);
+    /// Ends each connection that is opened from now on after this number of bytes in one direction. `None`: no limit.
+    pub(crate) fn cut_after(&self, direction: Direction, bytes: Option<usize>) {
+        self.network
+            .send_modify(|network| network.byte_limit[direction as usize] = bytes);
     }
 
-    /// Holds back what goes one way, or lets it pass again.
-    pub(crate) fn stall(&self, way: Way, stalled: bool) {
-        self.weather
-            .send_modify(|weather| weather.stalled[way as usize] = stalled);
+    /// Holds back all bytes of one direction, or forwards them again.
+    pub(crate) fn stall(&self, direction: Direction, stalled: bool) {
+        self.network
+            .send_modify(|network| network.stalled[direction as usize] = stalled);
     }
 
-    /// Resets new connections, or takes them again.
+    /// Resets new connections, or accepts them again.
     pub(crate) fn refuse(&self, refuses: bool) {
-        self.weather
-            .send_modify(|weather| weather.refuses = refuses);
+        self.network
+            .send_modify(|network| network.refuses = refuses);
     }
 
-    /// Holds back everything for so long.
+    /// Delays every read of bytes by this time.
     pub(crate) fn delay(&self, delay: Duration) {
-        self.weather.send_modify(|weather| weather.delay = delay);
+        self.network.send_modify(|network| network.delay = delay);
     }
 
-    /// Passes everything again; what was cut remains so.
-    pub(crate) fn clear_up(&self) {
-        self.weather.send_modify(|weather| {
-            *weather = Weather {
-                cuts: weather.cuts,
-                ..Weather::default()
+    /// Removes all faults. Connections that were cut stay closed.
+    pub(crate) fn restore(&self) {
+        self.network.send_modify(|network| {
+            *network = NetworkState {
+                cuts: network.cuts,
+                ..NetworkState::default()
             };
         });
     }
 
-    /// Ends all connections, with what they hold back, and takes new ones.
-    pub(crate) fn clear_up_after_cut(&self) {
+    /// Ends all connections, which loses the bytes held back, and removes all faults.
+    pub(crate) fn cut_and_restore(&self) {
         self.cut();
-        self.clear_up();
+        self.restore();
     }
 
-    /// How many connections have been opened, the refused ones too.
+    /// Returns the number of connections that were opened so far, including refused ones.
     pub(crate) fn accepted(&self) -> usize {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many connections have something held back.
+    /// Returns the number of directions, over all connections, whose bytes are held back.
     pub(crate) fn held(&self) -> usize {
         self.counts.held.load(Ordering::SeqCst)
     }
 
-    /// How many are open.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.counts.open.load(Ordering::SeqCst)
     }
@@ -149,7 +149,7 @@ impl Proxy {
 async fn accept(
     listener: TcpListener,
     server: String,
-    weather: watch::Receiver<Weather>,
+    network: watch::Receiver<NetworkState>,
     counts: Arc<Counts>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
@@ -158,16 +158,16 @@ async fn accept(
             continue;
         };
         counts.accepted.fetch_add(1, Ordering::SeqCst);
-        let (server, weather, counts) = (server.clone(), weather.clone(), counts.clone());
+        let (server, network, counts) = (server.clone(), network.clone(), counts.clone());
         connections.spawn(async move {
             let _open = Counted::new(&counts.open);
-            let _ = connect(client, &server, weather, &counts.held).await;
+            let _ = connect(client, &server, network, &counts.held).await;
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-/// Counts something while it lasts.
+/// Increments a counter and decrements it when dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -186,13 +186,13 @@ impl Drop for Counted<'_> {
 async fn connect(
     mut client: TcpStream,
     server: &str,
-    mut weather: watch::Receiver<Weather>,
+    mut network: watch::Receiver<NetworkState>,
     held: &AtomicUsize,
 ) -> io::Result<()> {
-    // Whatever ends a connection here ends it abruptly.
+    // Every end of a connection is a reset, without an orderly shutdown.
     client.set_zero_linger()?;
     client.set_nodelay(true)?;
-    let now = weather.borrow_and_update().clone();
+    let now = network.borrow_and_update().clone();
     if now.refuses {
         return Ok(());
     }
@@ -201,26 +201,38 @@ async fn connect(
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let there = pass(from_client, to_server, Way::ToServer, weather.clone(), held);
-    let back = pass(from_server, to_client, Way::ToClient, weather.clone(), held);
+    let there = forward(
+        from_client,
+        to_server,
+        Direction::ToServer,
+        network.clone(),
+        held,
+    );
+    let back = forward(
+        from_server,
+        to_client,
+        Direction::ToClient,
+        network.clone(),
+        held,
+    );
     tokio::select! {
-        // What is held back when the connection is cut is lost.
+        // The cut comes first, so bytes that are held back are lost.
         biased;
-        _ = weather.wait_for(|weather| weather.cuts > now.cuts) => Ok(()),
+        _ = network.wait_for(|network| network.cuts > now.cuts) => Ok(()),
         ended = async { tokio::try_join!(there, back) } => ended.map(|_| ()),
     }
 }
 
-/// Passes on what comes, until its end.
-async fn pass(
+/// Forwards the bytes of one direction until their end or the byte limit.
+async fn forward(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    way: Way,
-    mut weather: watch::Receiver<Weather>,
+    direction: Direction,
+    mut network: watch::Receiver<NetworkState>,
     held: &AtomicUsize,
 ) -> io::Result<()> {
-    let way = way as usize;
-    let mut left = weather.borrow().budget[way].unwrap_or(usize::MAX);
+    let direction = direction as usize;
+    let mut left = network.borrow().byte_limit[direction].unwrap_or(usize::MAX);
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
@@ -229,7 +241,9 @@ async fn pass(
         }
         let delay = {
             let _held = Counted::new(held);
-            let now = weather.wait_for(|weather| !weather.stalled[way]).await;
+            let now = network
+                .wait_for(|network| !network.stalled[direction])
+                .await;
             now.map(|now| now.delay).map_err(io::Error::other)?
         };
         if !delay.is_zero() {

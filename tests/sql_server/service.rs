@@ -1,4 +1,4 @@
-//! A broker over gRPC, in the test's process, on a T-SQL store.
+//! A broker with its gRPC server in the process of the test, on a T-SQL store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use crate::support::client::Client;
 use crate::support::timeout::TEST_TIMEOUT;
 
-/// How many connections the broker may have, besides the one that asks whether the store answers.
+/// Maximum number of connections of the broker, without the one of the probe.
 pub(crate) const CONNECTIONS: usize = 4;
 
 const QUEUES: &str = "
@@ -69,8 +69,8 @@ impl Service {
     }
 }
 
-/// Sends a call again while it is told to: a server under load may take longer than a broker waits.
-pub(crate) async fn patiently<T, Answer>(call: impl Fn() -> Answer) -> T
+/// Repeats a call while it fails with UNAVAILABLE. A busy server may take longer than the timeout of the broker.
+pub(crate) async fn retry_while_unavailable<T, Answer>(call: impl Fn() -> Answer) -> T
 where
     Answer: Future<Output = Result<T, Status>>,
 {

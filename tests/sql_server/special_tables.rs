@@ -1,4 +1,4 @@
-//! Tables that only SQL Server has: temporal, memory-optimised, partitioned, with rowversion columns, with filtered keys.
+//! Features that only SQL Server has: temporal, memory-optimised and partitioned tables, rowversion columns, filtered keys.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, HOUR, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::kinds::problems;
 use crate::program::{Program, start_on_sql_server};
+use crate::tables::problems;
 
-/// Takes an adopted table through every operation.
-async fn live(harness: MssqlHarness, spec: QueueSpec) -> Fixture<MssqlHarness> {
+/// Adopts a table and runs every operation on it.
+async fn check_operations(harness: MssqlHarness, spec: QueueSpec) -> Fixture<MssqlHarness> {
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let item = |id| new_item(&[("id", Value::Int(id)), ("payload", text("x"))]);
     fixture
@@ -38,7 +38,7 @@ const TEMPORAL: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload 
         PERIOD FOR SYSTEM_TIME (valid_from, valid_to))
     WITH (SYSTEM_VERSIONING = ON (HISTORY_TABLE = dbo.item_history))";
 
-/// Without this the history keeps the table from being dropped.
+/// Ends the history of the temporal table. Otherwise the table could not be dropped.
 async fn end_history(program: &Program) {
     program
         .run("ALTER TABLE item SET (SYSTEM_VERSIONING = OFF)")
@@ -52,7 +52,7 @@ async fn temporal_table_records_each_state_in_its_history() {
         return;
     };
     program.run(TEMPORAL).await;
-    let fixture = Box::pin(live(harness, queue("item"))).await;
+    let fixture = Box::pin(check_operations(harness, queue("item"))).await;
     let ready = "SELECT COUNT(*) FROM item_history WHERE id = 1 AND lease_state = 0";
     assert_eq!(program.number(ready).await, 1);
     end_history(&program).await;
@@ -108,7 +108,7 @@ async fn partitioned_table_works_as_a_queue() {
     program
         .run("CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50)) ON tens (id)")
         .await;
-    let fixture = Box::pin(live(harness, queue("item"))).await;
+    let fixture = Box::pin(check_operations(harness, queue("item"))).await;
     assert_eq!(fixture.counts().await, [1, 0, 0, 1, 0]);
     program.run("DROP TABLE item").await;
     program.run("DROP PARTITION SCHEME tens").await;
@@ -120,7 +120,7 @@ async fn memory_optimised_table_is_refused_with_the_reason() {
     let Some((_harness, program)) = start_on_sql_server("memory-optimised tables").await else {
         return;
     };
-    // Such a filegroup can't be removed from a database again: one of the test's own.
+    // Such a filegroup cannot be removed again, so the test creates its own database.
     let name = format!("lb_memory_{}", Uuid::new_v4().simple());
     program.run(&format!("CREATE DATABASE {name}")).await;
     let own = Program::connect(&format!("{};database={name}", program.connection_string)).await;
@@ -186,7 +186,9 @@ async fn rowversion_is_current_and_not_archived() {
 
 #[tokio::test]
 async fn filtered_unique_index_does_not_serve_as_key() {
-    let Some((harness, program)) = start_on_sql_server("word of an index's filter").await else {
+    let Some((harness, program)) =
+        start_on_sql_server("filter conditions of indexes in its catalog").await
+    else {
         return;
     };
     let table = "CREATE TABLE item (id int PRIMARY KEY, code int); CREATE UNIQUE INDEX i ON item (code) WHERE id > 0";
@@ -216,5 +218,5 @@ async fn disabled_instead_of_trigger_is_accepted() {
         .run("CREATE TRIGGER takes_all ON item INSTEAD OF INSERT AS RETURN")
         .await;
     program.run("DISABLE TRIGGER takes_all ON item").await;
-    Box::pin(live(harness, queue("item"))).await;
+    Box::pin(check_operations(harness, queue("item"))).await;
 }

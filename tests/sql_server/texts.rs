@@ -1,4 +1,4 @@
-//! Texts and bytes of every type of a column: handed out as they are, and put in so that they are handed out again.
+//! Texts and bytes in columns of every type: a claim returns them unchanged, whether a broker or a program inserted them.
 
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;
@@ -6,7 +6,7 @@ use lease_broker::value::Value;
 use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
-use crate::types::pass;
+use crate::types::check_samples;
 
 #[tokio::test]
 async fn text_is_unchanged_in_every_column_type() {
@@ -14,7 +14,7 @@ async fn text_is_unchanged_in_every_column_type() {
         return;
     };
     let samples = [
-        // The server pads it.
+        // The server pads the value.
         ("char(5)", "'abc'", text("abc  ")),
         ("nchar(5)", "N'żół'", text("żół  ")),
         ("varchar(20)", "'Grüße'", text("Grüße")),
@@ -32,13 +32,13 @@ async fn text_is_unchanged_in_every_column_type() {
             text("<a><b c='1'>ż</b></a>"),
         ),
     ];
-    // SQL Server writes the attributes of xml in its own way.
+    // SQL Server returns the attributes of xml in another form.
     let samples = if program.babelfish {
         &samples[..]
     } else {
         &samples[..7]
     };
-    pass(harness, &program, samples).await;
+    check_samples(harness, &program, samples).await;
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn xml_is_returned_as_the_server_writes_it() {
     let Some((harness, program)) = start().await else {
         return;
     };
-    pass(
+    check_samples(
         harness,
         &program,
         &[("xml", "N'<a><b>ż</b></a>'", text("<a><b>ż</b></a>"))],
@@ -60,7 +60,7 @@ async fn bytes_and_quoted_text_are_unchanged() {
         return;
     };
     let samples = [
-        // The server pads it.
+        // The server pads the value.
         ("binary(4)", "0x01ff", Value::Bytes(vec![1, 255, 0, 0])),
         ("varbinary(8)", "0x", Value::Bytes(vec![])),
         ("varbinary(8)", "0x00ff00", Value::Bytes(vec![0, 255, 0])),
@@ -81,12 +81,12 @@ async fn bytes_and_quoted_text_are_unchanged() {
             text("a\tb\r\n"),
         ),
     ];
-    pass(harness, &program, &samples).await;
+    check_samples(harness, &program, &samples).await;
 }
 
 #[tokio::test]
 async fn character_outside_the_code_page_is_refused() {
-    let lacks = "character sets: it keeps the letter, and sends a question mark to who reads it";
+    let lacks = "character sets: it stores the character, and readers get a question mark";
     let Some((harness, program)) = start_on_sql_server(lacks).await else {
         return;
     };
@@ -105,7 +105,7 @@ async fn character_outside_the_code_page_is_refused() {
     assert_eq!(fixture.one().await.columns[1], text("naïve"));
 }
 
-/// A queue whose items have a body of this type; none where there is no server.
+/// Creates a queue whose items have a column `body` of this type. Returns `None` without a server.
 async fn with_body(declared: &str) -> Option<(Fixture<MssqlHarness>, Program)> {
     let (harness, program) = start().await?;
     let table = format!("CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, body {declared})");
@@ -122,7 +122,7 @@ async fn megabyte_of_enqueued_text_is_unchanged() {
     fixture.enqueue(new_item(&[("body", body.clone())])).await;
     let item = fixture.one().await;
     assert!(item.columns[1] == body, "the text has changed");
-    // Babelfish counts other bytes than those of UTF-16.
+    // On Babelfish DATALENGTH does not count the bytes of UTF-16.
     if !program.babelfish {
         let bytes = program.number("SELECT DATALENGTH(body) FROM item").await;
         assert_eq!(bytes, 1_000_000 / 7 * 8);

@@ -1,4 +1,4 @@
-//! Tables with triggers of the user's own, which run within the broker's statements.
+//! Tables with triggers of the user. The triggers run inside the statements of the broker.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
@@ -8,18 +8,19 @@ use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
-use crate::kinds::problems;
 use crate::program::{Program, start};
+use crate::tables::problems;
 
 const TABLE: &str = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50));
     CREATE TABLE audit (what varchar(10) NOT NULL, id int NOT NULL)";
-/// They count what they see, without NOCOUNT: their counts reach the client too.
+/// The triggers record each changed row. They do not set NOCOUNT, so their row counts also reach the client.
 const AUDIT: [&str; 3] = [
     "CREATE TRIGGER item_inserted ON item AFTER INSERT AS INSERT audit (what, id) SELECT 'insert', id FROM inserted",
     "CREATE TRIGGER item_updated ON item AFTER UPDATE AS INSERT audit (what, id) SELECT 'update', id FROM inserted",
     "CREATE TRIGGER item_deleted ON item AFTER DELETE AS INSERT audit (what, id) SELECT 'delete', id FROM deleted",
 ];
 
+/// Creates a queue whose table has the audit triggers.
 async fn audited_with(on_complete: OnComplete) -> Option<(Fixture<MssqlHarness>, Program)> {
     let (harness, program) = Box::pin(start()).await?;
     program.run(TABLE).await;
@@ -31,13 +32,13 @@ async fn audited_with(on_complete: OnComplete) -> Option<(Fixture<MssqlHarness>,
         ..queue("item")
     };
     let fixture = Box::pin(Fixture::adopt(harness, vec![spec])).await;
-    // Adoption may write the rows.
+    // Adoption may change rows, which the triggers record.
     program.run("DELETE audit").await;
     Some((fixture, program))
 }
 
-/// Takes what has been audited since the last time.
-async fn take(program: &Program) -> Vec<String> {
+/// Returns and deletes the recorded changes.
+async fn take_audit(program: &Program) -> Vec<String> {
     let rows = program
         .rows("SELECT what, id FROM audit ORDER BY id, what")
         .await;
@@ -45,35 +46,40 @@ async fn take(program: &Program) -> Vec<String> {
     rows.iter().map(|row| row.join(" ")).collect()
 }
 
-async fn every_operation(fixture: &Fixture<MssqlHarness>, program: &Program, completed: &[&str]) {
+/// Runs every operation and compares the recorded changes. `completed`: the changes that a completion causes.
+async fn check_every_operation(
+    fixture: &Fixture<MssqlHarness>,
+    program: &Program,
+    completed: &[&str],
+) {
     for payload in ["a", "b", "c", "d"] {
         fixture
             .enqueue(new_item(&[("payload", text(payload))]))
             .await;
     }
     let inserted = ["insert 1", "insert 2", "insert 3", "insert 4"];
-    assert_eq!(take(program).await, inserted);
+    assert_eq!(take_audit(program).await, inserted);
     let items = fixture.claim_for(9, MINUTE).await;
     assert_eq!(keys(&items), ["1", "2", "3", "4"]);
     let updated = ["update 1", "update 2", "update 3", "update 4"];
-    assert_eq!(take(program).await, updated);
+    assert_eq!(take_audit(program).await, updated);
     let held = fixture.heartbeat(&items[0].lease, MINUTE).await;
     assert!(held.is_some());
-    assert_eq!(take(program).await, ["update 1"]);
+    assert_eq!(take_audit(program).await, ["update 1"]);
     let done = fixture.complete(&items[0].lease).await;
     assert_eq!(done, Some(State::Completed));
-    assert_eq!(take(program).await, completed);
+    assert_eq!(take_audit(program).await, completed);
     let failed = fixture.settle(&items[1].lease, fail(Some(HOUR))).await;
     assert_eq!(failed, Some(State::Delayed));
     let released = fixture.settle(&items[2].lease, release(2 * HOUR)).await;
     assert_eq!(released, Some(State::Delayed));
-    assert_eq!(take(program).await, ["update 2", "update 3"]);
+    assert_eq!(take_audit(program).await, ["update 2", "update 3"]);
     fixture.advance(MINUTE + SECOND).await;
-    take(program).await;
+    take_audit(program).await;
     let reaped = fixture.reap(9).await;
     assert_eq!(reaped.expired.len(), 1);
     assert_eq!(reaped.expired[0].lease, items[3].lease);
-    assert_eq!(take(program).await, ["update 4"]);
+    assert_eq!(take_audit(program).await, ["update 4"]);
 }
 
 #[tokio::test]
@@ -81,7 +87,7 @@ async fn triggers_fire_where_rows_are_kept() {
     let Some((fixture, program)) = audited_with(OnComplete::Keep).await else {
         return;
     };
-    every_operation(&fixture, &program, &["update 1"]).await;
+    check_every_operation(&fixture, &program, &["update 1"]).await;
     assert_eq!(fixture.counts().await, [1, 0, 2, 1, 0]);
 }
 
@@ -90,7 +96,7 @@ async fn triggers_fire_where_rows_are_deleted() {
     let Some((fixture, program)) = audited_with(OnComplete::Delete).await else {
         return;
     };
-    every_operation(&fixture, &program, &["delete 1"]).await;
+    check_every_operation(&fixture, &program, &["delete 1"]).await;
     assert_eq!(fixture.counts().await, [1, 0, 2, 0, 0]);
 }
 
@@ -100,7 +106,7 @@ async fn triggers_fire_where_rows_are_archived() {
     let Some((fixture, program)) = audited_with(archive).await else {
         return;
     };
-    every_operation(&fixture, &program, &["delete 1", "update 1"]).await;
+    check_every_operation(&fixture, &program, &["delete 1", "update 1"]).await;
     let archived = "SELECT payload FROM done";
     assert_eq!(program.texts(archived).await, ["a"]);
 }

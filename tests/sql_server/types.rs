@@ -1,4 +1,4 @@
-//! Numbers and moments of every type of a column: handed out as they are, and put in so that they are handed out again.
+//! Numbers and times in columns of every type: a claim returns them unchanged, whether a broker or a program inserted them.
 
 use lease_broker::value::Value;
 
@@ -9,20 +9,21 @@ use crate::program::{Program, start, start_on_sql_server};
 /// 2026-11-20T22:15:20Z.
 const AT: i64 = 1_795_212_920;
 
-/// A type, a value as T-SQL writes it, and as a worker reads and a producer sends it.
+/// A type, a value as a T-SQL literal, and the same value as workers read it and producers send it.
 pub(crate) type Sample = (&'static str, &'static str, Value);
 
 fn decimal(digits: &str) -> Value {
     Value::Decimal(digits.to_owned())
 }
 
-fn moment(seconds: i64, nanos: i32) -> Value {
+fn timestamp(seconds: i64, nanos: i32) -> Value {
     Value::Timestamp { seconds, nanos }
 }
 
-/// Makes one table with a column for each sample, and one row for each that has only this value, by another program and by
-/// a broker; both must be the same to the server and to a worker. And NULL must pass, too.
-pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sample]) {
+/// Creates one table with a column per sample. For each sample, another program and a broker insert one row with this value.
+///
+/// Both rows must have the same value for the server and for a worker. A row with only NULL must work too.
+pub(crate) async fn check_samples(harness: MssqlHarness, program: &Program, samples: &[Sample]) {
     let columns: Vec<String> = (0..)
         .zip(samples)
         .map(|(at, (declared, ..))| format!(", c{at} {declared} NULL"))
@@ -53,7 +54,7 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
     fixture.enqueue(new_item(&nulls)).await;
     let claimed = fixture.claim(1_000).await;
     assert_eq!(claimed.len(), 2 * samples.len() + 1);
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for (at, (declared, literal, value)) in samples.iter().enumerate() {
         let ours = at + samples.len();
         assert_eq!(claimed[ours].lease.key, added[at]);
@@ -63,10 +64,10 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
         ] {
             let read = &item.columns[1 + at];
             if read != value {
-                wrong.push(format!("{declared} {literal} by {who}: {read:?}"));
+                failures.push(format!("{declared} {literal} by {who}: {read:?}"));
             }
         }
-        // Two xml values can't be compared.
+        // The server cannot compare xml values, so they are converted to text.
         let comparable = if *declared == "xml" {
             "CONVERT(nvarchar(max), {})"
         } else {
@@ -81,10 +82,10 @@ pub(crate) async fn pass(harness: MssqlHarness, program: &Program, samples: &[Sa
             of("b")
         );
         if program.number(&same).await != 1 {
-            wrong.push(format!("{declared} {literal}: the server sees two values"));
+            failures.push(format!("{declared} {literal}: the server sees two values"));
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(failures.is_empty(), "{failures:#?}");
     let all_null = claimed.last().expect("a row").columns[1..]
         .iter()
         .all(|value| *value == Value::Null);
@@ -139,7 +140,7 @@ async fn numbers_are_unchanged_up_to_their_bounds() {
         ("real", "0.1", Value::Double(0.1_f32.into())),
         ("real", "-3.4028235e38", Value::Double(f32::MIN.into())),
     ];
-    pass(harness, &program, &samples).await;
+    check_samples(harness, &program, &samples).await;
 }
 
 #[tokio::test]
@@ -162,7 +163,7 @@ async fn money_is_unchanged_up_to_its_bounds() {
         ("smallmoney", "214748.3647", decimal("214748.3647")),
         ("smallmoney", "-214748.3648", decimal("-214748.3648")),
     ];
-    pass(harness, &program, &samples).await;
+    check_samples(harness, &program, &samples).await;
 }
 
 #[tokio::test]
@@ -171,75 +172,79 @@ async fn times_have_the_precision_of_their_column() {
         return;
     };
     let samples = [
-        ("datetime", "'2026-11-20T22:15:20.000'", moment(AT, 0)),
+        ("datetime", "'2026-11-20T22:15:20.000'", timestamp(AT, 0)),
         (
             "datetime",
             "'2026-11-20T22:15:20.003'",
-            moment(AT, 3_000_000),
+            timestamp(AT, 3_000_000),
         ),
         (
             "datetime",
             "'2026-11-20T22:15:20.007'",
-            moment(AT, 7_000_000),
+            timestamp(AT, 7_000_000),
         ),
         (
             "datetime",
             "'1753-01-01T00:00:00'",
-            moment(-6_847_804_800, 0),
+            timestamp(-6_847_804_800, 0),
         ),
-        ("smalldatetime", "'2026-11-20T22:15:00'", moment(AT - 20, 0)),
-        ("datetime2(0)", "'2026-11-20T22:15:20'", moment(AT, 0)),
+        (
+            "smalldatetime",
+            "'2026-11-20T22:15:00'",
+            timestamp(AT - 20, 0),
+        ),
+        ("datetime2(0)", "'2026-11-20T22:15:20'", timestamp(AT, 0)),
         (
             "datetime2(1)",
             "'2026-11-20T22:15:20.1'",
-            moment(AT, 100_000_000),
+            timestamp(AT, 100_000_000),
         ),
         (
             "datetime2(2)",
             "'2026-11-20T22:15:20.12'",
-            moment(AT, 120_000_000),
+            timestamp(AT, 120_000_000),
         ),
         (
             "datetime2(3)",
             "'2026-11-20T22:15:20.123'",
-            moment(AT, 123_000_000),
+            timestamp(AT, 123_000_000),
         ),
         (
             "datetime2(4)",
             "'2026-11-20T22:15:20.1234'",
-            moment(AT, 123_400_000),
+            timestamp(AT, 123_400_000),
         ),
         (
             "datetime2(5)",
             "'2026-11-20T22:15:20.12345'",
-            moment(AT, 123_450_000),
+            timestamp(AT, 123_450_000),
         ),
         (
             "datetime2(6)",
             "'2026-11-20T22:15:20.123456'",
-            moment(AT, 123_456_000),
+            timestamp(AT, 123_456_000),
         ),
         (
             "datetime2(6)",
             "'0001-01-01T00:00:00.000001'",
-            moment(-62_135_596_800, 1_000),
+            timestamp(-62_135_596_800, 1_000),
         ),
         (
             "datetime2(6)",
             "'9999-12-31T23:59:59.999999'",
-            moment(253_402_300_799, 999_999_000),
+            timestamp(253_402_300_799, 999_999_000),
         ),
         (
             "datetimeoffset(6)",
             "'2026-11-20T22:15:20.123456+00:00'",
-            moment(AT, 123_456_000),
+            timestamp(AT, 123_456_000),
         ),
         ("date", "'0001-01-01'", text("0001-01-01")),
         ("date", "'9999-12-31'", text("9999-12-31")),
         ("time(0)", "'22:15:20'", text("22:15:20")),
         ("time(6)", "'00:00:00.000001'", text("00:00:00.000001")),
     ];
-    pass(harness, &program, &samples).await;
+    check_samples(harness, &program, &samples).await;
 }
 
 #[tokio::test]
@@ -252,21 +257,21 @@ async fn seventh_decimal_of_a_second_is_kept() {
         (
             "datetime2(7)",
             "'2026-11-20T22:15:20.1234567'",
-            moment(AT, 123_456_700),
+            timestamp(AT, 123_456_700),
         ),
         (
             "datetime2(7)",
             "'9999-12-31T23:59:59.9999999'",
-            moment(253_402_300_799, 999_999_900),
+            timestamp(253_402_300_799, 999_999_900),
         ),
         (
             "datetimeoffset(7)",
             "'2026-11-20T22:15:20.1234567+00:00'",
-            moment(AT, 123_456_700),
+            timestamp(AT, 123_456_700),
         ),
         ("time(7)", "'23:59:59.9999999'", text("23:59:59.9999999")),
     ];
-    pass(harness, &program, &samples).await;
+    check_samples(harness, &program, &samples).await;
 }
 
 #[tokio::test]
@@ -284,7 +289,7 @@ async fn time_with_offset_is_returned_in_utc_and_stored_with_offset() {
     let sent = text("2026-11-21T03:45:20.5+05:30");
     fixture.enqueue(new_item(&[("at", sent)])).await;
     for item in fixture.claim(9).await {
-        assert_eq!(item.columns[1], moment(AT, 500_000_000));
+        assert_eq!(item.columns[1], timestamp(AT, 500_000_000));
     }
     let offsets = "SELECT DATEPART(tzoffset, at) FROM item ORDER BY id";
     assert_eq!(program.texts(offsets).await, ["330", "330"]);

@@ -32,13 +32,13 @@ pub(crate) fn claimed_row(token: Uuid, id: i64) -> Vec<Cell> {
 }
 
 /// Place, now, due time.
-pub(crate) fn held_row(place: i32) -> Vec<Cell> {
-    vec![Cell::Int(Some(place)), NOW, DUE]
+pub(crate) fn held_row(index: i32) -> Vec<Cell> {
+    vec![Cell::Int(Some(index)), NOW, DUE]
 }
 
 /// Place, state.
-pub(crate) fn settled_row(place: i32, state: u8) -> Vec<Cell> {
-    vec![Cell::Int(Some(place)), Cell::TinyInt(Some(state))]
+pub(crate) fn settled_row(index: i32, state: u8) -> Vec<Cell> {
+    vec![Cell::Int(Some(index)), Cell::TinyInt(Some(state))]
 }
 
 /// Key, state before, state now, attempt, fence, token, owner.
@@ -64,14 +64,16 @@ pub(crate) fn claimed(ids: RangeInclusive<i64>) -> Tokens {
     Tokens::new().rows(&rows)
 }
 
-pub(crate) fn held(places: i32) -> Tokens {
-    let rows: Vec<Vec<Cell>> = (0..places).map(held_row).collect();
+pub(crate) fn held(indexes: i32) -> Tokens {
+    let rows: Vec<Vec<Cell>> = (0..indexes).map(held_row).collect();
     Tokens::new().rows(&rows)
 }
 
 /// All in this state.
-pub(crate) fn settled(places: i32, state: u8) -> Tokens {
-    let rows: Vec<Vec<Cell>> = (0..places).map(|place| settled_row(place, state)).collect();
+pub(crate) fn settled(indexes: i32, state: u8) -> Tokens {
+    let rows: Vec<Vec<Cell>> = (0..indexes)
+        .map(|index| settled_row(index, state))
+        .collect();
     Tokens::new().rows(&rows)
 }
 

@@ -8,7 +8,7 @@ use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
-fn victim() -> Reply {
+fn deadlock_reply() -> Reply {
     let message = "The transaction was deadlocked on lock resources.";
     Reply::Answer(Tokens::new().error(1205, message))
 }
@@ -16,37 +16,40 @@ fn victim() -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlock_victim_is_retried_with_success() {
     let fixture = Fixture::start().await;
-    fixture
-        .server
-        .on(OPERATION, vec![victim(), Reply::Answer(settled(1, 3))]);
+    fixture.server.on(
+        OPERATION,
+        vec![deadlock_reply(), Reply::Answer(settled(1, 3))],
+    );
     let states = fixture.complete(1).await.expect("settled");
     assert_eq!(states, [Some(State::Completed)]);
-    assert_eq!(fixture.server.asked(OPERATION).len(), 2);
+    assert_eq!(fixture.server.requests(OPERATION).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlocked_claim_and_enqueue_are_retried() {
     let fixture = Fixture::start().await;
-    fixture
-        .server
-        .on(OPERATION, vec![victim(), Reply::Answer(claimed(1..=2))]);
+    fixture.server.on(
+        OPERATION,
+        vec![deadlock_reply(), Reply::Answer(claimed(1..=2))],
+    );
     assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
-    fixture
-        .server
-        .on(OPERATION, vec![victim(), Reply::Answer(enqueued(1..=2))]);
+    fixture.server.on(
+        OPERATION,
+        vec![deadlock_reply(), Reply::Answer(enqueued(1..=2))],
+    );
     assert_eq!(fixture.enqueue(2).await.expect("added").len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_deadlock_victim_fails_after_five_tries() {
-    let (tries, text) = always_the_victim().await;
+    let (tries, text) = deadlock_every_time().await;
     assert!((2..=10).contains(&tries), "tried {tries} times");
     assert!(text.contains("1205"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_deadlock_victim_reports_its_tries() {
-    let (tries, text) = always_the_victim().await;
+    let (tries, text) = deadlock_every_time().await;
     assert!(
         text.replace("1205", "").contains(&tries.to_string()),
         "tried {tries} times: {text}"
@@ -54,13 +57,13 @@ async fn failed_deadlock_victim_reports_its_tries() {
 }
 
 /// Returns how often the statement came, and what the caller was told at last.
-async fn always_the_victim() -> (usize, String) {
+async fn deadlock_every_time() -> (usize, String) {
     let fixture = Fixture::start().await;
-    fixture.server.always(OPERATION, victim());
+    fixture.server.always(OPERATION, deadlock_reply());
     let error = fixture.complete(1).await.expect_err("never settled");
     let StoreError::Unavailable(outage) = error else {
         panic!("another time it may work: {error:?}");
     };
     assert_eq!(outage.number, Some(1205));
-    (fixture.server.asked(OPERATION).len(), outage.to_string())
+    (fixture.server.requests(OPERATION).len(), outage.to_string())
 }

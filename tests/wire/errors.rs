@@ -7,18 +7,22 @@ use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
-fn divided(rows: Tokens) -> Reply {
+fn failed_reply(rows: Tokens) -> Reply {
     Reply::Answer(rows.error(8134, "Divide by zero error encountered."))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_before_an_error_are_discarded() {
     let fixture = Fixture::start().await;
-    fixture.server.on(OPERATION, vec![divided(claimed(1..=3))]);
+    fixture
+        .server
+        .on(OPERATION, vec![failed_reply(claimed(1..=3))]);
     fixture.claim().await.expect_err("no claim");
-    fixture.server.on(OPERATION, vec![divided(held(1))]);
+    fixture.server.on(OPERATION, vec![failed_reply(held(1))]);
     fixture.heartbeat(1).await.expect_err("no heartbeat");
-    fixture.server.on(OPERATION, vec![divided(settled(1, 3))]);
+    fixture
+        .server
+        .on(OPERATION, vec![failed_reply(settled(1, 3))]);
     fixture.complete(1).await.expect_err("no settlement");
 }
 
@@ -40,17 +44,19 @@ async fn error_after_a_complete_result_set_fails_the_call() {
     let fixture = Fixture::start().await;
     let row = held_row(0);
     let two = held(1).columns(&row).row(&row).end_of_statement();
-    fixture.server.on(OPERATION, vec![divided(two)]);
+    fixture.server.on(OPERATION, vec![failed_reply(two)]);
     fixture.heartbeat(1).await.expect_err("no heartbeat");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_error_is_not_retried() {
     let fixture = Fixture::start().await;
-    fixture.server.always(OPERATION, divided(Tokens::new()));
+    fixture
+        .server
+        .always(OPERATION, failed_reply(Tokens::new()));
     let error = fixture.complete(1).await.expect_err("no settlement");
     assert!(matches!(error, StoreError::Bug(_)), "{error:?}");
-    assert_eq!(fixture.server.asked(OPERATION).len(), 1);
+    assert_eq!(fixture.server.requests(OPERATION).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,8 +67,8 @@ async fn moved_database_is_reached_by_a_new_connection() {
         let replies = vec![Reply::Answer(moved), Reply::Answer(settled(1, 3))];
         fixture.server.on(OPERATION, replies);
         fixture.complete(1).await.expect("settled");
-        let asked = fixture.server.asked(OPERATION);
+        let asked = fixture.server.requests(OPERATION);
         assert_ne!(asked[0].connection, asked[1].connection, "error {number}");
-        fixture.server.until_closed(asked[0].connection).await;
+        fixture.server.wait_for_close(asked[0].connection).await;
     }
 }

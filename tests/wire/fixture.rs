@@ -32,7 +32,7 @@ pub(crate) struct Limits {
 }
 
 /// More patient than any test.
-pub(crate) const PATIENT: Limits = Limits {
+pub(crate) const LONG_LIMITS: Limits = Limits {
     connect: TEST_TIMEOUT,
     handshake: TEST_TIMEOUT,
     command: TEST_TIMEOUT,
@@ -93,7 +93,7 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) async fn start() -> Self {
-        Self::with(PATIENT).await
+        Self::with(LONG_LIMITS).await
     }
 
     pub(crate) async fn with(limits: Limits) -> Self {
@@ -170,7 +170,8 @@ impl Fixture {
 
     /// Returns how many statements came so far, of whatever kind.
     pub(crate) fn statements(&self) -> usize {
-        self.server.count(|event| matches!(event, Event::Asked(_)))
+        self.server
+            .count(|event| matches!(event, Event::Request(_)))
     }
 }
 

@@ -4,7 +4,7 @@ use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, held};
 use crate::database;
-use crate::fixture::{PASSWORD, PATIENT, PLAIN, open_with, responder, settings};
+use crate::fixture::{LONG_LIMITS, PASSWORD, PLAIN, open_with, responder, settings};
 use crate::responder::log::Event;
 use crate::responder::script::Reply;
 use crate::responder::server::{Encryption, Login, Server};
@@ -26,7 +26,9 @@ fn is_login(event: &Event) -> bool {
 async fn refused_login_is_misconfigured_without_retry() {
     let refused = Login::Refuse(18_456, "Login failed for user 'broker'.");
     let server = Server::start(Encryption::Unsupported, refused, database::answer).await;
-    let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
+    let opened = open_with(server.address, LONG_LIMITS, PLAIN)
+        .await
+        .map(|_| ());
     let error = opened.expect_err("refused");
     let StoreError::Misconfigured(text) = &error else {
         panic!("no other time will it work: {error:?}");
@@ -44,7 +46,9 @@ async fn refused_login_is_misconfigured_without_retry() {
 async fn invalid_connection_string_is_misconfigured() {
     let server = responder().await;
     for wrong in WRONG {
-        let opened = open_with(server.address, PATIENT, wrong).await.map(|_| ());
+        let opened = open_with(server.address, LONG_LIMITS, wrong)
+            .await
+            .map(|_| ());
         let error = opened.expect_err(wrong);
         let StoreError::Misconfigured(_) = &error else {
             panic!("no other time will it work: {wrong}: {error:?}");
@@ -56,7 +60,9 @@ async fn invalid_connection_string_is_misconfigured() {
 async fn invalid_connection_string_is_not_printed() {
     let server = responder().await;
     for wrong in WRONG {
-        let opened = open_with(server.address, PATIENT, wrong).await.map(|_| ());
+        let opened = open_with(server.address, LONG_LIMITS, wrong)
+            .await
+            .map(|_| ());
         let error = opened.expect_err(wrong);
         let text = format!("{error} {error:?}");
         assert!(!text.contains("Sw0rdfish"), "{text}");
@@ -67,7 +73,7 @@ async fn invalid_connection_string_is_not_printed() {
 #[test]
 fn settings_hide_their_connection_string() {
     let secret = format!("server=tcp:db;user=broker;password=\"{PASSWORD}\"");
-    let text = format!("{:?}", settings(&secret, PATIENT));
+    let text = format!("{:?}", settings(&secret, LONG_LIMITS));
     for secret in ["Sw0rdfish", "password", "server="] {
         assert!(!text.contains(secret), "{text}");
     }
@@ -78,7 +84,9 @@ async fn moved_database_is_unavailable() {
     for number in [40_613, 976] {
         let away = Login::Refuse(number, "The database is not available.");
         let server = Server::start(Encryption::Unsupported, away, database::answer).await;
-        let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
+        let opened = open_with(server.address, LONG_LIMITS, PLAIN)
+            .await
+            .map(|_| ());
         let error = opened.expect_err("refused");
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     }
@@ -91,7 +99,9 @@ async fn missing_database_is_misconfigured_after_retries() {
         "Cannot open database \"work\" requested by the login.",
     );
     let server = Server::start(Encryption::Unsupported, missing, database::answer).await;
-    let opened = open_with(server.address, PATIENT, PLAIN).await.map(|_| ());
+    let opened = open_with(server.address, LONG_LIMITS, PLAIN)
+        .await
+        .map(|_| ());
     let error = opened.expect_err("refused");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
     assert!(server.count(is_login) > 1);
@@ -102,11 +112,11 @@ async fn redirected_login_is_followed() {
     let target = responder().await;
     let route = Login::Route(target.address);
     let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
-    let store = open_with(gateway.address, PATIENT, PLAIN).await;
+    let store = open_with(gateway.address, LONG_LIMITS, PLAIN).await;
     let store = store.expect("followed");
     // One for the operations, and one that is kept to probe with.
     assert_eq!(gateway.count(is_login), 2);
-    assert_eq!(gateway.asked(&[]).len(), 0, "nothing is asked there");
+    assert_eq!(gateway.requests(&[]).len(), 0, "nothing is asked there");
     assert_eq!(target.count(is_login), 2);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker::store::QueueIndex(0);
@@ -126,7 +136,7 @@ async fn redirect_loop_ends() {
         next = server.address;
         chain.push(server);
     }
-    let opened = open_with(next, PATIENT, PLAIN).await.map(|_| ());
+    let opened = open_with(next, LONG_LIMITS, PLAIN).await.map(|_| ());
     opened.expect_err("too far");
     assert_eq!(target.count(is_login), 0);
 }

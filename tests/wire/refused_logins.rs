@@ -4,7 +4,7 @@ use lease_broker::store::StoreError;
 use lease_broker::store::mssql::MssqlStore;
 
 use crate::answers::{OPERATION, held};
-use crate::fixture::{Fixture, PATIENT, PLAIN, open_with, responder};
+use crate::fixture::{Fixture, LONG_LIMITS, PLAIN, open_with, responder};
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
@@ -37,8 +37,8 @@ async fn cut_and_refused(refusal: Tokens) -> Fixture {
     let last = Reply::AnswerAndClose(held(1));
     fixture.server.on(OPERATION, vec![last]);
     fixture.heartbeat(1).await.expect("extended");
-    let connection = fixture.server.asked(OPERATION)[0].connection;
-    fixture.server.until_closed(connection).await;
+    let connection = fixture.server.requests(OPERATION)[0].connection;
+    fixture.server.wait_for_close(connection).await;
     fixture.server.refuse_every_login(Some(refusal));
     fixture
 }
@@ -73,7 +73,7 @@ async fn unknown_login_error_is_an_outage_for_operations() {
 async fn open_refused(refusal: Tokens) -> Result<MssqlStore, StoreError> {
     let server = responder().await;
     server.refuse_every_login(Some(refusal));
-    open_with(server.address, PATIENT, PLAIN).await
+    open_with(server.address, LONG_LIMITS, PLAIN).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,7 +90,7 @@ async fn recovering_server_is_an_outage_at_start() {
 async fn login_refused_for_a_moment_does_not_stop_a_start() {
     let server = responder().await;
     server.refuse_logins(&[UNMAPPED, 4060, 40_613]);
-    let opened = open_with(server.address, PATIENT, PLAIN).await;
+    let opened = open_with(server.address, LONG_LIMITS, PLAIN).await;
     opened.map(drop).expect("opened");
 }
 
@@ -99,7 +99,7 @@ async fn set_up_that_fails_is_an_outage() {
     let server = responder().await;
     let failed = refusal(16, UNMAPPED, "unheard of");
     server.always(&["serverproperty"], Reply::Answer(failed));
-    let opened = open_with(server.address, PATIENT, PLAIN).await;
+    let opened = open_with(server.address, LONG_LIMITS, PLAIN).await;
     assert_outage(opened, "unheard of");
 }
 

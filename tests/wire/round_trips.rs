@@ -6,7 +6,7 @@ use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
 /// A fixture whose connection has been used, and that answers the next operation so.
-async fn warm(answer: Tokens) -> (Fixture, usize) {
+async fn fixture_with_warm_connection(answer: Tokens) -> (Fixture, usize) {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Answer(held(1)), Reply::Answer(answer)];
     fixture.server.on(OPERATION, replies);
@@ -20,7 +20,7 @@ macro_rules! one_round_trip {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                let (fixture, before) = warm($answer).await;
+                let (fixture, before) = fixture_with_warm_connection($answer).await;
                 let operation: fn(&Fixture) -> std::pin::Pin<Box<dyn Future<Output = usize> + '_>> =
                     |fixture| Box::pin($operation(fixture));
                 assert_eq!(operation(&fixture).await, $result);
@@ -35,7 +35,7 @@ one_round_trip! {
         claimed(1..=3), async |fixture: &Fixture| fixture.claim().await.expect("claimed").len(), 3;
     a_heartbeat_of_a_thousand_leases_is_one_round_trip:
         held(1_000), async |fixture: &Fixture| fixture.heartbeat(1_000).await.expect("extended").iter().flatten().count(), 1_000;
-    a_hundred_completions_with_two_hundred_follow_ups_are_one_round_trip:
+    completions_with_follow_ups_are_one_round_trip:
         settled(100, 3), async |fixture: &Fixture| {
             let states = fixture.complete_and_add(100).await.expect("settled");
             states.iter().flatten().count()

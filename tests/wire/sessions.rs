@@ -3,7 +3,7 @@
 use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, held};
-use crate::fixture::{Fixture, Limits, PATIENT, PLAIN, open_queues, responder};
+use crate::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, open_queues, responder};
 use crate::harness::fixture::{by, queue};
 use crate::responder::log::Event;
 use crate::responder::request::Request;
@@ -30,18 +30,18 @@ async fn connection_sets_filtered_index_options_once() {
     fixture.heartbeat(1).await.expect("extended");
     fixture.heartbeat(1).await.expect("extended");
     // One connection for the operations, and the one that is kept to probe with.
-    assert_eq!(fixture.server.asked(OPTIONS).len(), 2);
-    let all = fixture.server.asked(&[]);
-    let place = |fragments| all.iter().position(|asked| asked.request.has(fragments));
-    assert!(place(OPTIONS) < place(OPERATION));
+    assert_eq!(fixture.server.requests(OPTIONS).len(), 2);
+    let all = fixture.server.requests(&[]);
+    let index = |fragments| all.iter().position(|asked| asked.request.has(fragments));
+    assert!(index(OPTIONS) < index(OPERATION));
 }
 
 /// Returns what came first on the connection after its `nth` operation.
 fn after(fixture: &Fixture, nth: usize) -> (usize, Option<Request>) {
-    let connection = fixture.server.asked(OPERATION)[nth].connection;
+    let connection = fixture.server.requests(OPERATION)[nth].connection;
     let entries = fixture.server.log().entries().into_iter();
     let mut asked = entries.filter_map(|entry| match entry.event {
-        Event::Asked(request) if entry.connection == connection => Some(request),
+        Event::Request(request) if entry.connection == connection => Some(request),
         _ => None,
     });
     asked.find(|request| request.has(OPERATION));
@@ -53,7 +53,7 @@ async fn transaction_left_by_an_error_is_ended() {
     for number in [1205, 8134] {
         let fixture = Fixture::with(Limits {
             connections: 1,
-            ..PATIENT
+            ..LONG_LIMITS
         })
         .await;
         let failed = Tokens::new().error(number, "It went wrong.");
@@ -63,7 +63,7 @@ async fn transaction_left_by_an_error_is_ended() {
             fixture.heartbeat(1).await.expect("extended");
         }
         let (connection, next) = after(&fixture, 0);
-        if fixture.server.asked(OPERATION)[1].connection == connection {
+        if fixture.server.requests(OPERATION)[1].connection == connection {
             let next = next.expect("a statement");
             assert!(next.has(&["@@trancount", "rollback"]), "{next:?}");
         }
@@ -81,7 +81,7 @@ async fn connection_that_cannot_be_reset_is_replaced() {
         .always(&["@@trancount", "rollback"], Reply::Answer(failed));
     fixture.heartbeat(1).await.expect_err("no heartbeat");
     fixture.heartbeat(1).await.expect("extended");
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
 }
 
@@ -106,9 +106,9 @@ async fn schema_change_restores_the_lock_timeout() {
     // never change.
     spec.order = by(&["payload"]);
     spec.managed = Some(Vec::new());
-    let opened = open_queues(server.address, PATIENT, PLAIN, &[spec]).await;
+    let opened = open_queues(server.address, LONG_LIMITS, PLAIN, &[spec]).await;
     opened.map(drop).expect_err("the index is not there");
-    let asked = server.asked(&["lock_timeout"]);
+    let asked = server.requests(&["lock_timeout"]);
     let made = asked
         .iter()
         .rposition(|asked| asked.request.has(&["create index", "lock_timeout -1"]));

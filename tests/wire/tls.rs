@@ -5,7 +5,7 @@ use std::io::Write as _;
 use lease_broker::store::StoreError;
 
 use crate::database;
-use crate::fixture::{PATIENT, open_with, responder};
+use crate::fixture::{LONG_LIMITS, open_with, responder};
 use crate::responder::certificate::{Authority, Identity};
 use crate::responder::log::Event;
 use crate::responder::server::{Encryption, Login, Server};
@@ -18,8 +18,8 @@ async fn server(identity: Identity) -> Server {
 }
 
 /// Asserts that the store can't be opened and that no login was sent.
-async fn refused(server: &Server, options: &str) -> String {
-    let opened = open_with(server.address, PATIENT, options).await;
+async fn assert_refused(server: &Server, options: &str) -> String {
+    let opened = open_with(server.address, LONG_LIMITS, options).await;
     let error = opened.map(|_| ()).expect_err("refused");
     let logins = server.count(|event| matches!(event, Event::Login { .. }));
     assert_eq!(logins, 0, "{error}");
@@ -30,8 +30,8 @@ async fn refused(server: &Server, options: &str) -> String {
 }
 
 /// Asserts that the store is opened and that every login was encrypted.
-async fn accepted(server: &Server, options: &str) {
-    let opened = open_with(server.address, PATIENT, options).await;
+async fn assert_accepted(server: &Server, options: &str) {
+    let opened = open_with(server.address, LONG_LIMITS, options).await;
     opened.map(|_| ()).expect("opened");
     let logins = server.count(|event| *event == Event::Login { encrypted: true });
     // One for the operations, and one that is kept to probe with.
@@ -54,7 +54,7 @@ fn trusting(authority: &Authority) -> (String, tempfile::NamedTempFile) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_without_tls_is_refused_before_the_login() {
     let server = responder().await;
-    let opened = open_with(server.address, PATIENT, "").await;
+    let opened = open_with(server.address, LONG_LIMITS, "").await;
     let error = opened.map(|_| ()).expect_err("refused");
     assert!(error.to_string().contains("encryption"), "{error}");
     let logins = server.count(|event| matches!(event, Event::Login { .. }));
@@ -62,23 +62,23 @@ async fn server_without_tls_is_refused_before_the_login() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_without_tls_can_be_allowed() {
+async fn server_without_tls_is_misconfigured() {
     let server = responder().await;
-    let text = refused(&server, "").await;
+    let text = assert_refused(&server, "").await;
     assert!(text.contains("encryption"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn self_signed_certificate_is_refused_by_default() {
     let server = server(Identity::self_signed(&[HERE])).await;
-    let text = refused(&server, "").await;
+    let text = assert_refused(&server, "").await;
     assert!(text.contains("certificate"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn self_signed_certificate_can_be_accepted() {
     let server = server(Identity::self_signed(&[HERE])).await;
-    accepted(&server, "TrustServerCertificate=true").await;
+    assert_accepted(&server, "TrustServerCertificate=true").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,14 +86,14 @@ async fn certificate_of_a_named_authority_is_accepted() {
     let authority = Authority::new();
     let server = server(authority.sign(&[HERE])).await;
     let (option, _file) = trusting(&authority);
-    accepted(&server, &option).await;
+    assert_accepted(&server, &option).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificate_of_another_authority_is_refused() {
     let server = server(Authority::new().sign(&[HERE])).await;
     let (option, _file) = trusting(&Authority::new());
-    let text = refused(&server, &option).await;
+    let text = assert_refused(&server, &option).await;
     assert!(text.contains("certificate"), "{text}");
 }
 
@@ -102,7 +102,7 @@ async fn certificate_for_another_host_is_refused() {
     let authority = Authority::new();
     let server = server(authority.sign(&["db.example.com"])).await;
     let (option, _file) = trusting(&authority);
-    let text = refused(&server, &option).await;
+    let text = assert_refused(&server, &option).await;
     assert!(text.contains("certificate"), "{text}");
 }
 

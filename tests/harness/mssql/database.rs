@@ -1,4 +1,4 @@
-//! A database for tests: made, emptied, and dropped whoever is still connected to it.
+//! Creates, empties and drops a test database. Dropping ends the sessions that still use the database.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::quote;
 
 pub(super) type Connection = Client<Compat<TcpStream>>;
 
-/// How often the server is asked again, a tenth of a second apart: it makes one database at a time, and drops none while
-/// a session that was ended is still closing.
+/// Number of times that a statement is sent, 100 ms apart. The server creates one database at a time, and it drops no
+/// database while a killed session is still closing.
 const ATTEMPTS: u32 = 100;
 
 pub(super) struct Database {
@@ -28,12 +28,12 @@ impl Database {
         };
         let mut connection = connect(server).await.expect("connect");
         let sql = format!("CREATE DATABASE [{}]", database.name);
-        patiently(&mut connection, &sql).await.expect(&sql);
+        run_with_retries(&mut connection, &sql).await.expect(&sql);
         database
     }
 
-    /// The server's connection string, with this database in place of its own: of a word that comes twice, the last one
-    /// counts, and `database` before its synonyms.
+    /// Returns the server's connection string with the name of this database appended. If a keyword occurs twice, the
+    /// last value counts. `database` has precedence over its synonyms.
     pub(super) fn connection_string(&self) -> String {
         format!("{};database={}", self.server, self.name)
     }
@@ -48,7 +48,7 @@ pub(super) async fn empty(connection: &mut Connection) -> tiberius::Result<()> {
     const TABLES: &str =
         "SELECT SCHEMA_NAME(schema_id), CAST(name AS nvarchar(128)) FROM sys.tables";
 
-    for table in names(connection, TABLES, 2).await? {
+    for table in read_texts(connection, TABLES, 2).await? {
         let sql = format!("DROP TABLE {}.{}", quote(&table[0]), quote(&table[1]));
         run(connection, &sql).await?;
     }
@@ -62,39 +62,39 @@ pub(super) async fn drop_database(server: &str, name: &str) -> tiberius::Result<
         "SELECT CAST(session_id AS nvarchar(10)) FROM sys.dm_exec_sessions \
          WHERE database_id = DB_ID(N'{name}') AND session_id <> @@SPID"
     );
-    for session in names(&mut connection, &sessions, 1).await? {
-        // It may have ended by itself.
+    for session in read_texts(&mut connection, &sessions, 1).await? {
+        // An error is ignored, because the session may already have ended.
         let _ = run(&mut connection, &format!("KILL {}", session[0])).await;
     }
-    patiently(
+    run_with_retries(
         &mut connection,
         &format!("IF DB_ID(N'{name}') IS NOT NULL DROP DATABASE [{name}]"),
     )
     .await
 }
 
-/// Returns the names of the databases that tests have made more than two hours ago: their runs are over.
-pub(super) async fn forgotten(server: &str) -> tiberius::Result<Vec<String>> {
-    const FORGOTTEN: &str = "SELECT name FROM sys.databases \
+/// Returns the names of the test databases that are more than two hours old. No test run takes that long.
+pub(super) async fn stale_databases(server: &str) -> tiberius::Result<Vec<String>> {
+    const STALE_DATABASES: &str = "SELECT name FROM sys.databases \
         WHERE name LIKE N'lb[_]test[_]%' AND create_date < DATEADD(hour, -2, GETDATE())";
 
     let mut connection = connect(server).await?;
-    let names = names(&mut connection, FORGOTTEN, 1).await?;
+    let names = read_texts(&mut connection, STALE_DATABASES, 1).await?;
     Ok(names.into_iter().flatten().collect())
 }
 
-/// Returns whether there is a database of this name.
+/// Returns whether a database with this name exists.
 pub(super) async fn exists(server: &str, name: &str) -> tiberius::Result<bool> {
     let mut connection = connect(server).await?;
-    let named = format!("SELECT name FROM sys.databases WHERE name = N'{name}'");
-    Ok(!names(&mut connection, &named, 1).await?.is_empty())
+    let sql = format!("SELECT name FROM sys.databases WHERE name = N'{name}'");
+    Ok(!read_texts(&mut connection, &sql, 1).await?.is_empty())
 }
 
 async fn connect(connection_string: &str) -> tiberius::Result<Connection> {
     let config = Config::from_ado_string(connection_string)?;
     let stream = TcpStream::connect(config.get_addr()).await?;
     stream.set_nodelay(true)?;
-    // Its state is large.
+    // Boxed, because the state of this future is large.
     Box::pin(Client::connect(config, stream.compat_write())).await
 }
 
@@ -103,20 +103,22 @@ async fn run(connection: &mut Connection, sql: &str) -> tiberius::Result<()> {
     Ok(())
 }
 
-/// Reads rows of `columns` texts.
-async fn names(
+/// Reads the first `columns` columns of each row as text.
+async fn read_texts(
     connection: &mut Connection,
     sql: &str,
     columns: usize,
 ) -> tiberius::Result<Vec<Vec<String>>> {
     let rows = connection.simple_query(sql).await?;
     let rows = rows.into_first_result().await?;
-    let text = |row: &tiberius::Row, at| row.get::<&str, _>(at).unwrap_or_default().to_owned();
-    let names = |row| (0..columns).map(|at| text(row, at)).collect();
-    Ok(rows.iter().map(names).collect())
+    let text =
+        |row: &tiberius::Row, index| row.get::<&str, _>(index).unwrap_or_default().to_owned();
+    let texts = |row| (0..columns).map(|index| text(row, index)).collect();
+    Ok(rows.iter().map(texts).collect())
 }
 
-async fn patiently(connection: &mut Connection, sql: &str) -> tiberius::Result<()> {
+/// Runs a statement up to [`ATTEMPTS`] times, until it succeeds.
+async fn run_with_retries(connection: &mut Connection, sql: &str) -> tiberius::Result<()> {
     for _ in 1..ATTEMPTS {
         if run(connection, sql).await.is_ok() {
             return Ok(());

@@ -1,5 +1,7 @@
-//! The runtime to which all connections of a test run belong: they outlive the test that opened them, and with it the
-//! runtime that the test runs on.
+//! The shared tokio runtime that all connections of a test run belong to.
+//!
+//! A connection outlives the test that opened it, and each test has its own runtime. A connection that belonged to the
+//! runtime of a test would stop with it.
 
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -15,12 +17,14 @@ pub(super) fn new() -> Runtime {
     runtime.expect("a runtime")
 }
 
-/// Runs what opens or uses connections. Dropped early, `work` is dropped too.
+/// Runs a future that opens or uses connections in the context of the shared runtime. Dropping the returned future
+/// drops `work` too.
 pub(super) async fn shared<Work: Future>(work: Work) -> Work::Output {
-    // The driver's futures are large.
+    // Boxed, because the futures of the driver are large.
     Shared(Box::pin(work)).await
 }
 
+/// Enters the shared runtime each time that the inner future is polled.
 struct Shared<Work>(Pin<Box<Work>>);
 
 impl<Work: Future> Future for Shared<Work> {

@@ -1,4 +1,6 @@
-//! A store whose connections belong to the shared runtime, whichever runtime its callers are on.
+//! A decorator of the T-SQL store that runs each operation in the context of the shared runtime.
+//!
+//! Callers can be on any runtime. The connections of the store belong to the shared one.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Values on their way into a statement and out of its result.
+//! Converts values to SQL literals and parameters, and result columns to values.
 
 use lease_broker::value::{Value, hex, rfc3339};
 use tiberius::{ColumnData, FromSql as _, Query};
 use time::PrimitiveDateTime;
 
-/// Writes a value as SQL.
+/// Returns a value as a SQL literal.
 pub(super) fn literal(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
@@ -21,8 +21,10 @@ pub(super) fn literal(value: &Value) -> String {
     }
 }
 
-/// Returns whether a value travels beside the statement: one that any text or bytes may be part of, and one whose every
-/// digit counts. The type that a parameter would give the others does not fit every column.
+/// Returns whether a value is sent as a parameter.
+///
+/// Texts and bytes are, because they may contain anything. Numbers are, because a literal could lose digits. A parameter
+/// has a type, and for all other values this type does not fit every column.
 fn is_parameter(value: &Value) -> bool {
     matches!(
         value,
@@ -30,16 +32,17 @@ fn is_parameter(value: &Value) -> bool {
     )
 }
 
-/// Writes what stands for a value as parameter number `at`.
-pub(super) fn operand(at: usize, value: &Value) -> String {
+/// Returns the SQL of a value: parameter number `index`, or a literal.
+pub(super) fn operand(index: usize, value: &Value) -> String {
     if is_parameter(value) {
-        format!("@P{at}")
+        format!("@P{index}")
     } else {
         literal(value)
     }
 }
 
-/// Adds the next parameter, whether the statement names it or not.
+/// Binds a value as the next parameter. A value that the statement contains as a literal gets an unused parameter, so
+/// that the numbers match.
 pub(super) fn bind<'a>(query: &mut Query<'a>, value: &'a Value) {
     match value {
         Value::Text(text) => query.bind(text),
@@ -50,7 +53,7 @@ pub(super) fn bind<'a>(query: &mut Query<'a>, value: &'a Value) {
     }
 }
 
-/// Reads a value as tests compare it.
+/// Converts a result column to the value that tests compare.
 pub(super) fn value(data: ColumnData<'static>) -> Value {
     let value = match data {
         ColumnData::U8(int) => int.map(|int| Value::Int(int.into())),
@@ -64,16 +67,16 @@ pub(super) fn value(data: ColumnData<'static>) -> Value {
         ColumnData::Binary(bytes) => bytes.map(|bytes| Value::Bytes(bytes.into_owned())),
         ColumnData::Numeric(number) => number.map(|number| Value::Decimal(number.to_string())),
         data @ ColumnData::DateTime2(_) => {
-            let moment = PrimitiveDateTime::from_sql(&data).expect("a moment");
-            moment.map(|moment| {
-                let moment = moment.assume_utc();
+            let time = PrimitiveDateTime::from_sql(&data).expect("a time");
+            time.map(|time| {
+                let time = time.assume_utc();
                 Value::Timestamp {
-                    seconds: moment.unix_timestamp(),
-                    nanos: moment.nanosecond().cast_signed(),
+                    seconds: time.unix_timestamp(),
+                    nanos: time.nanosecond().cast_signed(),
                 }
             })
         }
-        other => panic!("no test reads this type: {other:?}"),
+        other => panic!("the harness cannot read this type: {other:?}"),
     };
     value.unwrap_or(Value::Null)
 }

@@ -51,7 +51,7 @@ struct Session<'a> {
 /// Whether the connection goes on.
 #[derive(PartialEq, Eq)]
 enum Next {
-    GoOn,
+    Continue,
     Close,
 }
 
@@ -59,7 +59,7 @@ impl Session<'_> {
     async fn run(&self, mut stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
         if matches!(self.shared.login, Login::Silence) {
-            return self.wait_for_its_end(&mut stream).await;
+            return self.read_until_closed(&mut stream).await;
         }
         match &self.shared.encryption {
             Encryption::Unsupported => {
@@ -107,7 +107,7 @@ impl Session<'_> {
                 .login_ack()
                 .route(&to.ip().to_string(), to.port()),
             Login::Silence | Login::Unanswered => {
-                return self.wait_for_its_end(&mut stream).await;
+                return self.read_until_closed(&mut stream).await;
             }
             Login::Accept => Tokens::new().info(5701, "Changed database").login_ack(),
         };
@@ -124,7 +124,7 @@ impl Session<'_> {
             };
             self.shared
                 .log
-                .add(self.number, Event::Asked(request.clone()));
+                .add(self.number, Event::Request(request.clone()));
             let reply = self.shared.script.lock().expect("a script").reply(&request);
             if self.reply(&mut stream, message.kind, reply).await? == Next::Close {
                 return Ok(());
@@ -161,7 +161,7 @@ impl Session<'_> {
             }
             Reply::Stall(tokens) => {
                 packet::write(stream, ANSWER, &tokens.unfinished(), End::MoreToCome).await?;
-                self.wait_for_its_end(stream).await?;
+                self.read_until_closed(stream).await?;
                 return Ok(Next::Close);
             }
             Reply::Forever(tokens) => loop {
@@ -170,11 +170,11 @@ impl Session<'_> {
                 tokio::time::sleep(PACE).await;
             },
         }
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     /// Says nothing more, but to an attention.
-    async fn wait_for_its_end(
+    async fn read_until_closed(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> Result<()> {
@@ -188,7 +188,7 @@ impl Session<'_> {
 
     async fn attend(&self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
         self.shared.log.add(self.number, Event::Attention);
-        packet::write(stream, ANSWER, &Tokens::attended(), End::Last).await
+        packet::write(stream, ANSWER, &Tokens::attention_done(), End::Last).await
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Event {
     Login {
         encrypted: bool,
     },
-    Asked(Request),
+    Request(Request),
     /// The broker took a statement back.
     Attention,
     Closed,

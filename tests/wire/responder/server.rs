@@ -36,7 +36,7 @@ pub(crate) enum Login {
 
 /// A statement and the connection that it came on.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LoggedRequest {
     pub(crate) connection: usize,
     pub(crate) request: Request,
 }
@@ -103,11 +103,11 @@ impl Server {
     }
 
     /// Returns the statements that contain these fragments, in order.
-    pub(crate) fn asked(&self, fragments: &[&str]) -> Vec<Asked> {
+    pub(crate) fn requests(&self, fragments: &[&str]) -> Vec<LoggedRequest> {
         let entries = self.log().entries().into_iter();
         entries
             .filter_map(|entry| match entry.event {
-                Event::Asked(request) if request.has(fragments) => Some(Asked {
+                Event::Request(request) if request.has(fragments) => Some(LoggedRequest {
                     connection: entry.connection,
                     request,
                 }),
@@ -123,16 +123,16 @@ impl Server {
     }
 
     /// Waits until so many statements with these fragments have come.
-    pub(crate) async fn until_asked(&self, fragments: &[&str], times: usize) {
+    pub(crate) async fn wait_for_requests(&self, fragments: &[&str], times: usize) {
         let asked =
-            |event: &Event| matches!(event, Event::Asked(request) if request.has(fragments));
+            |event: &Event| matches!(event, Event::Request(request) if request.has(fragments));
         self.log()
             .until(|entries| entries.iter().filter(|entry| asked(&entry.event)).count() >= times)
             .await;
     }
 
     /// Waits until a connection has ended.
-    pub(crate) async fn until_closed(&self, connection: usize) {
+    pub(crate) async fn wait_for_close(&self, connection: usize) {
         self.log()
             .until(|entries| {
                 let mut entries = entries.iter();

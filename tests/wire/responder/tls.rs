@@ -20,13 +20,13 @@ pub(super) async fn accept(
 ) -> Result<TlsStream<Framed>> {
     let framed = Framed {
         stream,
-        shaking_hands: true,
+        in_handshake: true,
         header: Vec::new(),
         body: 0,
         unsent: Vec::new(),
     };
     let mut tls = TlsAcceptor::from(config).accept(framed).await?;
-    tls.get_mut().0.shaking_hands = false;
+    tls.get_mut().0.in_handshake = false;
     Ok(tls)
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn accept_strict(
 /// A stream in packets while hands are shaken.
 pub(super) struct Framed {
     stream: TcpStream,
-    shaking_hands: bool,
+    in_handshake: bool,
     /// Of the packet that is read.
     header: Vec<u8>,
     /// How much of that packet is to come.
@@ -65,7 +65,7 @@ impl AsyncRead for Framed {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let this = self.get_mut();
-        if !this.shaking_hands {
+        if !this.in_handshake {
             return Pin::new(&mut this.stream).poll_read(context, buffer);
         }
         while this.body == 0 {
@@ -100,7 +100,7 @@ impl AsyncWrite for Framed {
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        if !this.shaking_hands {
+        if !this.in_handshake {
             return Pin::new(&mut this.stream).poll_write(context, bytes);
         }
         if this.unsent.is_empty() {

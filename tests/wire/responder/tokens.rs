@@ -256,7 +256,7 @@ impl Tokens {
     }
 
     /// The answer to an attention.
-    pub(super) fn attended() -> Vec<u8> {
+    pub(super) fn attention_done() -> Vec<u8> {
         Self::new().done(DONE, ATTENTION).bytes
     }
 }

@@ -121,8 +121,8 @@ async fn large_backfill_runs_in_batches_and_reports_progress() {
     let mut schema = SqliteSchema::open(&harness.path()).expect("open");
     let mut progress = Vec::new();
     for step in schema.plan(&spec()).expect("plan") {
-        let mut tell = |rows| progress.push(rows);
-        schema.apply(&step, &mut tell).expect(&step.sql);
+        let mut report = |rows| progress.push(rows);
+        schema.apply(&step, &mut report).expect(&step.sql);
     }
     assert_eq!(progress, [10_000, 20_000, 25_001]);
 }

@@ -6,103 +6,103 @@ use lease_broker::store::StoreError;
 
 use crate::answers::{OPERATION, claimed, held, held_row};
 use crate::database;
-use crate::fixture::{Fixture, Limits, PATIENT, PLAIN, SHORT, open_with};
+use crate::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
 use crate::responder::log::Event;
 use crate::responder::script::Reply;
 use crate::responder::server::{Encryption, Login, Server};
 use crate::responder::tokens::Tokens;
 
-const IMPATIENT: Limits = Limits {
+const SHORT_LIMITS: Limits = Limits {
     command: SHORT,
-    ..PATIENT
+    ..LONG_LIMITS
 };
 /// More than all the tries of an operation take.
-const IN_TIME: Duration = Duration::from_secs(15);
+const MAX_TIME: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_heartbeat_is_retried_on_a_new_connection() {
-    let fixture = Fixture::with(IMPATIENT).await;
+    let fixture = Fixture::with(SHORT_LIMITS).await;
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(held(1))];
     fixture.server.on(OPERATION, replies);
     let held = fixture.heartbeat(1).await.expect("extended");
     assert!(held[0].is_some());
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_eq!(asked.len(), 2);
     assert_ne!(asked[0].connection, asked[1].connection);
-    fixture.server.until_closed(asked[0].connection).await;
+    fixture.server.wait_for_close(asked[0].connection).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeat_stalled_among_its_rows_is_retried() {
-    let fixture = Fixture::with(IMPATIENT).await;
+    let fixture = Fixture::with(SHORT_LIMITS).await;
     let row = held_row(0);
     let part = Tokens::new().columns(&row).row(&row);
     let replies = vec![Reply::Stall(part), Reply::Answer(held(2))];
     fixture.server.on(OPERATION, replies);
     let held = fixture.heartbeat(2).await.expect("extended");
     assert!(held.iter().all(Option::is_some), "{held:?}");
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_claim_fails_and_its_connection_is_replaced() {
-    let fixture = Fixture::with(IMPATIENT).await;
+    let fixture = Fixture::with(SHORT_LIMITS).await;
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(claimed(1..=1))];
     fixture.server.on(OPERATION, replies);
     let start = Instant::now();
     let error = fixture.claim().await.expect_err("no answer");
-    assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
+    assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert_eq!(fixture.claim().await.expect("claimed").len(), 1);
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_ne!(asked[0].connection, asked[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_on_a_dead_server_fail_in_time() {
-    let fixture = Fixture::with(IMPATIENT).await;
+    let fixture = Fixture::with(SHORT_LIMITS).await;
     fixture
         .server
         .always(OPERATION, Reply::Stall(Tokens::new()));
     let start = Instant::now();
     let error = fixture.heartbeat(1).await.expect_err("no answer");
-    assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
+    assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trickling_server_cannot_hold_an_operation() {
-    let fixture = Fixture::with(IMPATIENT).await;
+    let fixture = Fixture::with(SHORT_LIMITS).await;
     let little = Tokens::new().info(0, "still at it");
     fixture.server.always(OPERATION, Reply::Forever(little));
     let start = Instant::now();
     let error = fixture.claim().await.expect_err("no end");
-    assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
+    assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
 
-async fn assert_given_up(login: Login) {
+async fn assert_login_times_out(login: Login) {
     let server = Server::start(Encryption::Unsupported, login, database::answer).await;
     let limits = Limits {
         handshake: SHORT,
-        ..PATIENT
+        ..LONG_LIMITS
     };
     let start = Instant::now();
     let opened = open_with(server.address, limits, PLAIN).await.map(|_| ());
     let error = opened.expect_err("silence");
-    assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
+    assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert!(server.count(|event| *event == Event::Accepted) > 0);
-    server.until_closed(0).await;
+    server.wait_for_close(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_server_is_given_up_in_time() {
-    assert_given_up(Login::Silence).await;
+    assert_login_times_out(Login::Silence).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unanswered_login_is_given_up_in_time() {
-    assert_given_up(Login::Unanswered).await;
+    assert_login_times_out(Login::Unanswered).await;
 }

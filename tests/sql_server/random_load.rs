@@ -1,7 +1,7 @@
-//! A random load of several workers and two brokers through a network that keeps breaking: nothing is lost, nothing is
-//! completed twice, and every row is in a state that it may be in.
+//! A random load of several workers and two brokers over a network with faults. No item is lost, no item is completed
+//! twice, and every row is in a valid state.
 //!
-//! `LEASE_BROKER_TEST_SEED` repeats the network's and the workers' choices, though not their timing.
+//! `LEASE_BROKER_TEST_SEED` repeats the random choices of the network and of the workers, but not their timing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,61 +22,64 @@ use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, HOUR, complete_with, fail, new_item, queue, release, text};
+use crate::network_faults::inject_faults;
 use crate::program::{Program, start};
 use crate::proxy::Proxy;
-use crate::storm::storm;
 use crate::support::timeout::wait_until;
 
 const WORKERS: usize = 4;
 const ROWS: i64 = 100;
-/// How often a worker sends a request again before it gives up: longer than any trouble lasts.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The time for which a worker repeats a failed request. Longer than any fault lasts.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// What the workers were told.
+/// The results that the workers received.
 #[derive(Default)]
-struct Told {
-    /// Every lease: the item and its fence, and whose request got it.
+struct WorkerReports {
+    /// Every lease: the key of the item and the fence, with the token of the claim.
     leases: BTreeMap<(String, i64), Uuid>,
-    /// Leases that no worker was told of: the network kept the request for so long that nobody waited for its answer.
-    orphans: BTreeSet<(String, i64)>,
+    /// Leases that never reached a worker, because the network held the claim until its worker had stopped waiting.
+    undelivered: BTreeSet<(String, i64)>,
     completed: BTreeSet<String>,
-    /// Payloads of items whose enqueue succeeded, and of those whose enqueue failed.
+    /// Payloads of items whose enqueue succeeded.
     added: BTreeSet<String>,
-    perhaps: BTreeSet<String>,
+    /// Payloads of items whose enqueue failed. The server may have added them before the connection broke.
+    possibly_added: BTreeSet<String>,
 }
 
-struct Load {
-    told: Mutex<Told>,
-    calm: AtomicBool,
+/// State that the workers and the test share.
+struct SharedState {
+    reports: Mutex<WorkerReports>,
+    network_restored: AtomicBool,
     answers: AtomicUsize,
     failures: AtomicUsize,
 }
 
-impl Load {
-    /// Remembers the leases among these rows of id and fence that no worker was told of.
-    fn remember_orphans(&self, rows: Vec<Vec<String>>) -> usize {
-        let mut told = self.told.lock().expect("no panic");
+impl SharedState {
+    /// Remembers the leases among these rows, with id and fence, that never reached a worker. Returns their number.
+    fn remember_undelivered(&self, rows: Vec<Vec<String>>) -> usize {
+        let mut reports = self.reports.lock().expect("no panic");
         for mut row in rows {
             let fence = row[1].parse().expect("a number");
             let lease = (row.swap_remove(0), fence);
-            if !told.leases.contains_key(&lease) {
-                told.orphans.insert(lease);
+            if !reports.leases.contains_key(&lease) {
+                reports.undelivered.insert(lease);
             }
         }
-        told.orphans.len()
+        reports.undelivered.len()
     }
 
-    /// Returns the items whose leases no worker was told of, if no other item is left.
-    async fn orphans(&self, program: &Program) -> Option<Vec<Vec<String>>> {
+    /// Returns id, fence and state of the items whose leases never reached a worker. `None`: an item is open that a worker
+    /// holds or can still claim.
+    async fn undelivered(&self, program: &Program) -> Option<Vec<Vec<String>>> {
         let open =
             "SELECT id, lease_fence, lease_state FROM item WHERE lease_state <> 3 ORDER BY id";
         let rows = program.rows(open).await;
-        let told = self.told.lock().expect("no panic");
-        let orphan = |row: &Vec<String>| {
+        let reports = self.reports.lock().expect("no panic");
+        let is_undelivered = |row: &Vec<String>| {
             let fence = row[1].parse().expect("a number");
-            row[2] == "1" && !told.leases.contains_key(&(row[0].clone(), fence))
+            row[2] == "1" && !reports.leases.contains_key(&(row[0].clone(), fence))
         };
-        rows.iter().all(orphan).then_some(rows)
+        rows.iter().all(is_undelivered).then_some(rows)
     }
 }
 
@@ -84,7 +87,7 @@ fn seed() -> u64 {
     let given = std::env::var("LEASE_BROKER_TEST_SEED").ok();
     let seed = given.and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(rand::random);
-    eprintln!("LEASE_BROKER_TEST_SEED={seed} repeats the choices");
+    eprintln!("LEASE_BROKER_TEST_SEED={seed} repeats the random choices");
     seed
 }
 
@@ -118,9 +121,9 @@ async fn broken_network_loses_and_repeats_nothing() {
         let store = MssqlStore::open(&settings, &queues).await.expect("open");
         brokers.push(Broker::new(Arc::new(store)));
     }
-    let load = Arc::new(Load {
-        told: Mutex::default(),
-        calm: AtomicBool::new(false),
+    let load = Arc::new(SharedState {
+        reports: Mutex::default(),
+        network_restored: AtomicBool::new(false),
         answers: AtomicUsize::new(0),
         failures: AtomicUsize::new(0),
     });
@@ -136,32 +139,33 @@ async fn broken_network_loses_and_repeats_nothing() {
         };
         workers.spawn(worker.run(stop.clone()));
     }
-    storm(&proxy, StdRng::seed_from_u64(seed)).await;
-    load.calm.store(true, Ordering::SeqCst);
+    inject_faults(&proxy, StdRng::seed_from_u64(seed)).await;
+    load.network_restored.store(true, Ordering::SeqCst);
     let mut alive = async || {
-        // A worker's panic is the test's.
+        // A panic of a worker fails the test.
         while let Some(ended) = workers.try_join_next() {
             ended.expect("a worker");
         }
     };
-    // Every lease that somebody knows of is settled; however long that takes, the workers go on.
+    // The workers continue until every lease that reached a worker is settled.
     loop {
         alive().await;
-        let orphans = load.orphans(&program).await;
-        // A claim's answer may be on its way: it is there once each worker has asked again.
+        let undelivered = load.undelivered(&program).await;
+        // The reply of a claim may still be on its way. It has arrived once every worker has sent another request.
         let answers = load.answers.load(Ordering::SeqCst) + 2 * WORKERS;
-        wait_until("the workers go on", async || {
+        wait_until("every worker gets two more answers", async || {
             load.answers.load(Ordering::SeqCst) > answers
         })
         .await;
-        if orphans.is_some() && orphans == load.orphans(&program).await {
+        if undelivered.is_some() && undelivered == load.undelivered(&program).await {
             break;
         }
     }
-    // The leases of requests that the network kept for too long have to expire.
-    let last = "UPDATE item SET lease_due_time = DATEADD(hour, -2, lease_due_time)
+    // The network may hold a claim so long that its worker has stopped waiting when it reaches the server. Its leases reach
+    // no worker and must expire.
+    let expire = "UPDATE item SET lease_due_time = DATEADD(hour, -2, lease_due_time)
         OUTPUT inserted.id, inserted.lease_fence WHERE lease_state = 1";
-    let orphans = load.remember_orphans(program.rows(last).await);
+    let undelivered = load.remember_undelivered(program.rows(expire).await);
     wait_until("every item is completed", async || {
         alive().await;
         let open = "SELECT COUNT(*) FROM item WHERE lease_state <> 3";
@@ -176,30 +180,30 @@ async fn broken_network_loses_and_repeats_nothing() {
         [&load.answers, &load.failures].map(|count| count.load(Ordering::SeqCst));
     let connections = proxy.accepted();
     eprintln!(
-        "{answers} answers, {failures} failures, {connections} connections, {orphans} orphans"
+        "{answers} answers, {failures} failures, {connections} connections, {undelivered} undelivered leases"
     );
-    assert!(failures > 0, "no trouble was made");
+    assert!(failures > 0, "the faults made no call fail");
     compare(&load, &program).await;
 }
 
 struct Worker {
     name: String,
     broker: Broker,
-    load: Arc<Load>,
+    load: Arc<SharedState>,
     random: StdRng,
 }
 
 impl Worker {
     async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
         while !stop.is_cancelled() {
-            if !self.load.calm.load(Ordering::SeqCst) && self.random.random_bool(0.2) {
+            if !self.load.network_restored.load(Ordering::SeqCst) && self.random.random_bool(0.2) {
                 self.add().await;
             }
             let items = self.claim().await;
             if items.is_empty() {
                 let reap =
                     |broker: Broker| async move { broker.store.reap(broker.queue, 100).await };
-                self.patiently(reap).await;
+                self.retry_while_unavailable(reap).await;
             }
             for item in items {
                 self.work(item).await;
@@ -207,8 +211,8 @@ impl Worker {
         }
     }
 
-    /// Sends a request until it is answered.
-    async fn patiently<T, Answer>(&self, request: impl Fn(Broker) -> Answer) -> T
+    /// Repeats a request while the store is unavailable.
+    async fn retry_while_unavailable<T, Answer>(&self, request: impl Fn(Broker) -> Answer) -> T
     where
         Answer: Future<Output = Result<T, StoreError>>,
     {
@@ -219,7 +223,7 @@ impl Worker {
                     self.load.answers.fetch_add(1, Ordering::SeqCst);
                     return answer;
                 }
-                Err(StoreError::Unavailable(_)) if start.elapsed() < PATIENCE => {
+                Err(StoreError::Unavailable(_)) if start.elapsed() < RETRY_TIMEOUT => {
                     self.load.failures.fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -235,10 +239,10 @@ impl Worker {
         let item = |name: &String| new_item(&[("payload", text(name))]);
         let items: Vec<NewItem> = names.iter().map(item).collect();
         let added = self.broker.try_enqueue(items).await;
-        let mut told = self.load.told.lock().expect("no panic");
+        let mut reports = self.load.reports.lock().expect("no panic");
         match added {
-            Ok(_) => told.added.extend(names),
-            Err(StoreError::Unavailable(_)) => told.perhaps.extend(names),
+            Ok(_) => reports.added.extend(names),
+            Err(StoreError::Unavailable(_)) => reports.possibly_added.extend(names),
             Err(error) => panic!("{}: {error:?}", self.name),
         }
     }
@@ -258,11 +262,11 @@ impl Worker {
                 claimed.map(|mut items| items.remove(0))
             }
         };
-        let items = self.patiently(claim).await;
-        let mut told = self.load.told.lock().expect("no panic");
+        let items = self.retry_while_unavailable(claim).await;
+        let mut reports = self.load.reports.lock().expect("no panic");
         for item in &items {
             let lease = (item.lease.key.to_string(), item.lease.fence);
-            let earlier = told.leases.insert(lease, call.token);
+            let earlier = reports.leases.insert(lease, call.token);
             assert_eq!(earlier, None, "leased twice: {item:?}");
             assert_eq!(item.lease.token, call.token);
         }
@@ -276,11 +280,11 @@ impl Worker {
                 let renewal = [Renewal { lease, duration }];
                 async move { broker.store.heartbeat(broker.queue, renewal.into()).await }
             };
-            let held = self.patiently(extend).await;
+            let held = self.retry_while_unavailable(extend).await;
             assert!(held[0].is_some(), "{}: lost {item:?}", self.name);
         }
         match self.random.random_range(0..10) {
-            // Once it is back, another may have claimed it before the repeat comes: then nothing is known of it.
+            // The result is unknown. If the settlement is repeated, another worker may already have claimed the item.
             0 => drop(self.settle(&item, release(Duration::ZERO)).await),
             1 => drop(self.settle(&item, fail(Some(Duration::ZERO))).await),
             _ => {
@@ -293,8 +297,8 @@ impl Worker {
                 };
                 let state = self.settle(&item, complete_with(vec![follow_up])).await;
                 assert_eq!(state, Some(State::Completed), "{}: {item:?}", self.name);
-                let mut told = self.load.told.lock().expect("no panic");
-                let fresh = told.completed.insert(item.lease.key.to_string());
+                let mut reports = self.load.reports.lock().expect("no panic");
+                let fresh = reports.completed.insert(item.lease.key.to_string());
                 assert!(fresh, "completed twice: {item:?}");
             }
         }
@@ -312,29 +316,28 @@ impl Worker {
                 settled.map(|mut states| states.remove(0))
             }
         };
-        self.patiently(settle).await
+        self.retry_while_unavailable(settle).await
     }
 }
 
-/// Compares what the workers were told with what is in the tables.
-async fn compare(load: &Load, program: &Program) {
-    let told = std::mem::take(&mut *load.told.lock().expect("no panic"));
+/// Compares the results that the workers received with the rows of the tables.
+async fn compare(load: &SharedState, program: &Program) {
+    let reports = std::mem::take(&mut *load.reports.lock().expect("no panic"));
     let rows = program
         .rows("SELECT id, payload, lease_fence FROM item")
         .await;
     let ids: BTreeSet<String> = rows.iter().map(|row| row[0].clone()).collect();
     assert_eq!(
-        told.completed, ids,
-        "each item was completed by somebody who knows it"
+        reports.completed, ids,
+        "a worker received the completion of each item"
     );
     for row in &rows {
-        let leases = told.leases.keys().chain(&told.orphans);
-        let claimed = leases.filter(|(id, _)| *id == row[0]).count();
-        assert_eq!(
-            claimed.to_string(),
-            row[2],
-            "every claim but the orphans reached its worker: {row:?}"
-        );
+        let leases = reports.leases.keys().chain(&reports.undelivered);
+        let leases = leases.filter(|(id, _)| *id == row[0]);
+        let fences: BTreeSet<i64> = leases.map(|(_, fence)| *fence).collect();
+        let last: i64 = row[2].parse().expect("a number");
+        let expected: BTreeSet<i64> = (1..=last).collect();
+        assert_eq!(fences, expected, "a claim reached no worker: {row:?}");
     }
     let payloads: Vec<&String> = rows.iter().map(|row| &row[1]).collect();
     let added: Vec<&&String> = payloads
@@ -347,21 +350,25 @@ async fn compare(load: &Load, program: &Program) {
     );
     let distinct: BTreeSet<&String> = added.iter().map(|name| **name).collect();
     assert_eq!(distinct.len(), added.len(), "no item was added twice");
-    for name in &told.added {
-        assert!(distinct.contains(name), "{name} was added, and is lost");
+    for name in &reports.added {
+        assert!(distinct.contains(name), "item {name} was added and is lost");
     }
     for name in distinct {
-        let known = told.added.contains(name) || told.perhaps.contains(name);
-        assert!(known, "nobody has added {name}");
+        let known = reports.added.contains(name) || reports.possibly_added.contains(name);
+        assert!(known, "no worker enqueued {name}");
     }
     let outbox = program
         .rows("SELECT item, COUNT(*) FROM outbox GROUP BY item")
         .await;
     let once = outbox.iter().all(|row| row[1] == "1");
-    assert!(once, "a completion added its follow-up twice: {outbox:?}");
+    assert!(once, "a follow-up was added twice: {outbox:?}");
     let followed: BTreeSet<String> = outbox.into_iter().map(|mut row| row.remove(0)).collect();
     assert_eq!(followed, ids, "each completion added its follow-up");
-    let illegal = "SELECT COUNT(*) FROM item WHERE lease_state <> 3 OR lease_due_time IS NOT NULL
+    let invalid = "SELECT COUNT(*) FROM item WHERE lease_state <> 3 OR lease_due_time IS NOT NULL
         OR lease_token IS NULL OR lease_attempt < 1 OR lease_attempt > lease_fence OR lease_owner IS NULL";
-    assert_eq!(program.number(illegal).await, 0, "rows in no legal state");
+    assert_eq!(
+        program.number(invalid).await,
+        0,
+        "number of rows in an invalid state"
+    );
 }

@@ -1,8 +1,8 @@
-//! The model: a queue as the contract describes it, in memory, in whole hours and half ones.
+//! The model: a queue in memory that follows the contract of a store.
 //!
-//! Time in the model moves in whole hours and everything lasts some hours and a half. So no due time is ever nearer
-//! than half an hour to a moment at which it is looked at, and the time that the store's own operations take does not
-//! matter.
+//! Time in the model advances by whole hours, and every duration is a whole number of hours plus half an hour. So each
+//! due time is at least half an hour away from every moment at which the test compares. The time that the operations of
+//! the store take cannot change a result.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(crate) enum End {
 }
 
 /// How a recurring item's next round is away.
-pub(crate) const EVERY: Halves = 7;
+pub(crate) const RECUR_AFTER: Halves = 7;
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Item {
 pub(crate) enum Answer {
     Exactly(Option<State>),
     /// A failure after a release, or the other way round: the row may not tell them apart.
-    PerhapsAgain(State),
+    StateOrNone(State),
 }
 
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Model {
         token: Uuid,
         has_request_id: bool,
         max_items: usize,
-        lasts: Halves,
+        duration: Halves,
     ) -> Vec<i64> {
         if has_request_id {
             let held = self.held_by(token);
@@ -140,7 +140,7 @@ impl Model {
         for id in &picked {
             let now = self.now;
             let item = self.items.get_mut(id).expect("picked");
-            item.enter(State::Leased, now, Some(now + lasts));
+            item.enter(State::Leased, now, Some(now + duration));
             item.owner = Some(worker.to_owned());
             item.token = Some(token);
             item.fence += 1;
@@ -165,8 +165,8 @@ impl Model {
         self.held(lease).is_some()
     }
 
-    pub(crate) fn heartbeat(&mut self, lease: &LeaseRef, lasts: Halves) -> bool {
-        let due = self.now + lasts;
+    pub(crate) fn heartbeat(&mut self, lease: &LeaseRef, duration: Halves) -> bool {
+        let due = self.now + duration;
         self.held(lease).map(|item| item.due = Some(due)).is_some()
     }
 
@@ -182,7 +182,7 @@ impl Model {
                 match policy {
                     Policy::Keep => item.enter(State::Completed, now, None),
                     Policy::Recur => {
-                        item.enter(State::Delayed, now, Some(now + EVERY));
+                        item.enter(State::Delayed, now, Some(now + RECUR_AFTER));
                         item.attempt = 0;
                     }
                     Policy::Delete | Policy::Archive => {
@@ -226,7 +226,7 @@ impl Model {
             | (End::Fail(_), End::Fail(_))
             | (End::Release(_), End::Release(_)) => Answer::Exactly(Some(item.state)),
             (End::Complete, _) | (_, End::Complete) => Answer::Exactly(None),
-            _ => Answer::PerhapsAgain(item.state),
+            _ => Answer::StateOrNone(item.state),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// What differs from run to run, and what stands in its place.
-static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (r"\b[A-Za-z0-9_-]{64,}", "LEASE_ID"),
         (r"\b\d+(ms|s|m|h)( \d+(ms|s|m))*\b", "TIME"),
@@ -16,18 +16,18 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"127\.0\.0\.1:3\d{4}", "ADDRESS"),
         (r" +", " "),
     ]
-    .map(|(pattern, stand_in)| (Regex::new(pattern).expect("a pattern"), stand_in))
+    .map(|(pattern, replacement)| (Regex::new(pattern).expect("a pattern"), replacement))
     .into()
 });
 
 /// Takes out of a line what differs from run to run.
-pub(crate) fn steady(line: &str) -> String {
-    let steady = VOLATILE
+pub(crate) fn without_volatile_parts(line: &str) -> String {
+    let without_volatile_parts = VOLATILE_PARTS
         .iter()
-        .fold(line.to_owned(), |line, (pattern, stand_in)| {
-            pattern.replace_all(&line, *stand_in).into_owned()
+        .fold(line.to_owned(), |line, (pattern, replacement)| {
+            pattern.replace_all(&line, *replacement).into_owned()
         });
-    steady.trim_end().to_owned()
+    without_volatile_parts.trim_end().to_owned()
 }
 
 /// Returns whether the lines printed are those shown, where `...` stands for any number of lines.
@@ -55,8 +55,11 @@ fn only_an_ellipsis_matches_any_lines() {
 #[test]
 fn volatile_values_are_replaced() {
     assert_eq!(
-        steady("1    me     12ms   4m 59s     1"),
+        without_volatile_parts("1    me     12ms   4m 59s     1"),
         "1 me TIME TIME 1"
     );
-    assert_ne!(steady("1 me 12ms"), steady("2 me 12ms"));
+    assert_ne!(
+        without_volatile_parts("1 me 12ms"),
+        without_volatile_parts("2 me 12ms")
+    );
 }

@@ -18,7 +18,7 @@ const FILL: &str =
 const COUNT_LIMIT: u64 = Stats::COUNT_LIMIT;
 
 /// A queue with so many items of each state.
-async fn filled(filtered: bool, rows: [u64; 5]) -> Fixture<SqliteHarness> {
+async fn queue_with_rows(filtered: bool, rows: [u64; 5]) -> Fixture<SqliteHarness> {
     let fixture = Fixture::<SqliteHarness>::with(0, |spec| spec.filtered_indexes = filtered).await;
     let connection = fixture.harness.connect();
     for state in [
@@ -42,7 +42,7 @@ async fn stats(fixture: &Fixture<SqliteHarness>) -> Stats {
 async fn items_up_to_the_count_limit_are_counted_exactly() {
     let rows = [COUNT_LIMIT, COUNT_LIMIT, COUNT_LIMIT, 0, COUNT_LIMIT];
     for filtered in [true, false] {
-        let stats = stats(&filled(filtered, rows).await).await;
+        let stats = stats(&queue_with_rows(filtered, rows).await).await;
         assert_eq!(stats.count, rows);
         // No filtered index has the completed: of a deep table there may always be more of them.
         assert_eq!(stats.is_lower_bound, [false, false, false, filtered, false]);
@@ -52,7 +52,7 @@ async fn items_up_to_the_count_limit_are_counted_exactly() {
 #[tokio::test]
 async fn count_over_the_limit_is_a_lower_bound() {
     for filtered in [true, false] {
-        let fixture = filled(filtered, [COUNT_LIMIT + 1; 5]).await;
+        let fixture = queue_with_rows(filtered, [COUNT_LIMIT + 1; 5]).await;
         let stats = stats(&fixture).await;
         assert_eq!(stats.count, [COUNT_LIMIT; 5]);
         assert_eq!(stats.is_lower_bound, [true; 5]);
@@ -69,7 +69,7 @@ async fn exact_stats_count_all_items() {
         COUNT_LIMIT + 1,
     ];
     for filtered in [true, false] {
-        let fixture = filled(filtered, rows).await;
+        let fixture = queue_with_rows(filtered, rows).await;
         let stats = fixture
             .store
             .exact_stats(fixture.queue)
@@ -82,7 +82,7 @@ async fn exact_stats_count_all_items() {
 #[tokio::test]
 async fn delayed_items_are_counted_behind_many_leases() {
     for filtered in [true, false] {
-        let stats = stats(&filled(filtered, [0, COUNT_LIMIT + 500, 3, 0, 0]).await).await;
+        let stats = stats(&queue_with_rows(filtered, [0, COUNT_LIMIT + 500, 3, 0, 0]).await).await;
         assert_eq!(stats.count_of(State::Delayed), 3);
         assert_eq!(stats.is_lower_bound(State::Delayed), filtered);
     }
@@ -91,7 +91,8 @@ async fn delayed_items_are_counted_behind_many_leases() {
 #[tokio::test]
 async fn completed_items_of_a_small_table_are_counted_exactly() {
     for filtered in [true, false] {
-        let stats = stats(&filled(filtered, [100, 0, 0, COUNT_LIMIT - 100, 0]).await).await;
+        let stats =
+            stats(&queue_with_rows(filtered, [100, 0, 0, COUNT_LIMIT - 100, 0]).await).await;
         assert_eq!(stats.count, [100, 0, 0, COUNT_LIMIT - 100, 0]);
         assert_eq!(stats.is_lower_bound, [false; 5]);
     }
@@ -101,7 +102,7 @@ async fn completed_items_of_a_small_table_are_counted_exactly() {
 async fn list_of_a_deep_state_has_the_requested_length() {
     let rows = usize::try_from(COUNT_LIMIT + 500).expect("few rows");
     for filtered in [true, false] {
-        let fixture = filled(filtered, [COUNT_LIMIT + 500; 5]).await;
+        let fixture = queue_with_rows(filtered, [COUNT_LIMIT + 500; 5]).await;
         for state in State::ALL {
             for limit in [10, rows, rows + 1] {
                 let listed = fixture.store.list(fixture.queue, state, limit).await;
@@ -117,7 +118,7 @@ async fn list_of_a_deep_state_has_the_requested_length() {
 #[tokio::test]
 async fn redrive_starts_with_the_longest_dead() {
     for filtered in [true, false] {
-        let fixture = filled(filtered, [0, 0, 0, 5, 5]).await;
+        let fixture = queue_with_rows(filtered, [0, 0, 0, 5, 5]).await;
         let newest = "UPDATE item SET lease_state_time = 1 WHERE id = 4000005";
         fixture
             .harness
@@ -134,7 +135,7 @@ async fn redrive_starts_with_the_longest_dead() {
 
 #[tokio::test]
 async fn schema_apply_adds_a_missing_dead_index() {
-    let fixture = filled(true, [1, 0, 0, 0, 1]).await;
+    let fixture = queue_with_rows(true, [1, 0, 0, 0, 1]).await;
     let drop = "DROP INDEX item_lease_dead";
     fixture.harness.connect().execute_batch(drop).expect(drop);
     let spec = &fixture.queues[0];

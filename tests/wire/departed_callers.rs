@@ -5,18 +5,18 @@ use std::task::{Context, Waker};
 use lease_broker::store::{QueueIndex, Store as _};
 
 use crate::answers::{OPERATION, claimed, held};
-use crate::fixture::{Fixture, Limits, PATIENT, renewals};
+use crate::fixture::{Fixture, LONG_LIMITS, Limits, renewals};
 use crate::responder::log::Event;
 use crate::responder::script::{Gate, Reply};
 
 /// Starts a heartbeat of one lease, and goes away once the server has it.
-async fn go_away(fixture: &Fixture) {
+async fn leave_during_heartbeat(fixture: &Fixture) {
     let mut heartbeat = fixture.store.heartbeat(QueueIndex(0), renewals(1));
     let waiting = heartbeat
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));
     assert!(waiting.is_pending());
-    fixture.server.until_asked(OPERATION, 1).await;
+    fixture.server.wait_for_requests(OPERATION, 1).await;
     drop(heartbeat);
 }
 
@@ -27,12 +27,12 @@ async fn departed_caller_does_not_delay_the_next() {
     fixture
         .server
         .on(OPERATION, vec![Reply::After(gate.clone(), held(1))]);
-    go_away(&fixture).await;
+    leave_during_heartbeat(&fixture).await;
     fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=2))]);
     assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_ne!(
         asked[0].connection, asked[1].connection,
         "the first is still in use"
@@ -44,7 +44,7 @@ async fn departed_caller_does_not_delay_the_next() {
 async fn operation_of_a_departed_caller_is_read_to_the_end() {
     let fixture = Fixture::with(Limits {
         connections: 1,
-        ..PATIENT
+        ..LONG_LIMITS
     })
     .await;
     let gate = Gate::closed();
@@ -53,10 +53,10 @@ async fn operation_of_a_departed_caller_is_read_to_the_end() {
         Reply::Answer(claimed(1..=2)),
     ];
     fixture.server.on(OPERATION, replies);
-    go_away(&fixture).await;
+    leave_during_heartbeat(&fixture).await;
     gate.open();
     assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_eq!(asked[0].connection, asked[1].connection);
     let attention = fixture.server.count(|event| *event == Event::Attention);
     assert_eq!(attention, 0, "it ran to its end");

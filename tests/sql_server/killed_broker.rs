@@ -1,4 +1,4 @@
-//! Two brokers on one table, each in a process of its own behind one proxy; one is killed.
+//! Two broker processes on one table, behind one proxy. One of them is killed.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::program::start;
-use crate::proxy::{Proxy, Way};
-use crate::service::patiently;
+use crate::proxy::{Direction, Proxy};
+use crate::service::retry_while_unavailable;
 use crate::support::client::{Client, completion, duration, item, key};
 use crate::support::process::program;
 use crate::support::timeout::{wait_until, with_timeout};
@@ -31,7 +31,7 @@ managed = { payload = 'nvarchar(50)' }
 struct Process {
     child: Child,
     address: SocketAddr,
-    /// Kept open: who closes it makes the process fail to print.
+    /// Kept open. If it were closed, the process could no longer print.
     _output: BufReader<ChildStdout>,
 }
 
@@ -69,7 +69,7 @@ impl Process {
         Client::new(channel, "work").as_worker(worker)
     }
 
-    /// Ends the process at once, as a power cut does.
+    /// Kills the process with SIGKILL, so that it cannot clean up.
     fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
@@ -83,10 +83,10 @@ impl Drop for Process {
     }
 }
 
-/// Claims with a request id, so that the claim may be sent again.
+/// Claims with a request id, so that the claim can be sent again.
 async fn claim(client: &Client, mut request: ClaimBatchRequest) -> Vec<Lease> {
     request.request_id = uuid::Uuid::new_v4().to_string();
-    patiently(|| client.try_claim(request.clone())).await
+    retry_while_unavailable(|| client.try_claim(request.clone())).await
 }
 
 async fn complete(client: &Client, leases: &[Lease]) {
@@ -96,7 +96,7 @@ async fn complete(client: &Client, leases: &[Lease]) {
             .map(|lease| completion(&lease.lease_id, &[]))
             .collect()
     };
-    let results = patiently(|| client.try_complete(completions())).await;
+    let results = retry_while_unavailable(|| client.try_complete(completions())).await;
     assert!(
         results.iter().all(|result| result.outcome == 1),
         "{results:?}"
@@ -109,28 +109,28 @@ async fn broker_settles_leases_of_a_killed_broker() {
         return;
     };
     let proxy = Proxy::before(&program.connection_string).await;
-    // One after the other: both would make the tables.
+    // Started one after the other. Otherwise both would create the tables.
     let mut first = Process::serve(proxy.connection_string());
     let second = Process::serve(proxy.connection_string());
     let (one, other) = (first.client("one"), second.client("other"));
     let items: Vec<_> = (0..20).map(|at| item(&format!("{at}"))).collect();
-    patiently(|| one.try_enqueue(items.clone())).await;
+    retry_while_unavailable(|| one.try_enqueue(items.clone())).await;
     let held = claim(&one, one.claim_request(5)).await;
     let mut short = one.claim_request(5);
     short.lease_duration = Some(duration(Duration::from_secs(2)));
     let lost = claim(&one, short).await;
 
-    // It dies in the middle of a completion that the server makes and nobody hears of.
-    proxy.stall(Way::ToClient, true);
+    // The broker is killed after the server committed a completion, and before the reply arrives.
+    proxy.stall(Direction::ToClient, true);
     let dying = held[0].lease_id.clone();
-    let in_vain = tokio::spawn({
+    let unanswered = tokio::spawn({
         let (one, dying) = (one.clone(), dying.clone());
         async move {
             one.try_complete(vec![completion(&dying, &[("outbox", "after")])])
                 .await
         }
     });
-    wait_until("the completion is made", async || {
+    wait_until("the completion is committed", async || {
         program
             .number("SELECT COUNT(*) FROM work WHERE lease_state = 3")
             .await
@@ -138,14 +138,14 @@ async fn broker_settles_leases_of_a_killed_broker() {
     })
     .await;
     first.kill();
-    proxy.clear_up();
-    let told = with_timeout(in_vain).await.expect("no panic");
-    told.expect_err("it is dead");
+    proxy.restore();
+    let outcome = with_timeout(unanswered).await.expect("no panic");
+    outcome.expect_err("the broker is dead");
 
-    // The other answers what the first was asked, and takes over its leases.
+    // The other broker answers the repeated completion, and settles the leases of the killed broker.
     let again = || other.try_complete(vec![completion(&dying, &[("outbox", "after")])]);
-    let again = patiently(again).await;
-    assert_eq!(again[0].outcome, 1, "it is completed, once");
+    let again = retry_while_unavailable(again).await;
+    assert_eq!(again[0].outcome, 1, "the repeated completion is recognised");
     complete(&other, &held[1..]).await;
     let mut left = Vec::new();
     while left.len() < 15 {

@@ -1,4 +1,4 @@
-//! Kinds of tables that a server has: those that can't be a queue, and those that can with all that hangs on them.
+//! Tables that cannot be a queue, with the reason, and kinds of keys and columns of tables that can.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
@@ -10,7 +10,7 @@ use crate::harness::fixture::{Fixture, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::start;
 
-/// Returns why the queue is refused, which a check and a broker must say alike.
+/// Returns the problems of a queue that must be refused. A check and a broker must report the same problems.
 pub(crate) async fn problems(harness: &MssqlHarness, spec: &QueueSpec) -> Vec<String> {
     let problems = harness.check(spec).await.expect("check");
     let opened = harness.open(std::slice::from_ref(spec)).await;
@@ -184,8 +184,8 @@ async fn key_default_is_generated() {
     let added = fixture.try_enqueue(vec![item("a"), item("b")]).await;
     let added = added.expect("added");
     for claimed in fixture.claim(9).await {
-        let place = usize::from(claimed.columns[1] == text("b"));
-        assert_eq!(claimed.lease.key, added[place]);
+        let index = usize::from(claimed.columns[1] == text("b"));
+        assert_eq!(claimed.lease.key, added[index]);
         let completed = fixture.complete(&claimed.lease).await;
         assert_eq!(completed, Some(State::Completed));
     }
@@ -220,7 +220,7 @@ async fn row_with_a_null_key_is_never_claimed() {
     let Some((harness, program)) = start().await else {
         return;
     };
-    // Only one NULL has room in a unique index of SQL Server.
+    // A unique index of SQL Server accepts only one NULL.
     let table = "CREATE TABLE item (id int NULL UNIQUE, payload nvarchar(50));
         INSERT item (id) VALUES (NULL), (1), (2)";
     program.run(table).await;

@@ -6,20 +6,20 @@ use lease_broker::store::StoreError;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::fixture::{Limits, PATIENT, PLAIN, SHORT, open_with};
+use crate::fixture::{LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
 use crate::skipped::skipped;
 
-const IN_TIME: Duration = Duration::from_secs(10);
-const LIMITS: Limits = Limits {
+const MAX_TIME: Duration = Duration::from_secs(10);
+const SHORT_CONNECT: Limits = Limits {
     connect: SHORT,
-    ..PATIENT
+    ..LONG_LIMITS
 };
 
 async fn assert_unavailable(address: std::net::SocketAddr) {
     let start = Instant::now();
-    let opened = open_with(address, LIMITS, PLAIN).await.map(|_| ());
+    let opened = open_with(address, SHORT_CONNECT, PLAIN).await.map(|_| ());
     let error = opened.expect_err("nobody there");
-    assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
+    assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
 
@@ -34,7 +34,7 @@ async fn closed_port_is_unavailable_in_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_address_is_unavailable_in_time() {
-    let Some((listener, _waiting)) = crowded().await else {
+    let Some((listener, _waiting)) = full_listener().await else {
         skipped("this machine's listeners take every connection");
         return;
     };
@@ -42,7 +42,7 @@ async fn silent_address_is_unavailable_in_time() {
 }
 
 /// Returns a listener that has no room for one more connection, and those that fill it.
-async fn crowded() -> Option<(TcpListener, Vec<TcpStream>)> {
+async fn full_listener() -> Option<(TcpListener, Vec<TcpStream>)> {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket
         .bind("127.0.0.1:0".parse().expect("an address"))

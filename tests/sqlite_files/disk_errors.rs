@@ -10,8 +10,8 @@ use lease_broker::store::{Store, StoreError};
 use lease_broker::value::Value;
 
 use crate::harness::fixture::{Broker, new_item, queue};
-use crate::mount::SmallDisk;
 use crate::skipped::skipped;
+use crate::small_disk::SmallDisk;
 
 fn managed() -> QueueSpec {
     let mut spec = queue("item");

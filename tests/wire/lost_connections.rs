@@ -12,7 +12,7 @@ use crate::responder::tokens::Tokens;
 
 /// Asserts that the statement came twice, the same, and not on the same connection.
 fn assert_sent_twice(fixture: &Fixture) {
-    let asked = fixture.server.asked(OPERATION);
+    let asked = fixture.server.requests(OPERATION);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert_eq!(asked[0].request, asked[1].request);
     assert_ne!(asked[0].connection, asked[1].connection);
@@ -70,7 +70,7 @@ async fn claim_without_request_id_runs_once() {
     fixture.server.on(OPERATION, vec![Reply::Cut(cut)]);
     let error = fixture.claim().await.expect_err("lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(fixture.server.asked(OPERATION).len(), 1);
+    assert_eq!(fixture.server.requests(OPERATION).len(), 1);
     fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);
@@ -94,7 +94,7 @@ async fn enqueue_with_a_lost_reply_runs_once() {
     fixture.server.on(OPERATION, replies);
     let error = fixture.enqueue(2).await.expect_err("lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(fixture.server.asked(OPERATION).len(), 1);
+    assert_eq!(fixture.server.requests(OPERATION).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,8 +104,8 @@ async fn closed_idle_connection_fails_no_claim() {
         .server
         .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
     fixture.heartbeat(1).await.expect("extended");
-    let connection = fixture.server.asked(OPERATION)[0].connection;
-    fixture.server.until_closed(connection).await;
+    let connection = fixture.server.requests(OPERATION)[0].connection;
+    fixture.server.wait_for_close(connection).await;
     fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);

@@ -31,13 +31,13 @@ async fn problem(
 }
 
 /// The row without its last columns, for each number of columns that is left.
-fn short(row: &[Cell], left: Range<usize>) -> Vec<(String, Vec<Cell>)> {
+fn with_fewer_columns(row: &[Cell], left: Range<usize>) -> Vec<(String, Vec<Cell>)> {
     left.map(|left| (format!("{left} columns"), row[..left].to_vec()))
         .collect()
 }
 
 /// The row with NULL, and with bytes, in each of these columns.
-fn wrong(row: &[Cell], columns: &[usize]) -> Vec<(String, Vec<Cell>)> {
+fn with_wrong_values(row: &[Cell], columns: &[usize]) -> Vec<(String, Vec<Cell>)> {
     let mut wrong = Vec::new();
     for at in columns {
         let cells = [
@@ -72,7 +72,7 @@ async fn problems(
     problems
 }
 
-const NONE: [String; 0] = [];
+const NO_PROBLEMS: [String; 0] = [];
 
 async fn claim(fixture: &Fixture) -> Result<(), StoreError> {
     fixture.claim().await.map(drop)
@@ -102,9 +102,9 @@ async fn redrive(fixture: &Fixture) -> Result<(), StoreError> {
 async fn malformed_claim_answer_is_an_error() {
     let row = claimed_row(TOKEN, 1);
     // Whose key may be none, see below; the trace context and the queue's own columns may be NULL.
-    let mut rows = wrong(&row, &[0, 1, 3, 4, 5]);
-    rows.extend(short(&row, 0..7));
-    assert_eq!(problems(rows, None, claim).await, NONE);
+    let mut rows = with_wrong_values(&row, &[0, 1, 3, 4, 5]);
+    rows.extend(with_fewer_columns(&row, 0..7));
+    assert_eq!(problems(rows, None, claim).await, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,48 +124,51 @@ async fn lease_of_another_claim_is_ignored() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn item_with_unexpected_columns_is_an_error() {
     let row = claimed_row(TOKEN, 1);
-    let mut rows = short(&row, 7..9);
+    let mut rows = with_fewer_columns(&row, 7..9);
     let more = row.into_iter().chain([Cell::text("more")]);
     rows.push(("one more".to_owned(), more.collect()));
-    assert_eq!(problems(rows, None, claim).await, NONE);
+    assert_eq!(problems(rows, None, claim).await, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_heartbeat_answer_is_an_error() {
     let row = held_row(0);
-    let mut rows = wrong(&row, &[0, 1, 2]);
-    rows.extend(short(&row, 0..3));
-    assert_eq!(problems(rows, None, heartbeat).await, NONE);
+    let mut rows = with_wrong_values(&row, &[0, 1, 2]);
+    rows.extend(with_fewer_columns(&row, 0..3));
+    assert_eq!(problems(rows, None, heartbeat).await, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_settlement_answer_is_an_error() {
     let row = settled_row(0, 3);
-    let mut rows = wrong(&row, &[0, 1]);
-    rows.extend(short(&row, 0..2));
-    assert_eq!(problems(rows, None, complete).await, NONE);
+    let mut rows = with_wrong_values(&row, &[0, 1]);
+    rows.extend(with_fewer_columns(&row, 0..2));
+    assert_eq!(problems(rows, None, complete).await, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_reaper_answer_is_an_error() {
     let row = expired_row(1);
     // Of the key and the token see below; the owner may be NULL.
-    let mut rows = wrong(&row, &[1, 2, 3, 4]);
-    rows.extend(short(&row, 0..7));
+    let mut rows = with_wrong_values(&row, &[1, 2, 3, 4]);
+    rows.extend(with_fewer_columns(&row, 0..7));
     let next = Some(next_due_row());
-    assert_eq!(problems(rows, next, reap).await, NONE);
-    let mut rows = wrong(&next_due_row(), &[0, 1]);
-    rows.extend(short(&next_due_row(), 0..2));
+    assert_eq!(problems(rows, next, reap).await, NO_PROBLEMS);
+    let mut rows = with_wrong_values(&next_due_row(), &[0, 1]);
+    rows.extend(with_fewer_columns(&next_due_row(), 0..2));
     for (what, next) in rows {
         let first = vec![(what, expired_row(1))];
-        assert_eq!(problems(first, Some(next), reap).await, NONE);
+        assert_eq!(problems(first, Some(next), reap).await, NO_PROBLEMS);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enqueue_answer_without_keys_is_an_error() {
     let row = vec![Cell::BigInt(Some(1))];
-    assert_eq!(problems(short(&row, 0..1), None, enqueue).await, NONE);
+    assert_eq!(
+        problems(with_fewer_columns(&row, 0..1), None, enqueue).await,
+        NO_PROBLEMS
+    );
     let fixture = Fixture::start().await;
     let problem = problem(&fixture, "nothing", Tokens::new(), enqueue).await;
     assert_eq!(problem, None);
@@ -174,9 +177,9 @@ async fn enqueue_answer_without_keys_is_an_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redrive_answer_without_a_count_is_an_error() {
     let row = vec![Cell::Int(Some(1))];
-    let mut rows = wrong(&row, &[0]);
-    rows.extend(short(&row, 0..1));
-    assert_eq!(problems(rows, None, redrive).await, NONE);
+    let mut rows = with_wrong_values(&row, &[0]);
+    rows.extend(with_fewer_columns(&row, 0..1));
+    assert_eq!(problems(rows, None, redrive).await, NO_PROBLEMS);
     let fixture = Fixture::start().await;
     let problem = problem(&fixture, "nothing", Tokens::new(), redrive).await;
     assert_eq!(problem, None);
@@ -184,30 +187,30 @@ async fn redrive_answer_without_a_count_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn null_or_mistyped_key_is_an_error() {
-    let rows = wrong(&claimed_row(TOKEN, 1), &[2]);
+    let rows = with_wrong_values(&claimed_row(TOKEN, 1), &[2]);
     let mut found = problems(rows, None, claim).await;
-    let rows = wrong(&expired_row(1), &[0]);
+    let rows = with_wrong_values(&expired_row(1), &[0]);
     found.extend(problems(rows, Some(next_due_row()), reap).await);
-    let rows = wrong(&[Cell::BigInt(Some(1))], &[0]);
+    let rows = with_wrong_values(&[Cell::BigInt(Some(1))], &[0]);
     found.extend(problems(rows, None, enqueue).await);
-    assert_eq!(found, NONE);
+    assert_eq!(found, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_lease_without_a_token_is_an_error() {
-    let rows = wrong(&expired_row(1), &[5]);
+    let rows = with_wrong_values(&expired_row(1), &[5]);
     let next = Some(next_due_row());
-    assert_eq!(problems(rows, next, reap).await, NONE);
+    assert_eq!(problems(rows, next, reap).await, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answer_for_an_unknown_index_is_an_error() {
-    let places = [-1, 1, 1_000];
-    let held = places.map(|place| (format!("held {place}"), held_row(place)));
+    let indexes = [-1, 1, 1_000];
+    let held = indexes.map(|index| (format!("held {index}"), held_row(index)));
     let mut found = problems(held.into(), None, heartbeat).await;
-    let settled = places.map(|place| (format!("settled {place}"), settled_row(place, 3)));
+    let settled = indexes.map(|index| (format!("settled {index}"), settled_row(index, 3)));
     found.extend(problems(settled.into(), None, complete).await);
-    assert_eq!(found, NONE);
+    assert_eq!(found, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,7 +221,7 @@ async fn unknown_state_is_an_error() {
     row[2] = Cell::TinyInt(Some(9));
     let expired = vec![("expired to 9".to_owned(), row)];
     found.extend(problems(expired, Some(next_due_row()), reap).await);
-    assert_eq!(found, NONE);
+    assert_eq!(found, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,5 +232,5 @@ async fn answer_without_a_result_set_is_an_error() {
     found.extend(problem(&fixture, "heartbeat", Tokens::new(), heartbeat).await);
     found.extend(problem(&fixture, "complete", Tokens::new(), complete).await);
     found.extend(problem(&fixture, "reap", Tokens::new(), reap).await);
-    assert_eq!(found, NONE);
+    assert_eq!(found, NO_PROBLEMS);
 }

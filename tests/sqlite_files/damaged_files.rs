@@ -11,7 +11,7 @@ use crate::harness::fixture::{Fixture, call, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Expects that the file is refused for what it is, under its name.
-fn refused(path: &Path) -> String {
+fn refusal(path: &Path) -> String {
     let opened = SqliteStore::open(path, &[queue("item")], system_clock());
     let Err(StoreError::Io(text)) = opened.map(|_| ()) else {
         panic!("not refused as it should be");
@@ -28,7 +28,7 @@ fn text_file_is_refused() {
     let path = folder.path().join("notes.txt");
     let text = "This is no database.\n".repeat(200);
     fs::write(&path, &text).expect("write");
-    let error = refused(&path);
+    let error = refusal(&path);
     assert!(
         error.contains("notes.txt") && error.contains("not an SQLite database"),
         "{error}"
@@ -43,13 +43,13 @@ fn text_file_is_refused() {
 #[test]
 fn folder_and_file_in_a_missing_folder_cannot_be_opened() {
     let folder = tempfile::tempdir().expect("tempdir");
-    refused(folder.path());
-    let error = refused(&folder.path().join("missing/queue.db"));
+    refusal(folder.path());
+    let error = refusal(&folder.path().join("missing/queue.db"));
     assert!(error.contains("missing"), "{error}");
 }
 
 /// Makes a file with a queue of 500 rows and returns its bytes.
-async fn sound() -> (Fixture<SqliteHarness>, Vec<u8>) {
+async fn intact_file() -> (Fixture<SqliteHarness>, Vec<u8>) {
     let fixture = Fixture::<SqliteHarness>::items(0).await;
     let connection = fixture.harness.connect();
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500)
@@ -76,7 +76,7 @@ async fn first_error(path: &Path) -> Option<StoreError> {
 
 #[tokio::test]
 async fn damaged_file_is_reported_and_is_no_bug() {
-    let (fixture, bytes) = sound().await;
+    let (fixture, bytes) = intact_file().await;
     let folder = fixture.harness.path();
     let path = folder.with_file_name("damaged.db");
     let page = 4_096;

@@ -1,4 +1,4 @@
-//! Values that a table does not take: refused with the column's name, and nothing of the call is added.
+//! Values that a column cannot store. The enqueue is refused with the name of the column and adds no item.
 
 use lease_broker::queue::SoftLockColumn;
 use lease_broker::store::StoreError;
@@ -8,8 +8,8 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, Fixture, new_item, queue, text};
 use crate::program::{start, start_on_sql_server};
 
-/// Expects the second of three items to be refused for this column, and none of them to be added.
-async fn refused(
+/// Enqueues three items, the second with a bad value. The error must name the item and the column, and no item may be added.
+async fn check_refusal(
     broker: &Broker,
     good: &[(&str, Value)],
     column: &str,
@@ -34,18 +34,20 @@ async fn refused(
     if broker.counts().await == before {
         outcome
     } else {
-        Err(format!("{column} = {value:?}: something was added"))
+        Err(format!(
+            "{column} = {value:?}: the refused call added an item"
+        ))
     }
 }
 
-async fn all_refused(broker: &Broker, good: &[(&str, Value)], bad: &[(&str, Value)]) {
-    let mut wrong = Vec::new();
+async fn assert_all_refused(broker: &Broker, good: &[(&str, Value)], bad: &[(&str, Value)]) {
+    let mut failures = Vec::new();
     for (column, value) in bad {
-        if let Err(why) = refused(broker, good, column, value.clone()).await {
-            wrong.push(why);
+        if let Err(reason) = check_refusal(broker, good, column, value.clone()).await {
+            failures.push(reason);
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(failures.is_empty(), "{failures:#?}");
 }
 
 #[tokio::test]
@@ -64,7 +66,7 @@ async fn generated_and_soft_lock_columns_cannot_be_set() {
         ("any_type", Value::Int(7)),
     ];
     bad.extend(SoftLockColumn::ALL.map(|column| (column.default_name(), Value::Int(0))));
-    all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
+    assert_all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -93,7 +95,7 @@ async fn value_out_of_range_names_its_column() {
         ("at", Value::Int(1)),
         ("bytes", text("00")),
     ];
-    all_refused(&fixture, &[("tiny", Value::Int(1))], &bad).await;
+    assert_all_refused(&fixture, &[("tiny", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -117,7 +119,7 @@ async fn value_refused_by_the_server_names_its_column() {
             },
         ),
     ];
-    all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
+    assert_all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -136,7 +138,7 @@ async fn too_long_text_is_refused_and_never_truncated() {
             panic!("{added:?}");
         };
         assert_eq!(rejection.item, 1, "{rejection:?}");
-        // Babelfish's message does not name it.
+        // The message of Babelfish does not name the column.
         assert!(program.babelfish || rejection.column.as_deref() == Some(column));
     }
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
@@ -172,7 +174,7 @@ async fn value_with_too_many_digits_is_refused() {
             },
         ),
     ];
-    all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
+    assert_all_refused(&fixture, &[("n", Value::Int(1))], &bad).await;
 }
 
 #[tokio::test]
@@ -192,16 +194,16 @@ async fn columns_of_unsupported_types_cannot_be_set() {
         ("node", text("/1/")),
         ("shape", text("POINT (1 1)")),
     ];
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for (column, value) in bad {
         let item = new_item(&[("id", Value::Int(1)), (column, value)]);
         let added = fixture.try_enqueue(vec![item]).await;
         let named = matches!(&added, Err(StoreError::Rejected(rejection)) if rejection.column.as_deref() == Some(column));
         if !named {
-            wrong.push(format!("{column}: {added:?}"));
+            failures.push(format!("{column}: {added:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(failures.is_empty(), "{failures:#?}");
     fixture.enqueue(new_item(&[("id", Value::Int(1))])).await;
     let item = fixture.one().await;
     let Value::Bytes(stamp) = &item.columns[1] else {
@@ -217,21 +219,22 @@ async fn table_with_an_unsupported_column_can_be_processed() {
     };
     let table = "CREATE TABLE item (id int PRIMARY KEY, any_type sql_variant); INSERT item (id, any_type) VALUES (1, 7), (2, NULL)";
     program.run(table).await;
-    // Refused with a reason when the queue is opened, left out, or handed out without loss: anything but a claim that fails.
+    // Three results are allowed: the check refuses the column, a claim leaves it out, or a claim returns its value. A claim
+    // must not fail.
     let spec = queue("item");
     harness.apply(&spec).await.expect("apply");
     let problems = harness.check(&spec).await.expect("check");
     if problems.is_empty() {
         let broker = Broker::new(harness.open(&[spec]).await.expect("open"));
         let items = broker.claim(9).await;
-        let handed_out = broker
+        let is_returned = broker
             .store
             .columns(broker.queue)
             .iter()
             .any(|name| name == "any_type");
         assert!(
-            !handed_out || items[0].columns[1] != Value::Null,
-            "its value is lost"
+            !is_returned || items[0].columns[1] != Value::Null,
+            "the value is lost"
         );
     } else {
         assert!(problems[0].contains("any_type"), "{problems:?}");

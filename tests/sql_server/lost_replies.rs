@@ -1,4 +1,4 @@
-//! Replies that a broken connection swallowed after the server had committed.
+//! Operations that the server committed, but whose reply was lost because the connection broke.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, call, complete_with, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
-use crate::proxy::{Proxy, Way};
+use crate::proxy::{Direction, Proxy};
 use crate::support::timeout::{wait_until, with_timeout};
 
 const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, payload nvarchar(50));
     CREATE TABLE next (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50));
     INSERT item (id) VALUES (1), (2), (3)";
 
-/// A broker behind a proxy, and another program that sees the tables as they are.
-struct Site {
+/// A broker behind a proxy, and another program that reads the tables directly.
+struct TestBroker {
     broker: Broker,
     proxy: Proxy,
     program: Program,
     _harness: MssqlHarness,
 }
 
-impl Site {
+impl TestBroker {
     async fn start() -> Option<Self> {
         let (harness, program) = start().await?;
         program.run(TABLES).await;
@@ -50,13 +50,14 @@ impl Site {
         })
     }
 
-    /// Starts an operation whose reply is held back, waits until the server has committed it, and loses the reply.
-    async fn lose_reply<T: Send + 'static>(
+    /// Starts an operation, holds back its reply, and waits until the server has committed it. The caller then cuts the
+    /// connection, which loses the reply.
+    async fn hold_back_reply<T: Send + 'static>(
         &self,
         operation: impl Future<Output = T> + Send + 'static,
         committed: &str,
     ) -> tokio::task::JoinHandle<T> {
-        self.proxy.stall(Way::ToClient, true);
+        self.proxy.stall(Direction::ToClient, true);
         let operation = tokio::spawn(operation);
         wait_until("the server has committed", async || {
             self.program.number(committed).await == 1
@@ -71,141 +72,150 @@ const LEASED: &str = "SELECT COUNT(*) FROM item WHERE id = 1 AND lease_state = 1
 
 #[tokio::test]
 async fn completion_with_a_lost_reply_adds_its_follow_up_once() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let item = site.broker.one().await;
+    let item = test.broker.one().await;
     let follow_up = FollowUp {
         queue: QueueIndex(1),
         item: new_item(&[("payload", text("after 1"))]),
     };
-    let broker = site.broker.clone();
+    let broker = test.broker.clone();
     let lease = item.lease.clone();
     let completion = async move { broker.settle(&lease, complete_with(vec![follow_up])).await };
     let committed = "SELECT COUNT(*) FROM item WHERE lease_state = 3";
-    let completion = site.lose_reply(completion, committed).await;
-    let connections = site.proxy.accepted();
-    site.proxy.clear_up_after_cut();
+    let completion = test.hold_back_reply(completion, committed).await;
+    let connections = test.proxy.accepted();
+    test.proxy.cut_and_restore();
     let state = with_timeout(completion).await.expect("no panic");
     assert_eq!(state, Some(State::Completed));
-    assert_eq!(site.proxy.accepted(), connections + 1, "it connected again");
-    let followed = site.program.texts("SELECT payload FROM next").await;
+    assert_eq!(
+        test.proxy.accepted(),
+        connections + 1,
+        "the broker reconnected once"
+    );
+    let followed = test.program.texts("SELECT payload FROM next").await;
     assert_eq!(followed, ["after 1"]);
 }
 
 #[tokio::test]
 async fn claim_with_request_id_and_lost_reply_finds_its_leases() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let (broker, token) = (site.broker.clone(), Uuid::new_v4());
+    let (broker, token) = (test.broker.clone(), Uuid::new_v4());
     let claim = async move { broker.request(token, 2).await };
-    let claim = site.lose_reply(claim, LEASED).await;
-    site.proxy.clear_up_after_cut();
+    let claim = test.hold_back_reply(claim, LEASED).await;
+    test.proxy.cut_and_restore();
     let items = with_timeout(claim).await.expect("no panic");
     assert_eq!(keys(&items), ["1", "2"]);
-    assert_eq!(site.broker.request(token, 2).await.len(), 2);
+    assert_eq!(test.broker.request(token, 2).await.len(), 2);
     let claims = "SELECT SUM(lease_fence) FROM item";
-    assert_eq!(site.program.number(claims).await, 2);
+    assert_eq!(test.program.number(claims).await, 2);
 }
 
 #[tokio::test]
 async fn failed_claim_with_request_id_gets_its_leases_on_retry() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let (broker, token) = (site.broker.clone(), Uuid::new_v4());
+    let (broker, token) = (test.broker.clone(), Uuid::new_v4());
     let mut request = call("worker", 2);
     request.token = token;
     request.has_request_id = true;
     let claim = async move { broker.store.claim(broker.queue, [request].into()).await };
-    let claim = site.lose_reply(claim, LEASED).await;
-    site.proxy.refuse(true);
-    site.proxy.cut();
+    let claim = test.hold_back_reply(claim, LEASED).await;
+    test.proxy.refuse(true);
+    test.proxy.cut();
     let claimed = with_timeout(claim).await.expect("no panic");
     assert!(
         matches!(claimed, Err(StoreError::Unavailable(_))),
         "{claimed:?}"
     );
-    site.proxy.clear_up();
-    let items = site.broker.request(token, 2).await;
+    test.proxy.restore();
+    let items = test.broker.request(token, 2).await;
     assert_eq!(keys(&items), ["1", "2"]);
     for item in &items {
         assert_eq!((item.lease.token, item.lease.fence), (token, 1));
-        let completed = site.broker.complete(&item.lease).await;
+        let completed = test.broker.complete(&item.lease).await;
         assert_eq!(completed, Some(State::Completed));
     }
 }
 
 #[tokio::test]
 async fn claim_without_request_id_and_lost_reply_runs_once() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let broker = site.broker.clone();
+    let broker = test.broker.clone();
     let calls = [call("worker", 1)];
     let claim = async move { broker.store.claim(broker.queue, calls.into()).await };
-    let claim = site.lose_reply(claim, LEASED).await;
-    site.proxy.clear_up_after_cut();
+    let claim = test.hold_back_reply(claim, LEASED).await;
+    test.proxy.cut_and_restore();
     let claimed = with_timeout(claim).await.expect("no panic");
     assert!(
         matches!(claimed, Err(StoreError::Unavailable(_))),
         "{claimed:?}"
     );
     let leased = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
-    assert_eq!(site.program.number(leased).await, 1);
-    assert_eq!(keys(&site.broker.claim(9).await), ["2", "3"]);
+    assert_eq!(test.program.number(leased).await, 1);
+    assert_eq!(keys(&test.broker.claim(9).await), ["2", "3"]);
 }
 
 #[tokio::test]
 async fn enqueue_with_a_lost_reply_runs_once_and_reports_doubt() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let broker = site.broker.at(1);
+    let broker = test.broker.at(1);
     let items = vec![new_item(&[("payload", text("a"))])];
     let adding = async move { broker.try_enqueue(items).await };
-    let adding = site.lose_reply(adding, "SELECT COUNT(*) FROM next").await;
-    site.proxy.clear_up_after_cut();
+    let adding = test
+        .hold_back_reply(adding, "SELECT COUNT(*) FROM next")
+        .await;
+    test.proxy.cut_and_restore();
     let added = with_timeout(adding).await.expect("no panic");
     assert!(
         matches!(added, Err(StoreError::Unavailable(_))),
         "{added:?}"
     );
-    assert_eq!(site.program.number("SELECT COUNT(*) FROM next").await, 1);
+    assert_eq!(test.program.number("SELECT COUNT(*) FROM next").await, 1);
 }
 
 #[tokio::test]
 async fn heartbeat_with_a_lost_reply_is_retried() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let item = site.broker.one().await;
+    let item = test.broker.one().await;
     let lease = item.lease.clone();
-    let broker = site.broker.clone();
+    let broker = test.broker.clone();
     let day = Duration::from_secs(86_400);
     let beat = async move { broker.heartbeat(&lease, day).await };
     let extended =
         "SELECT COUNT(*) FROM item WHERE lease_due_time > DATEADD(hour, 20, SYSUTCDATETIME())";
-    let beat = site.lose_reply(beat, extended).await;
-    site.proxy.clear_up_after_cut();
+    let beat = test.hold_back_reply(beat, extended).await;
+    test.proxy.cut_and_restore();
     let held = with_timeout(beat).await.expect("no panic");
     assert!(held.expect("held").time_left <= day);
 }
 
-/// A request that the server never saw changes nothing, and what may be repeated is.
+/// The request is lost on its way to the server, so it changes nothing. The broker sends it again.
 #[tokio::test]
 async fn request_lost_before_the_server_is_retried() {
-    let Some(site) = Site::start().await else {
+    let Some(test) = TestBroker::start().await else {
         return;
     };
-    let item = site.broker.one().await;
-    site.proxy.stall(Way::ToServer, true);
-    let broker = site.broker.clone();
+    let item = test.broker.one().await;
+    test.proxy.stall(Direction::ToServer, true);
+    let broker = test.broker.clone();
     let lease = item.lease.clone();
     let completion = tokio::spawn(async move { broker.complete(&lease).await });
-    wait_until("the request is on its way", async || site.proxy.held() > 0).await;
-    site.proxy.clear_up_after_cut();
+    wait_until("the proxy holds the request", async || {
+        test.proxy.held() > 0
+    })
+    .await;
+    test.proxy.cut_and_restore();
     let state = with_timeout(completion).await.expect("no panic");
     assert_eq!(state, Some(State::Completed));
 }
