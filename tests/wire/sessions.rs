@@ -93,7 +93,7 @@ async fn schema_change_that_the_server_refuses_is_misconfigured() {
     spec.managed = Some(Vec::new());
     let failed = Tokens::new().error_of_class(16, 9_999, "unheard of");
     server.always(&["create index"], Reply::Answer(failed));
-    let opened = open_queues(server.address, PATIENT, PLAIN, &[spec]).await;
+    let opened = open_queues(server.address, LONG_LIMITS, PLAIN, &[spec]).await;
     let error = opened.map(drop).expect_err("the index cannot be made");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
 }

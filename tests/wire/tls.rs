@@ -116,14 +116,14 @@ async fn strict_encryption_starts_with_tls() {
     let authority = Authority::new();
     let server = strict_server(authority.sign(&[HERE])).await;
     let (option, _file) = trusting(&authority);
-    accepted(&server, &format!("Encrypt=strict;{option}")).await;
+    assert_accepted(&server, &format!("Encrypt=strict;{option}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_encryption_checks_the_certificate() {
     let server = strict_server(Identity::self_signed(&[HERE])).await;
-    let text = refused(&server, "Encrypt=strict").await;
+    let text = assert_refused(&server, "Encrypt=strict").await;
     assert!(text.contains("certificate"), "{text}");
-    let text = refused(&server, "Encrypt=strict;TrustServerCertificate=true").await;
+    let text = assert_refused(&server, "Encrypt=strict;TrustServerCertificate=true").await;
     assert!(text.contains("strict"), "{text}");
 }
