@@ -1,7 +1,7 @@
-//! What a store is: every test runs for every store, and what passes them all is one.
+//! The conformance suite: tests of the contract of a store. Every test runs on every store.
 //!
-//! The tests know a store by its contract alone, and its database by a [`harness::Harness`]. To add a store, write a
-//! harness for it and add one line at the end of this file.
+//! The tests use a store only through its trait, and its database only through a [`harness::Harness`]. To add a store,
+//! implement the harness and add one line at the end of this file.
 
 #[path = "harness/harness.rs"]
 mod harness;
@@ -47,6 +47,7 @@ mod settle;
 #[path = "conformance/types.rs"]
 mod types;
 
+/// Generates one `#[test]` per listed function, run with the given harness.
 macro_rules! instantiate {
     ($harness:ty; $($topic:ident { $($test:ident)* })*) => {
         $(
@@ -64,7 +65,7 @@ macro_rules! instantiate {
     };
 }
 
-/// Lists every test once; a test that is missing here is unused code, which the build reports.
+/// Lists every test once. A test that is missing here is unused code, which the build reports.
 macro_rules! conformance {
     ($store:ident, $harness:ty) => {
         mod $store {

@@ -1,4 +1,6 @@
-//! Runs what the README and the recipes show, and compares what is printed with what they show; the recipes on each store.
+//! Runs the commands that the README and the recipes show, and compares their output with the output shown.
+//!
+//! The recipes run on both stores.
 
 #[path = "harness/harness.rs"]
 mod harness;
@@ -16,7 +18,7 @@ use harness::mssql::MssqlHarness;
 use session::Session;
 use store::Store;
 
-/// How the recipes show that claims may take turns.
+/// The comment with which recipes show the alternative claim strategy.
 const APP_LOCK_COMMENT: &str = "\n# claim_strategy = \"app_lock\" ";
 
 fn read(name: &str) -> String {
@@ -24,7 +26,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns what stands under one heading of the recipes.
+/// Returns the section of the recipes with this heading.
 fn recipe(heading: &str) -> String {
     let text = read("docs/recipes.md");
     let (_, after) = text
@@ -34,11 +36,14 @@ fn recipe(heading: &str) -> String {
     section.to_owned()
 }
 
-/// Returns the recipe with the line in force that it shows as a comment.
+/// Returns the recipe with the claim strategy `app_lock`, which it shows as a comment.
 fn under_app_lock(recipe: &str) -> String {
-    let in_force = APP_LOCK_COMMENT.replace("# ", "");
-    let changed = recipe.replace(APP_LOCK_COMMENT, &in_force);
-    assert_ne!(changed, recipe, "no claim_strategy");
+    let setting = APP_LOCK_COMMENT.replace("# ", "");
+    let changed = recipe.replace(APP_LOCK_COMMENT, &setting);
+    assert_ne!(
+        changed, recipe,
+        "the recipe does not mention claim_strategy"
+    );
     changed
 }
 

@@ -1,7 +1,7 @@
-//! Random operations of several brokers, compared step by step with a small model of the contract.
+//! Random operations of several brokers, each compared with a small model of the contract of a store.
 //!
-//! A run is repeated with `LEASE_BROKER_TEST_SEED`, which a failure prints, and lengthened with
-//! `LEASE_BROKER_TEST_STEPS`. To add a store, add one line at the end of this file.
+//! `LEASE_BROKER_TEST_SEED` repeats a run. Each test prints its seed. `LEASE_BROKER_TEST_STEPS` sets the number of steps.
+//! To add a store, add one line at the end of this file.
 
 #[path = "harness/harness.rs"]
 mod harness;
@@ -14,13 +14,13 @@ use std::str::FromStr;
 
 use queue_model::Policy;
 
-/// How many steps a run takes where nobody asks for another number: some seconds.
-const STEPS: usize = 2_500;
+/// Default number of steps. They take some seconds.
+const DEFAULT_STEPS: usize = 2_500;
 
 fn from_environment<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
     let value = text.parse();
-    Some(value.unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    Some(value.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 async fn run<H: harness::Harness>(policy: Policy) {
@@ -28,7 +28,7 @@ async fn run<H: harness::Harness>(policy: Policy) {
         return;
     }
     let seed = from_environment("LEASE_BROKER_TEST_SEED").unwrap_or_else(rand::random);
-    let steps = from_environment("LEASE_BROKER_TEST_STEPS").unwrap_or(STEPS);
+    let steps = from_environment("LEASE_BROKER_TEST_STEPS").unwrap_or(DEFAULT_STEPS);
     eprintln!("{policy:?}: LEASE_BROKER_TEST_SEED={seed} LEASE_BROKER_TEST_STEPS={steps}");
     run::run::<H>(policy, seed, steps).await;
 }

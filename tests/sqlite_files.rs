@@ -1,4 +1,5 @@
-//! The embedded store's file: damaged, full, read-only, made by another build, opened by several at once; and its plans.
+//! Tests of the embedded store: damaged, foreign and read-only files, full disks, migrations, schema plans, large tables,
+//! and several programs on one file.
 
 #[path = "sqlite_files/concurrent_programs.rs"]
 mod concurrent_programs;

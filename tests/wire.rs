@@ -1,5 +1,6 @@
-//! The SQL Server store over real TDS, against a scripted server on loopback: what a broker makes of a server that is slow,
-//! broken, silent, hostile or gone. No database is needed.
+//! Tests of the SQL Server store against a scripted server on loopback that speaks TDS. They need no database.
+//!
+//! The server can be slow, broken, silent, hostile or absent. A real server would not behave so on request.
 
 #[path = "wire/answers.rs"]
 mod answers;

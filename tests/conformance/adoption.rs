@@ -1,4 +1,4 @@
-//! How a table becomes a queue.
+//! Adoption of existing tables: schema changes, checks, keys and renamed soft-lock columns.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
@@ -51,7 +51,7 @@ pub(crate) async fn second_apply_changes_nothing<H: Harness>() {
     assert_eq!(
         harness.plan(&spec).await.expect("plan"),
         planned,
-        "a plan changes nothing"
+        "making a plan changed the schema"
     );
     harness.apply(&spec).await.expect("apply");
     assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
@@ -189,7 +189,7 @@ pub(crate) async fn changed_order_needs_a_new_index<H: Harness>() {
     assert_eq!(
         harness.check(&spec).await,
         Ok(Vec::new()),
-        "any index will do"
+        "an order of none needs no other index"
     );
 }
 
@@ -266,7 +266,7 @@ pub(crate) async fn two_queues_with_separate_soft_locks_share_a_table<H: Harness
     assert_eq!(
         second.complete(&lease).await,
         None,
-        "it is the other queue's"
+        "a lease of the other queue was accepted"
     );
     assert_eq!(first.complete(&lease).await, Some(State::Completed));
     assert_eq!(second.counts().await, [0, 2, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! What a claim hands out.
+//! Claims: rows, leases, fences and attempts.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) async fn each_call_sets_its_own_lease_duration<H: Harness>() {
     short.duration = MINUTE;
     let items = fixture.calls(vec![short, long]).await;
     let apart = items[1][0].expiry.expire_time - items[0][0].expiry.expire_time;
-    assert_eq!(apart, 59 * 60 * 1_000, "one operation has one moment");
+    assert_eq!(apart, 59 * 60 * 1_000, "both leases start at the same time");
     fixture.advance(2 * MINUTE).await;
     assert_eq!(fixture.complete(&items[0][0].lease).await, None);
     let completed = fixture.complete(&items[1][0].lease).await;
@@ -156,16 +156,20 @@ pub(crate) async fn claim_counts_an_attempt_and_release_returns_it<H: Harness>()
     fixture.settle(&first, release(Duration::ZERO)).await;
     assert_eq!(fixture.list(State::Ready).await[0].attempt, 0);
     let again = fixture.one().await.lease;
-    assert_eq!(again.attempt, 1, "the release gave it back");
+    assert_eq!(again.attempt, 1, "the release did not return the attempt");
     fixture.settle(&again, fail(Some(SECOND))).await;
     assert_eq!(fixture.list(State::Delayed).await[0].attempt, 1);
     fixture.advance(2 * SECOND).await;
     fixture.reap(9).await;
     let second = fixture.one().await.lease;
-    assert_eq!(second.attempt, 2, "the failure did not");
+    assert_eq!(second.attempt, 2, "the failure did not use the attempt up");
     fixture.advance(2 * HOUR).await;
     fixture.reap(9).await;
-    assert_eq!(fixture.one().await.lease.attempt, 3, "nor did the expiry");
+    assert_eq!(
+        fixture.one().await.lease.attempt,
+        3,
+        "the expiry did not use the attempt up"
+    );
 }
 
 pub(crate) async fn only_configured_columns_are_returned<H: Harness>() {

@@ -1,4 +1,4 @@
-//! Many brokers and workers at the same time: each item once.
+//! Many brokers and workers at the same time. Each item is processed once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::harness::fixture::{
 const BROKERS: usize = 3;
 const WORKERS: usize = 4;
 
-/// Starts `WORKERS` workers on each of `BROKERS` brokers at the same moment and collects what they return.
+/// Runs `WORKERS` workers on each of `BROKERS` brokers, starting at the same time, and returns their results.
 async fn run_workers<H, T, F>(fixture: &Fixture<H>, work: impl Fn(Broker, usize) -> F) -> Vec<T>
 where
     H: Harness,
@@ -58,7 +58,7 @@ async fn queue_with_strategy<H: Harness>(rows: i64, strategy: ClaimStrategy) -> 
     fixture
 }
 
-fn count(keys: impl IntoIterator<Item = String>) -> HashMap<String, usize> {
+fn times_per_key(keys: impl IntoIterator<Item = String>) -> HashMap<String, usize> {
     keys.into_iter().fold(HashMap::new(), |mut counts, key| {
         *counts.entry(key).or_default() += 1;
         counts
@@ -91,7 +91,7 @@ async fn claim_and_complete_all<H: Harness>(fixture: Fixture<H>) {
         }
     })
     .await;
-    let counts = count(done.concat());
+    let counts = times_per_key(done.concat());
     assert_eq!(counts.len(), rows);
     assert!(counts.values().all(|&times| times == 1));
     assert_eq!(fixture.counts().await, [0, 0, 0, rows as u64, 0]);
@@ -118,7 +118,11 @@ pub(crate) async fn one_kind_wins_among_concurrent_settlements<H: Harness>() {
             .iter()
             .filter(|(_, state)| state.is_some())
             .collect();
-        assert_eq!(won.len(), answers.len() / 2, "all of one kind: {answers:?}");
+        assert_eq!(
+            won.len(),
+            answers.len() / 2,
+            "settlements of both kinds, or not all of one kind, succeeded: {answers:?}"
+        );
         assert!(won.iter().all(|(done, _)| *done == won[0].0));
     }
 }
@@ -179,13 +183,17 @@ pub(crate) async fn claim_and_reaper_never_share_a_lease<H: Harness>() {
     })
     .await;
     let (expired, claimed): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
-    let mut expired = count(expired.concat());
+    let mut expired = times_per_key(expired.concat());
     for rest in fixture.reap(1_000).await.expired {
         *expired.entry(rest.lease.key.to_string()).or_default() += 1;
     }
     assert_eq!(expired.len(), 300);
     assert!(expired.values().all(|&times| times == 1));
-    assert!(count(claimed.concat()).values().all(|&times| times == 1));
+    assert!(
+        times_per_key(claimed.concat())
+            .values()
+            .all(|&times| times == 1)
+    );
 }
 
 pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() {
@@ -201,7 +209,7 @@ pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() 
                 broker.enqueue(new_item(&[("id", Value::Int(id))])).await;
             }
         } else {
-            // Half of the claims are given back, to be claimed again.
+            // Half of the items are released and claimed again.
             while broker.counts().await[State::Completed as usize] < total as u64 {
                 let items = broker.claim(5).await;
                 for (at, item) in items.iter().enumerate() {
@@ -218,7 +226,7 @@ pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() 
         done
     })
     .await;
-    let counts = count(done.concat());
+    let counts = times_per_key(done.concat());
     assert_eq!(counts.len(), total);
     assert!(counts.values().all(|&times| times == 1));
 }
@@ -238,7 +246,7 @@ pub(crate) async fn refused_operation_leaves_concurrent_ones_intact<H: Harness>(
                     broker
                         .try_enqueue(items)
                         .await
-                        .expect_err("the same id twice");
+                        .expect_err("an id occurs twice");
                 } else {
                     broker.try_enqueue(items).await.expect("enqueue");
                     added += 1;
@@ -263,7 +271,7 @@ pub(crate) async fn operation_without_a_caller_runs_to_its_end<H: Harness>() {
         claim.abort();
         let _ = claim.await;
     }
-    // Each was applied or not; the store goes on, and nothing is half done.
+    // Each claim was applied completely or not at all, and the store still works.
     let rest = fixture.claim(100).await.len() as u64;
     let counts = fixture.counts().await;
     assert_eq!((counts[0], counts[1]), (0, 50));

@@ -1,4 +1,4 @@
-//! Items that are given up, and their second chance.
+//! Dead items and redrive.
 
 use lease_broker::item_state::State;
 
@@ -39,7 +39,11 @@ pub(crate) async fn redrive_changes_only_dead_items_up_to_its_limit<H: Harness>(
     assert_eq!(fixture.redrive(3).await, 3);
     assert_eq!(fixture.counts().await, [4, 1, 0, 1, 1]);
     let dead: Vec<_> = fixture.list(State::Dead).await;
-    assert_eq!(dead[0].key.to_string(), "3", "the longest dead went first");
+    assert_eq!(
+        dead[0].key.to_string(),
+        "3",
+        "redrive did not start with the item that died first"
+    );
     assert_eq!(fixture.redrive(9).await, 1);
     assert_eq!(fixture.redrive(9).await, 0);
     assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3", "4", "7"]);

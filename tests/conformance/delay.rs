@@ -1,4 +1,4 @@
-//! Items that become ready later.
+//! Delayed items: new items with a delay, retries after failures, and releases with a delay.
 
 use lease_broker::item_state::State;
 use lease_broker::store::NewItem;

@@ -1,4 +1,4 @@
-//! New items, and those that are refused.
+//! Enqueue: new items, generated values, and refused items.
 
 use lease_broker::item_state::State;
 use lease_broker::store::{NewItem, Rejection, StoreError};
@@ -93,7 +93,7 @@ pub(crate) async fn item_of_another_broker_is_claimed<H: Harness>() {
     assert_eq!(fixture.one().await.lease.key, key);
 }
 
-/// Adds a list whose third item is `bad`, and expects its rejection and that no other was added.
+/// Enqueues a list whose third item is `bad`. Expects that this item is rejected and that no item of the list is added.
 async fn rejection_of<H: Harness>(fixture: &Fixture<H>, bad: NewItem) -> Rejection {
     fixture.enqueue(named("taken")).await;
     let delayed = NewItem {
@@ -110,10 +110,15 @@ async fn rejection_of<H: Harness>(fixture: &Fixture<H>, bad: NewItem) -> Rejecti
         (2, None),
         "{rejection:?}"
     );
-    assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0], "all or nothing");
+    assert_eq!(
+        fixture.counts().await,
+        [1, 0, 0, 0, 0],
+        "the refused list added an item"
+    );
     rejection
 }
 
+/// Returns the column that the rejection of this item names.
 async fn refused_column<H: Harness>(bad: NewItem) -> Option<String> {
     let fixture = fixture::<H>().await;
     rejection_of(&fixture, bad).await.column
@@ -164,7 +169,7 @@ pub(crate) async fn duplicate_of_a_unique_value_is_refused<H: Harness>() {
     assert_eq!(
         refused_column::<H>(named("a")).await.as_deref(),
         Some("name"),
-        "within the list"
+        "duplicate within the list"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Leases that nobody ended.
+//! Expired leases and the reaper.
 
 use lease_broker::item_state::State;
 use lease_broker::store::NewItem;
@@ -72,7 +72,7 @@ pub(crate) async fn reaper_ends_the_longest_due_up_to_its_limit<H: Harness>() {
         for minutes in [5, 1, 4, 2, 3] {
             fixture.claim_for(1, minutes * MINUTE).await;
         }
-        // A delayed item is between them.
+        // The due time of a delayed item lies between those of the leases.
         let item = NewItem {
             delay: MINUTE + MINUTE / 2,
             ..new_item(&[("id", Value::Int(6))])
@@ -126,7 +126,10 @@ pub(crate) async fn reaper_returns_the_next_due_time<H: Harness>() {
     assert!(about(next, 5 * MINUTE));
     fixture.advance(20 * MINUTE).await;
     let left_over = fixture.reap(1).await.next_due.expect("some are due");
-    assert!(left_over.is_zero(), "what the limit left over is due now");
+    assert!(
+        left_over.is_zero(),
+        "items that the limit left over are due immediately"
+    );
     let next = fixture.reap(9).await.next_due.expect("a lease");
     assert!(about(next, 40 * MINUTE));
     fixture.advance(HOUR).await;

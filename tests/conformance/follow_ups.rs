@@ -1,4 +1,4 @@
-//! Items that a completion adds.
+//! Follow-ups: items that a completion adds.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
@@ -10,7 +10,7 @@ use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, complete_with, item_table, keys, new_item, queue, text,
 };
 
-/// Two queues; the first holds items 1 to `rows`.
+/// Creates two queues. The first one has the items 1 to `rows`.
 async fn two_queues<H: Harness>(rows: i64, on_complete: OnComplete) -> Fixture<H> {
     let mut first = queue("item");
     first.on_complete = on_complete;
@@ -68,7 +68,7 @@ pub(crate) async fn repeated_completion_adds_follow_ups_once<H: Harness>() {
             .settle(&lease, complete_adding(&[10]))
             .await
             .expect("held");
-        // Another key, so that only the lease can tell that this is a repeat.
+        // The repeats have other follow-ups, so the store can recognise them only by the lease.
         fixture.settle(&lease, complete_adding(&[20])).await;
         let other = fixture.another().await;
         other.settle(&lease, complete_adding(&[30])).await;
@@ -105,7 +105,7 @@ pub(crate) async fn follow_up_to_the_same_queue_with_delay_and_trace<H: Harness>
     assert_eq!(fixture.one().await.trace_parent.as_deref(), Some(trace));
 }
 
-/// Settles items 1 to 3, the second with a follow-up that can't be added, and expects that nothing was.
+/// Settles items 1 to 3, the second one with a bad follow-up. Expects that the whole list is refused and changes nothing.
 async fn assert_refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
     let fixture = two_queues::<H>(3, OnComplete::Keep).await;
     fixture.at(1).enqueue(next(1).item).await;

@@ -1,4 +1,4 @@
-//! Leases made to last longer.
+//! Heartbeats: extended, shortened and lost leases.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub(crate) async fn settled_lease_is_lost<H: Harness>() {
     }
 }
 
-/// Leases that are like `lease` and are not it.
+/// Returns leases that differ from `lease` in one field. None of them exists.
 pub(crate) fn similar_leases(lease: &LeaseRef) -> Vec<LeaseRef> {
     let with = |change: &dyn Fn(&mut LeaseRef)| {
         let mut other = lease.clone();

@@ -1,4 +1,4 @@
-//! Keys of several columns and of every kind.
+//! Keys of each kind of column and of up to three columns.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ fn table_with_key(kinds: &[Kind]) -> Table {
         .key(&NAMES[..kinds.len()])
 }
 
-/// Takes every row through all that names it by its key: claim, repeat, heartbeat, each ending, expiry and redrive.
+/// Runs every operation that identifies a row by its key: claim, retried claim, heartbeat, each settlement, expiry, redrive.
 async fn check_every_operation<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     let mut spec = queue("item");
     spec.retry.max_attempts = None;
@@ -108,7 +108,7 @@ pub(crate) fn unusual_texts() -> Vec<Value> {
     texts.map(text).to_vec()
 }
 
-/// The values in groups, within each of which the database tells all from one another.
+/// Splits values into groups. Within a group, the database takes no two values for equal.
 fn distinct_groups<H: Harness>(values: Vec<Value>) -> Vec<Vec<Value>> {
     let mut groups: Vec<Vec<Value>> = Vec::new();
     for value in values {
@@ -247,7 +247,7 @@ pub(crate) async fn key_can_be_reused_after_its_row_was_deleted<H: Harness>() {
         assert_eq!(
             fixture.settle(&old, ending).await,
             None,
-            "the token tells them apart"
+            "a lease of the old row settled the new row"
         );
     }
     assert_eq!(fixture.complete(&new).await, Some(State::Completed));

@@ -1,4 +1,4 @@
-//! Tables that the broker makes.
+//! Managed tables, which the broker creates.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;

@@ -1,4 +1,4 @@
-//! The table's own columns that follow the state, for programs that read them.
+//! Mirrors: columns of the table that the broker sets at each change of state, for programs that read them.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn table() -> Table {
         .defaulted("done", Kind::Bool, Value::Bool(false))
 }
 
-/// Every state has a word, every state has its worker and its moment.
+/// Returns a queue with mirrors for each state: its name, the worker, and the time of the change.
 fn spec() -> QueueSpec {
     let mut spec = queue("item");
     for state in State::ALL {
@@ -54,14 +54,14 @@ async fn queue_with_mirrors<H: Harness>(rows: i64) -> Fixture<H> {
     fixture
 }
 
-/// Returns the words, the workers and whether there is a moment, by id.
+/// Returns the mirrors of each row, sorted by id: name of the state, worker, and whether a time is set.
 async fn mirror_columns<H: Harness>(fixture: &Fixture<H>) -> Vec<(Value, Value, bool)> {
     let columns = ["id", "status", "by whom", "at"];
     let rows = fixture.harness.rows("item", &columns).await;
     let read = |row: &Vec<Value>| {
-        let moment = H::moment(&row[3]);
-        assert_eq!(moment.is_some(), row[3] != Value::Null, "{:?}", row[3]);
-        (row[1].clone(), row[2].clone(), moment.is_some())
+        let time = H::moment(&row[3]);
+        assert_eq!(time.is_some(), row[3] != Value::Null, "{:?}", row[3]);
+        (row[1].clone(), row[2].clone(), time.is_some())
     };
     rows.iter().map(read).collect()
 }
@@ -111,7 +111,7 @@ pub(crate) async fn each_transition_sets_the_mirror_of_the_new_state<H: Harness>
     assert_eq!(
         reaped[5],
         mirrored_as(Ready, Some("bob")),
-        "who held it last"
+        "the mirror does not name the last worker"
     );
     fixture.redrive(9).await;
     assert_eq!(mirror_columns(&fixture).await[1].0, text("ready"));
@@ -144,9 +144,9 @@ pub(crate) async fn recurring_item_gets_the_delayed_mirror<H: Harness>() {
 pub(crate) async fn now_is_the_time_of_the_change<H: Harness>() {
     let fixture = queue_with_mirrors::<H>(1).await;
     let item = fixture.claim_for(1, HOUR).await.remove(0);
-    let moment = H::moment(&fixture.harness.rows("item", &["at"]).await[0][0]);
+    let time = H::moment(&fixture.harness.rows("item", &["at"]).await[0][0]);
     let claimed = item.expiry.expire_time - 3_600_000;
-    let apart = moment.expect("a moment") - claimed;
+    let apart = time.expect("a time") - claimed;
     assert!(apart.abs() <= 10, "{apart} ms apart");
 }
 
@@ -231,7 +231,7 @@ pub(crate) async fn null_can_be_a_mirror_value<H: Harness>() {
     }
 }
 
-/// A table half of whose rows another program has processed, before there was a broker.
+/// Creates a table in which another program has processed half of the rows before the adoption.
 async fn half_processed<H: Harness>(rows: i64, conditions: Vec<Mirror>) -> (H, QueueSpec) {
     let harness = H::start().await;
     harness.create(&table()).await;
@@ -318,7 +318,7 @@ pub(crate) async fn next_apply_marks_rows_completed_since_adoption<H: Harness>()
     assert_eq!(
         fixture.counts().await,
         [0, 1, 0, 3, 0],
-        "what is leased stays leased"
+        "marking changed a leased row"
     );
     assert_eq!(fixture.complete(&held.lease).await, Some(State::Completed));
     assert_eq!(fixture.harness.plan(spec).await, Ok(Vec::new()));

@@ -1,4 +1,4 @@
-//! Names of tables, columns and queues that SQL would take for something else.
+//! Names of tables, columns and queues that need quoting, such as keywords and fragments of SQL.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};

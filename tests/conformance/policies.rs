@@ -1,4 +1,4 @@
-//! What completion does to the row.
+//! Completion policies: the row is kept, deleted, archived, or ready again later.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;

@@ -1,4 +1,4 @@
-//! Settlements sent a second time, and different ones sent after.
+//! Settlements that are sent again, and different settlements of an already settled lease.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) async fn repeated_settlement_answers_again_and_changes_nothing<H: Har
             );
         }
         assert_eq!(fixture.snapshot().await, before);
-        // The next round's item is another one.
+        // The row is deleted, so the next iteration uses another item.
         let row = ("id", lease.key.0[0].clone());
         fixture.harness.delete("item", row).await;
         fixture.advance(2 * HOUR).await;
@@ -51,7 +51,7 @@ pub(crate) async fn completion_differs_from_failure_and_release<H: Harness>() {
             if is_completion(&first) != is_completion(&second) {
                 assert_eq!(answer, None, "{at}: {first:?}, then {second:?}");
             }
-            // A row may not tell a failure from a release; no second settlement changes it in any case.
+            // The row may not tell a failure from a release. In any case the second settlement changes nothing.
             assert_eq!(fixture.snapshot().await, before);
         }
     }

@@ -1,4 +1,4 @@
-//! A claim that names a request id, sent again because its reply was lost.
+//! Claims with a request id that are sent again because their reply was lost.
 
 use std::time::Duration;
 
@@ -73,11 +73,7 @@ pub(crate) async fn expired_leases_are_not_returned_again<H: Harness>() {
     let item = fixture.claim_by(short.clone()).await.remove(0);
     fixture.advance(2 * MINUTE).await;
     let next = fixture.claim_by(short.clone()).await;
-    assert_eq!(
-        keys(&next),
-        ["2"],
-        "the expired lease is gone, reaped or not"
-    );
+    assert_eq!(keys(&next), ["2"], "the expired lease was returned again");
     assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
     assert_eq!(keys(&fixture.claim_by(short).await), ["2"]);
 }
@@ -105,7 +101,7 @@ pub(crate) async fn request_can_claim_an_item_again_after_its_release<H: Harness
     assert_eq!(
         fixture.complete(&first.lease).await,
         None,
-        "the fence tells them apart"
+        "the released lease settled the new lease"
     );
     assert_eq!(fixture.heartbeat(&first.lease, HOUR).await, None);
     assert_eq!(

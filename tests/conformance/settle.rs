@@ -1,4 +1,4 @@
-//! How leases end.
+//! Settlements: complete, fail and release.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::heartbeat::similar_leases;
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, complete, fail, keys, release};
 
-/// One of each kind.
+/// Returns one ending of each kind.
 pub(crate) fn endings() -> [Ending; 5] {
     [
         complete(),
@@ -108,7 +108,7 @@ pub(crate) async fn unknown_lease_cannot_be_settled<H: Harness>() {
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
     for similar in similar_leases(&lease) {
         let state = fixture.complete(&similar).await;
-        assert_eq!(state, None, "{similar:?} repeats nothing");
+        assert_eq!(state, None, "{similar:?} was taken for a repeat");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Values on their way into the table and out of it.
+//! Values that a broker or another program stores, and that a claim returns.
 
 use lease_broker::item_state::State;
 use lease_broker::value::Value;
@@ -7,7 +7,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
-/// Puts each value into a column of this kind, by a broker and by another program, and expects it back from a claim.
+/// Stores each value in a column of this kind, once by a broker and once by another program. Expects that claims return it.
 async fn round_trip<H: Harness>(kind: Kind, values: &[Value]) {
     let table = Table::new("item")
         .required("id", Kind::BigInt)
@@ -86,12 +86,12 @@ pub(crate) async fn decimals_have_the_precision_of_the_store<H: Harness>() {
 }
 
 pub(crate) async fn times_have_the_precision_of_the_store<H: Harness>() {
-    let moment = |seconds, nanos| Value::Timestamp { seconds, nanos };
+    let time = |seconds, nanos| Value::Timestamp { seconds, nanos };
     let values = [
-        moment(0, 0),
-        moment(1_700_000_000, 0),
-        moment(1_700_000_000, 123_000_000),
-        moment(-1_000_000, 500_000_000),
+        time(0, 0),
+        time(1_700_000_000, 0),
+        time(1_700_000_000, 123_000_000),
+        time(-1_000_000, 500_000_000),
     ];
     round_trip::<H>(Kind::Timestamp, &values).await;
 }

@@ -1,16 +1,16 @@
-//! What of a printed line is the same at every run.
+//! Compares the output of commands with the output that a document shows.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What differs from run to run, and what stands in its place.
+/// Parts of a line that differ from run to run, and their replacements.
 static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (r"\b[A-Za-z0-9_-]{64,}", "LEASE_ID"),
         (r"\b\d+(ms|s|m|h)( \d+(ms|s|m))*\b", "TIME"),
         (r"\b(expired|takeovers|seconds)=[0-9.]+", "$1=SOME"),
-        // The demo's workers share the rows as they come.
+        // The number of rows per worker of the demo differs from run to run.
         (r"^(worker-\d) .* (killed|finished)$", "$1 DID $2"),
         (r"127\.0\.0\.1:4\d{4}", "ADDRESS"),
         (r"127\.0\.0\.1:3\d{4}", "ADDRESS"),
@@ -20,17 +20,17 @@ static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .into()
 });
 
-/// Takes out of a line what differs from run to run.
+/// Replaces the parts of a line that differ from run to run.
 pub(crate) fn without_volatile_parts(line: &str) -> String {
-    let without_volatile_parts = VOLATILE_PARTS
+    let line = VOLATILE_PARTS
         .iter()
         .fold(line.to_owned(), |line, (pattern, replacement)| {
             pattern.replace_all(&line, *replacement).into_owned()
         });
-    without_volatile_parts.trim_end().to_owned()
+    line.trim_end().to_owned()
 }
 
-/// Returns whether the lines printed are those shown, where `...` stands for any number of lines.
+/// Returns whether the printed lines are the lines shown. A shown line `...` matches any number of lines.
 pub(crate) fn matches(shown: &[String], printed: &[String]) -> bool {
     match (shown, printed) {
         ([], printed) => printed.is_empty(),

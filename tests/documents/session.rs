@@ -1,5 +1,5 @@
-//! A reader who types what a document shows: `sql` or `tsql` blocks into the database, `toml` blocks into the configuration
-//! file, `console` blocks into a shell.
+//! Runs a document as a reader would. `sql` or `tsql` blocks go to the database, `toml` blocks to the configuration file,
+//! and `console` blocks to a shell.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use super::output::{matches, without_volatile_parts};
 use super::store::Store;
 
-/// How long a service may take to say what it is shown to say, and a command that is told to come back may do so.
+/// Time limit for a service to print the output shown, and for the retries of a command while the store is unavailable.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Session {
     folder: tempfile::TempDir,
-    /// The ports that the document names, and the free ones that stand for them here.
+    /// The ports that the document names, with the free port that replaces each of them.
     ports: HashMap<String, u16>,
     services: Vec<Child>,
     store: Store,
@@ -25,7 +25,7 @@ pub(crate) struct Session {
     configuration: String,
 }
 
-/// A command with the lines shown under it.
+/// A command and the output that the document shows for it.
 struct Step {
     command: String,
     shown: Vec<String>,
@@ -61,12 +61,12 @@ impl Session {
         }
     }
 
-    /// Saves the configuration, and makes the tables shown before it.
+    /// Creates the tables shown so far and saves the configuration.
     fn configure(&mut self, toml: &str) {
         self.configuration = self.with_free_ports(toml);
         let folder = self.folder.path();
         self.store.make(&self.sql, folder, &self.configuration);
-        // The README calls its own by another name.
+        // The README and the recipes use different file names.
         for name in ["queues.toml", "orders.toml"] {
             std::fs::write(folder.join(name), &self.configuration)
                 .expect("the configuration is saved");
@@ -135,7 +135,7 @@ impl Session {
             .stdin(Stdio::null())
             .stderr(file.try_clone().expect("a second handle"))
             .stdout(file);
-        // A service that the document starts without an address of its own is where the document's clients look.
+        // A service without `--listen` listens on the address that the clients of the document use.
         if command.starts_with("exec ") && !command.contains("--listen") {
             shell.env(
                 "LEASE_BROKER_SERVER__LISTEN",
@@ -145,7 +145,7 @@ impl Session {
         shell
     }
 
-    /// Returns what a command has printed, with the document's ports in the place of the free ones.
+    /// Returns the output of a command so far, with the ports of the document instead of the free ports.
     fn printed(&self, output: &Path) -> Vec<String> {
         let mut text = std::fs::read_to_string(output).unwrap_or_default();
         for (shown, free) in &self.ports {
@@ -177,7 +177,7 @@ impl Session {
         self.ports.get(shown).copied().unwrap_or_default()
     }
 
-    /// Returns the port that a service takes which says none: that of its configuration, else the default one.
+    /// Returns the port of a service without `--listen`: the one in the configuration, or else the default port.
     fn listen_port(&self) -> u16 {
         let listen = self.configuration.split_once("listen = \"127.0.0.1:");
         listen
@@ -195,6 +195,7 @@ impl Drop for Session {
     }
 }
 
+/// Splits a `console` block into commands with their output.
 fn steps(block: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for line in block.lines() {
@@ -207,7 +208,7 @@ fn steps(block: &str) -> Vec<Step> {
                 step.command.extend(["\n", line]);
             }
             (None, Some(step)) => step.shown.push(line.to_owned()),
-            (None, None) => panic!("a line before any command: {line}"),
+            (None, None) => panic!("output before the first command: {line}"),
         }
     }
     steps

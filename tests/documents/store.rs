@@ -1,5 +1,5 @@
-//! The database that a reader has: which of a document's blocks make its tables, and what the reader says of it to the
-//! commands.
+//! The database of a reader: the language of the blocks that create its tables, and the environment variables that the
+//! commands need to reach it.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use crate::harness::mssql::program_database::ProgramDatabase;
 
-/// Patience with a server that all tests share: how fast it is is not what they are about.
+/// Long timeouts, because all tests share the server and it can be slow.
 const LONG_TIMEOUTS: [(&str, &str); 3] = [
     ("LEASE_BROKER_STORE__CONNECT_TIMEOUT", "60s"),
     ("LEASE_BROKER_STORE__HANDSHAKE_TIMEOUT", "60s"),
@@ -16,17 +16,17 @@ const LONG_TIMEOUTS: [(&str, &str); 3] = [
 ];
 
 pub(crate) enum Store {
-    /// The file that the configuration names.
+    /// The database file that the configuration names.
     Sqlite,
     SqlServer {
         database: ProgramDatabase,
-        /// The environment that the document tells the reader to set.
+        /// The environment variables that the document tells the reader to set.
         exports: Vec<(String, String)>,
     },
 }
 
 impl Store {
-    /// Makes a database for a reader of `document`.
+    /// Creates a database on the server for a reader of `document`.
     pub(crate) fn sql_server(document: &str) -> Self {
         let exports = document
             .lines()
@@ -34,14 +34,17 @@ impl Store {
         let exports: Vec<_> = exports
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        assert!(!exports.is_empty(), "how to name the server");
+        assert!(
+            !exports.is_empty(),
+            "the document exports no variable for the server"
+        );
         Self::SqlServer {
             database: ProgramDatabase::create(),
             exports,
         }
     }
 
-    /// The kind of the blocks that make its tables.
+    /// Returns the language of the code blocks that create the tables.
     pub(crate) fn language(&self) -> &'static str {
         match self {
             Self::Sqlite => "sql",
@@ -49,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Makes the tables, in `folder` if the database is a file, and saves there what the environment names.
+    /// Creates the tables. Saves in `folder` the database file, or the file with the connection string that a variable names.
     pub(crate) fn make(&self, tables: &str, folder: &Path, configuration: &str) {
         match self {
             Self::Sqlite => {
@@ -59,8 +62,8 @@ impl Store {
             }
             Self::SqlServer { database, exports } => {
                 database.run(tables);
-                let named = exports.iter().find(|(name, _)| name.ends_with("_FILE"));
-                let (_, name) = named.expect("a file for the connection string");
+                let variable = exports.iter().find(|(name, _)| name.ends_with("_FILE"));
+                let (_, name) = variable.expect("a file for the connection string");
                 let saved = std::fs::write(folder.join(name), database.connection_string());
                 saved.expect("the connection string is saved");
             }
@@ -71,27 +74,27 @@ impl Store {
         match self {
             Self::Sqlite => Vec::new(),
             Self::SqlServer { exports, .. } => {
-                let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+                let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
                 exports
                     .iter()
                     .cloned()
-                    .chain(LONG_TIMEOUTS.map(own))
+                    .chain(LONG_TIMEOUTS.map(owned))
                     .collect()
             }
         }
     }
 
-    /// Returns whether a command was told to come back: a server under load may take longer than a broker waits. Every
-    /// command of the recipes may be typed again.
+    /// Returns whether a command failed because the store was unavailable. A busy server may take longer than the timeouts of
+    /// the broker. Every command of the recipes can be repeated.
     pub(crate) fn is_unavailable(&self, printed: &[String]) -> bool {
-        let away = |line: &String| {
+        let is_outage = |line: &String| {
             line.contains("(STORE_UNAVAILABLE)")
                 || line.contains("the service did not answer in time")
         };
-        matches!(self, Self::SqlServer { .. }) && printed.iter().any(away)
+        matches!(self, Self::SqlServer { .. }) && printed.iter().any(is_outage)
     }
 
-    /// Puts the configuration's file in the place of the server in what `serve` announces.
+    /// Replaces the server in the start line of `serve` with the file that the document shows.
     pub(crate) fn as_shown(&self, printed: &str, configuration: &str) -> String {
         static SERVER: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"queues in (Babelfish|SQL Server) [0-9.]+ at \S+: ").expect("a pattern")
@@ -99,14 +102,14 @@ impl Store {
         match self {
             Self::Sqlite => printed.to_owned(),
             Self::SqlServer { .. } => {
-                let place = format!("queues in {}: ", file(configuration));
-                SERVER.replace_all(printed, place).into_owned()
+                let location = format!("queues in {}: ", file(configuration));
+                SERVER.replace_all(printed, location).into_owned()
             }
         }
     }
 }
 
-/// Returns the file that a configuration names.
+/// Returns the database file that a configuration names.
 fn file(configuration: &str) -> &str {
     let (_, path) = configuration
         .split_once("path = \"")

@@ -1,4 +1,4 @@
-//! Whether the store's rows are the model's.
+//! Compares the rows of the store with the items of the model.
 
 use lease_broker::item_state::State;
 
@@ -7,7 +7,7 @@ use crate::harness::Harness;
 use crate::queue_model::{Policy, id};
 
 impl<H: Harness> Run<H> {
-    /// Compares every row.
+    /// Compares all rows: state, owner, fence, attempt, error, due time and age.
     pub(super) async fn compare(&mut self) {
         let broker = self.broker();
         let counts = broker.counts().await;

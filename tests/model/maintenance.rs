@@ -1,4 +1,4 @@
-//! The reaper, the operator, and time.
+//! The reaper, redrive, the passing of time, and restarts of brokers.
 
 use lease_broker::item_state::State;
 use rand::RngExt as _;
@@ -42,7 +42,7 @@ impl<H: Harness> Run<H> {
             self.model.promote(id);
         }
         assert_eq!(done.len(), due.len().min(limit));
-        // What is left was not due any longer than what was done.
+        // The remaining items were not due earlier than the processed ones.
         let last = done.iter().map(|(_, due)| *due).max();
         for (id, _) in &done {
             assert!(due.contains(id), "{id} was not due");

@@ -1,4 +1,4 @@
-//! Those who add rows, and take some away.
+//! Producers that add items, and other programs that insert and delete rows.
 
 use lease_broker::store::{NewItem, StoreError};
 use lease_broker::value::Value;

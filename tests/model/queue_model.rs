@@ -11,10 +11,10 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
-/// A moment or a time, in half hours.
+/// A point in time or a duration, in half hours.
 pub(crate) type Halves = i64;
 
-/// What completion does.
+/// The effect of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Keep,
@@ -23,7 +23,7 @@ pub(crate) enum Policy {
     Recur,
 }
 
-/// How a lease is ended.
+/// The way in which a lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Complete,
@@ -31,7 +31,7 @@ pub(crate) enum End {
     Release(Halves),
 }
 
-/// How a recurring item's next round is away.
+/// Time until a completed item of a recurring queue is ready again.
 pub(crate) const RECUR_AFTER: Halves = 7;
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
@@ -39,7 +39,7 @@ pub(crate) const MAX_ATTEMPTS: u32 = 3;
 pub(crate) struct Item {
     pub(crate) rank: i64,
     pub(crate) state: State,
-    /// When the state last changed.
+    /// The time of the last change of state.
     pub(crate) since: Halves,
     pub(crate) due: Option<Halves>,
     pub(crate) owner: Option<String>,
@@ -47,15 +47,16 @@ pub(crate) struct Item {
     pub(crate) fence: i64,
     pub(crate) attempt: u32,
     pub(crate) has_error: bool,
-    /// How the lease of `token` ended.
+    /// The way in which the lease of `token` ended.
     ended: Option<End>,
 }
 
-/// What a settlement must answer.
+/// The expected result of a settlement.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Exactly(Option<State>),
-    /// A failure after a release, or the other way round: the row may not tell them apart.
+    /// For a failure after a release, or a release after a failure. The row of a store may not tell them apart, so the result
+    /// is this state or a lost lease.
     StateOrNone(State),
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Model {
 pub(crate) fn id(key: &Key) -> i64 {
     match *key.0 {
         [Value::Int(id)] => id,
-        _ => panic!("{key:?} is no key of this queue"),
+        _ => panic!("{key:?} is not a key of this queue"),
     }
 }
 
@@ -95,7 +96,7 @@ impl Model {
         assert!(self.items.insert(id, item).is_none());
     }
 
-    /// Returns the items in one state.
+    /// Returns the ids of the items in one state.
     pub(crate) fn in_state(&self, state: State) -> Vec<i64> {
         let items = self.items.iter();
         items
@@ -108,7 +109,7 @@ impl Model {
         ids.sort_by_key(|id| (-self.items[id].rank, *id));
     }
 
-    /// Returns the leases that the token holds, in the queue's order.
+    /// Returns the ids of the items that a token has leased, in the order of the queue.
     fn held_by(&self, token: Uuid) -> Vec<i64> {
         let mut held = self.in_state(State::Leased);
         held.retain(|id| {
@@ -119,7 +120,7 @@ impl Model {
         held
     }
 
-    /// Leases items and returns them in order; or those that the request got before.
+    /// Leases items and returns their ids in the order of the queue. A repeated request gets its earlier leases again.
     pub(crate) fn claim(
         &mut self,
         worker: &str,
@@ -230,7 +231,7 @@ impl Model {
         }
     }
 
-    /// Returns the leased and delayed items whose time has come, the longest due first.
+    /// Returns the leased and delayed items that are due, starting with the earliest due time.
     pub(crate) fn due(&self) -> Vec<i64> {
         let mut due: Vec<i64> = self.items.keys().copied().collect();
         due.retain(|id| self.items[id].due.is_some_and(|due| due <= self.now));
@@ -238,12 +239,20 @@ impl Model {
         due
     }
 
-    /// Ends an expired lease and returns where its item is then.
+    /// Ends an expired lease and returns the new state of its item.
     pub(crate) fn expire(&mut self, id: i64) -> State {
         let now = self.now;
         let item = self.items.get_mut(&id).expect("expired");
-        let spent = item.attempt >= MAX_ATTEMPTS;
-        item.enter(if spent { State::Dead } else { State::Ready }, now, None);
+        let is_exhausted = item.attempt >= MAX_ATTEMPTS;
+        item.enter(
+            if is_exhausted {
+                State::Dead
+            } else {
+                State::Ready
+            },
+            now,
+            None,
+        );
         item.owner = None;
         item.token = None;
         item.has_error = true;

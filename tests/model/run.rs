@@ -1,4 +1,4 @@
-//! Random operations, on the store and on the model, whose answers must agree.
+//! A run: random operations on the store and on the model. Both must give the same results.
 
 mod compare;
 mod maintenance;
@@ -21,14 +21,14 @@ use crate::harness::table::Kind;
 use crate::queue_model::{Halves, MAX_ATTEMPTS, Model, Policy, RECUR_AFTER};
 
 const BROKERS: usize = 3;
-/// How often all rows are compared.
+/// Number of steps between two comparisons of all rows.
 const COMPARE_EVERY: usize = 25;
 
 fn time(halves: Halves) -> Duration {
     Duration::from_secs(30 * 60) * u32::try_from(halves).expect("a short time")
 }
 
-/// Returns whether `left` is `expected` less the time that a run may take, as not every store's clock stands still.
+/// Returns whether `left` is `expected` minus at most half an hour. The clock of some stores runs during the test.
 fn about(left: Duration, expected: Duration) -> bool {
     left <= expected && left + time(1) > expected
 }
@@ -47,7 +47,7 @@ fn spec(policy: Policy) -> QueueSpec {
     spec
 }
 
-/// What was done, shown if a comparison fails.
+/// The last 40 steps, printed if a comparison fails.
 struct Trace {
     seed: u64,
     steps: VecDeque<String>,
@@ -65,7 +65,7 @@ impl Trace {
 impl Drop for Trace {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the last steps with LEASE_BROKER_TEST_SEED={}:", self.seed);
+            eprintln!("the last steps of LEASE_BROKER_TEST_SEED={}:", self.seed);
             for step in &self.steps {
                 eprintln!("  {step}");
             }
@@ -84,7 +84,7 @@ struct Run<H> {
     trace: Trace,
 }
 
-/// Takes `steps` random steps from `seed`.
+/// Runs `steps` random steps, chosen from `seed`.
 pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
     let table = item_table("item").defaulted("rank", Kind::Int, Value::Int(0));
     let fixture = Fixture::<H>::over(&[table], vec![spec(policy)]).await;
@@ -128,7 +128,7 @@ impl<H: Harness> Run<H> {
         self.random.random_range(0..100) < percent
     }
 
-    /// Some hours and a half.
+    /// Returns a random duration: a whole number of hours plus half an hour.
     fn random_time(&mut self) -> Halves {
         2 * self.random.random_range(0..6) + 1
     }

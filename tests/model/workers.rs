@@ -1,4 +1,4 @@
-//! Workers, who hold leases, lose them, and use them all the same.
+//! Workers that claim, extend and settle leases. They also use leases that they have lost.
 
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::store::{ClaimCall, Ending, Renewal, Settlement};
@@ -10,15 +10,15 @@ use super::{Run, about, time};
 use crate::harness::Harness;
 use crate::queue_model::{Answer, End, Halves, id};
 
-/// How many leases and requests are remembered to be used again, most of them lost.
+/// Maximum number of leases that are remembered, to use them again. Most of them are lost.
 const MAX_REMEMBERED: usize = 60;
 
 impl<H: Harness> Run<H> {
-    /// A call of a worker: a new one, or a request sent again.
+    /// Returns a new claim call, or an earlier request that is sent again.
     fn call(&mut self, duration: Halves) -> ClaimCall {
         let again = (!self.requests.is_empty() && self.chance(30))
             .then(|| self.below(self.requests.len()))
-            .and_then(|at| self.requests.remove(at));
+            .and_then(|index| self.requests.remove(index));
         let has_request_id = again.is_some() || self.chance(50);
         let (worker, token) = again.unwrap_or_else(|| {
             let worker = format!("worker {}", self.below(4));
@@ -82,15 +82,15 @@ impl<H: Harness> Run<H> {
         }
     }
 
-    /// Some of the leases that were ever given, now and then changed into one that was not.
-    fn some_leases(&mut self) -> Vec<LeaseRef> {
+    /// Returns one to five remembered leases. Some are changed so that they never existed.
+    fn random_leases(&mut self) -> Vec<LeaseRef> {
         let mut leases = Vec::new();
         if self.leases.is_empty() {
             return leases;
         }
         for _ in 0..=self.below(4) {
-            let at = self.below(self.leases.len());
-            let mut lease = self.leases[at].clone();
+            let index = self.below(self.leases.len());
+            let mut lease = self.leases[index].clone();
             match self.below(40) {
                 0 => lease.token = Uuid::from_u128(self.random.random()),
                 1 => lease.fence += 1,
@@ -105,7 +105,7 @@ impl<H: Harness> Run<H> {
 
     pub(super) async fn heartbeat(&mut self) {
         let duration = self.random_time();
-        let leases = self.some_leases();
+        let leases = self.random_leases();
         self.trace.note(format!("heartbeat {}", show(&leases)));
         let renewals = leases.iter().map(|lease| Renewal {
             lease: lease.clone(),
@@ -127,7 +127,7 @@ impl<H: Harness> Run<H> {
     }
 
     pub(super) async fn settle(&mut self) {
-        let leases = self.some_leases();
+        let leases = self.random_leases();
         let mut settlements = Vec::new();
         for lease in leases {
             let end = match self.below(5) {

@@ -1,4 +1,4 @@
-//! Several brokers that open the same file at the same moment.
+//! Several brokers and programs that use the same file at the same time.
 
 use std::sync::Barrier;
 use std::thread;
@@ -46,7 +46,11 @@ async fn brokers_that_open_a_new_file_together_agree() {
         let id = lease.encode(stores[0].secret(), "item");
         for store in &stores {
             let read = LeaseRef::decode(store.secret(), "item", &id);
-            assert_eq!(read.as_ref(), Some(&lease), "one secret");
+            assert_eq!(
+                read.as_ref(),
+                Some(&lease),
+                "the brokers have different secrets"
+            );
             assert_eq!(store.probe().await, Ok(()));
         }
     }
@@ -64,7 +68,7 @@ async fn write_waits_for_a_foreign_transaction() {
     assert_eq!(
         fixture.counts().await,
         [1, 0, 0, 0, 0],
-        "a read does not wait"
+        "the read waited for the transaction"
     );
     let insert = "INSERT INTO item (id) VALUES (2)";
     other.execute(insert, []).expect(insert);
@@ -83,7 +87,7 @@ async fn write_that_waits_too_long_is_unavailable() {
         panic!("{error:?}");
     };
     assert!(outage.reason.contains("write lock"), "{outage}");
-    // Those behind it are told with it, and don't each wait as long again.
+    // Operations that wait behind it fail together. They do not each wait for the whole timeout.
     let start = std::time::Instant::now();
     let claims = (0..20).map(|_| {
         fixture
@@ -98,7 +102,7 @@ async fn write_that_waits_too_long_is_unavailable() {
     }
     assert!(
         start.elapsed().as_secs() < 50,
-        "twenty waits of five seconds"
+        "each operation waited for five seconds"
     );
     other.execute_batch("ROLLBACK").expect("rollback");
     assert_eq!(keys(&fixture.claim(9).await), ["1"]);
@@ -118,7 +122,7 @@ async fn deferred_constraint_fails_only_its_own_operation() {
     let add = |shop| fixture.try_enqueue(vec![new_item(&[("shop", Value::Int(shop))])]);
     let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
-    // All three wait for the lock, and so are in one transaction.
+    // All three operations wait for the lock, so they share one transaction.
     let unlock = async { other.execute_batch("COMMIT") };
     let (first, bad, last, unlocked) = tokio::join!(add(1), add(2), add(1), unlock);
     unlocked.expect("commit");

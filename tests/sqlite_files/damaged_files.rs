@@ -1,4 +1,4 @@
-//! Files that are no database, or no longer one.
+//! Files that are not a database, and databases with damaged pages.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, call, queue};
 use crate::harness::sqlite::SqliteHarness;
 
-/// Expects that the file is refused for what it is, under its name.
+/// Expects that a store and a schema refuse the file with an I/O error. Returns the error text.
 fn refusal(path: &Path) -> String {
     let opened = SqliteStore::open(path, &[queue("item")], system_clock());
     let Err(StoreError::Io(text)) = opened.map(|_| ()) else {
-        panic!("not refused as it should be");
+        panic!("the store did not refuse the file with an I/O error");
     };
     let Err(StoreError::Io(_)) = SqliteSchema::open(path).map(|_| ()) else {
-        panic!("not refused for schema changes");
+        panic!("the schema did not refuse the file with an I/O error");
     };
     text
 }
@@ -36,7 +36,7 @@ fn text_file_is_refused() {
     assert_eq!(
         fs::read_to_string(&path).expect("read"),
         text,
-        "it is left as it was"
+        "the file was changed"
     );
 }
 
@@ -48,7 +48,7 @@ fn folder_and_file_in_a_missing_folder_cannot_be_opened() {
     assert!(error.contains("missing"), "{error}");
 }
 
-/// Makes a file with a queue of 500 rows and returns its bytes.
+/// Creates a database file with a queue of 500 rows and returns its bytes.
 async fn intact_file() -> (Fixture<SqliteHarness>, Vec<u8>) {
     let fixture = Fixture::<SqliteHarness>::items(0).await;
     let connection = fixture.harness.connect();
@@ -60,7 +60,7 @@ async fn intact_file() -> (Fixture<SqliteHarness>, Vec<u8>) {
     (fixture, bytes)
 }
 
-/// Opens the file, if it can be, and uses it; returns the first error.
+/// Opens the file, reads statistics and claims. Returns the first error.
 async fn first_error(path: &Path) -> Option<StoreError> {
     let store = match SqliteStore::open(path, &[queue("item")], system_clock()) {
         Ok(store) => store,
@@ -81,16 +81,16 @@ async fn damaged_file_is_reported_and_is_no_bug() {
     let path = folder.with_file_name("damaged.db");
     let page = 4_096;
     assert!(bytes.len() > 10 * page);
-    // Each page but the first in turn, then all of them, then half of the file.
+    // First one page is damaged at a time, except page 1. Then all other pages are damaged, and then the file is cut in half.
     let mut reported = 0;
-    for at in (page..bytes.len()).step_by(page) {
+    for offset in (page..bytes.len()).step_by(page) {
         let mut damaged = bytes.clone();
-        damaged[at..at + page].fill(0xab);
+        damaged[offset..offset + page].fill(0xab);
         fs::write(&path, damaged).expect("write");
         if let Some(error) = first_error(&path).await {
             assert!(
                 matches!(error, StoreError::Io(_)),
-                "page at {at}: {error:?}"
+                "page at {offset}: {error:?}"
             );
             reported += 1;
         }
@@ -109,7 +109,7 @@ async fn damaged_file_is_reported_and_is_no_bug() {
     }
 }
 
-/// Removes the file and its log, whether or not the store that had it open has closed it.
+/// Removes the file and its log. The store may still have them open.
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();

@@ -1,4 +1,4 @@
-//! A disk that is full, and one that is read-only.
+//! Full and read-only disks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn open(path: &Path) -> Result<Broker, StoreError> {
 #[tokio::test]
 async fn full_disk_loses_nothing_and_the_store_recovers() {
     let Some(disk) = SmallDisk::mount("2m") else {
-        skipped("a full disk: mounting a small file system is not permitted here");
+        skipped("full disk: this machine does not permit mounting a small file system");
         return;
     };
     let broker = open(&disk.path().join("queue.db")).expect("open");
@@ -51,7 +51,10 @@ async fn full_disk_loses_nothing_and_the_store_recovers() {
     assert!(added > 0);
     assert_eq!(broker.counts().await, [added, 0, 0, 0, 0]);
     disk.remount("size=16m");
-    broker.try_enqueue(vec![big(), big()]).await.expect("room");
+    broker
+        .try_enqueue(vec![big(), big()])
+        .await
+        .expect("space after the remount");
     let items = broker.claim(1_000).await;
     assert_eq!(items.len() as u64, added + 2);
     let lease = &items[0].lease;
@@ -63,7 +66,7 @@ async fn full_disk_loses_nothing_and_the_store_recovers() {
 fn read_only_file_and_folder_are_refused() {
     let Some(disk) = SmallDisk::mount("8m") else {
         skipped(
-            "a read-only file: mounting a file system is not permitted here, and permissions do not bind root",
+            "read-only disk: this machine does not permit mounting a file system, and file permissions do not stop root",
         );
         return;
     };

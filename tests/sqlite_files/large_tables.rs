@@ -1,4 +1,4 @@
-//! What operators see of a table that is too deep to be counted.
+//! Statistics, lists and redrive on tables with more items than the statistics count.
 
 use lease_broker::item_state::State;
 use lease_broker::store::Stats;
@@ -7,7 +7,7 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::Fixture;
 use crate::harness::sqlite::SqliteHarness;
 
-/// The rows of a state lie together, the completed ones first; leases are due before delayed items are.
+/// Inserts ?2 rows with state ?1. The rows of a state are adjacent in the table. All leases are due before all delayed items.
 const FILL: &str =
     "INSERT INTO item (id, lease_state, lease_state_time, lease_due_time, lease_token)
     WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
@@ -17,7 +17,7 @@ const FILL: &str =
 
 const COUNT_LIMIT: u64 = Stats::COUNT_LIMIT;
 
-/// A queue with so many items of each state.
+/// Creates a queue with the given number of items per state. The completed rows come first in the table.
 async fn queue_with_rows(filtered: bool, rows: [u64; 5]) -> Fixture<SqliteHarness> {
     let fixture = Fixture::<SqliteHarness>::with(0, |spec| spec.filtered_indexes = filtered).await;
     let connection = fixture.harness.connect();
@@ -44,7 +44,7 @@ async fn items_up_to_the_count_limit_are_counted_exactly() {
     for filtered in [true, false] {
         let stats = stats(&queue_with_rows(filtered, rows).await).await;
         assert_eq!(stats.count, rows);
-        // No filtered index has the completed: of a deep table there may always be more of them.
+        // No filtered index contains completed items. In a large table their count is always a lower bound.
         assert_eq!(stats.is_lower_bound, [false, false, false, filtered, false]);
     }
 }

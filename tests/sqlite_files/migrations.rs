@@ -1,4 +1,4 @@
-//! The broker's own tables, made by another build.
+//! Tables of the broker that another build created or that were changed.
 
 use lease_broker::store::StoreError;
 
@@ -6,7 +6,7 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::Fixture;
 use crate::harness::sqlite::SqliteHarness;
 
-/// Changes a sound file and returns why it is refused.
+/// Runs this change on a valid file and returns the text of the error with which the store refuses it.
 async fn refusal(change: &str) -> String {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     fixture

@@ -1,4 +1,4 @@
-//! What `schema plan` prints, and that it may be run by hand.
+//! The steps of `schema plan`, which an administrator can also run by hand.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
@@ -32,6 +32,7 @@ fn spec() -> QueueSpec {
     spec
 }
 
+/// Returns the steps as text: purposes as comments, then the SQL.
 fn text(steps: &[Step]) -> String {
     let step = |step: &Step| {
         let repeat = if step.until_no_rows {

@@ -1,4 +1,4 @@
-//! A small file system of a test's own, where the test may mount one.
+//! A small temporary file system for one test, on machines that permit mounting one.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts an empty file system of `size` (such as `1m`); none if that is not permitted.
+    /// Mounts an empty file system of this size, such as `1m`. `None`: mounting is not permitted.
     pub(crate) fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("tempdir");
         let options = format!("size={size}");
@@ -35,7 +35,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily, as a store's thread may still be closing its file.
+        // Lazily, because a thread of the store may still be closing its file.
         run("umount", &["--lazy"], self.path());
     }
 }

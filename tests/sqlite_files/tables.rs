@@ -1,4 +1,4 @@
-//! Tables that can't be a queue, and why.
+//! Tables that cannot be a queue, with the reason, and unusual tables that can.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
@@ -9,7 +9,7 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, by, keys, new_item, queue, text};
 use crate::harness::sqlite::SqliteHarness;
 
-/// Makes tables and returns why the queue over `item` is refused.
+/// Creates tables and returns the problems for which the queue over `item` is refused.
 async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
     let harness = SqliteHarness::start().await;
     harness.connect().execute_batch(sql).expect(sql);

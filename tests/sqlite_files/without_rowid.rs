@@ -1,4 +1,4 @@
-//! Tables that are their key's index.
+//! Tables declared WITHOUT ROWID.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;

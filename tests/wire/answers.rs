@@ -1,4 +1,4 @@
-//! What a server answers to a broker's operations: the shapes that the statements in `sql/mssql` select.
+//! Answers of the scripted server to the operations of a broker: rows as the statements in `sql/mssql` select them.
 
 use std::ops::RangeInclusive;
 
@@ -6,17 +6,17 @@ use uuid::Uuid;
 
 use crate::responder::tokens::{Cell, Tokens};
 
-/// What every operation's statement has in it, and no other.
+/// Fragments that the statement of every operation contains, and no other statement.
 pub(crate) const OPERATION: &[&str] = &["[items]", "[lease_state]"];
 
-/// The time at the server, and an hour later.
+/// The time of the server, and one hour later.
 const NOW: Cell = Cell::Time(Some(1_800_000_000_000));
 const DUE: Cell = Cell::Time(Some(1_800_003_600_000));
 
 /// The token of the fixture's claims.
 pub(crate) const TOKEN: Uuid = Uuid::from_u128(9);
 
-/// Token, now, key, fence, attempt, due time, trace context, columns.
+/// A row of a claim: token, server time, key, fence, attempt, due time, trace context, columns of the queue.
 pub(crate) fn claimed_row(token: Uuid, id: i64) -> Vec<Cell> {
     vec![
         Cell::Guid(Some(token)),
@@ -31,17 +31,17 @@ pub(crate) fn claimed_row(token: Uuid, id: i64) -> Vec<Cell> {
     ]
 }
 
-/// Place, now, due time.
+/// A row of a heartbeat: index of the lease in the request, server time, due time.
 pub(crate) fn held_row(index: i32) -> Vec<Cell> {
     vec![Cell::Int(Some(index)), NOW, DUE]
 }
 
-/// Place, state.
+/// A row of a settlement: index of the lease in the request, new state.
 pub(crate) fn settled_row(index: i32, state: u8) -> Vec<Cell> {
     vec![Cell::Int(Some(index)), Cell::TinyInt(Some(state))]
 }
 
-/// Key, state before, state now, attempt, fence, token, owner.
+/// A row of the reaper: key, old state, new state, attempt, fence, token, owner.
 pub(crate) fn expired_row(id: i64) -> Vec<Cell> {
     vec![
         Cell::BigInt(Some(id)),
@@ -54,7 +54,7 @@ pub(crate) fn expired_row(id: i64) -> Vec<Cell> {
     ]
 }
 
-/// Now, next due time.
+/// The last row of the reaper: server time, next due time.
 pub(crate) fn next_due_row() -> Vec<Cell> {
     vec![NOW, DUE]
 }
@@ -64,16 +64,14 @@ pub(crate) fn claimed(ids: RangeInclusive<i64>) -> Tokens {
     Tokens::new().rows(&rows)
 }
 
-pub(crate) fn held(indexes: i32) -> Tokens {
-    let rows: Vec<Vec<Cell>> = (0..indexes).map(held_row).collect();
+pub(crate) fn held(count: i32) -> Tokens {
+    let rows: Vec<Vec<Cell>> = (0..count).map(held_row).collect();
     Tokens::new().rows(&rows)
 }
 
-/// All in this state.
-pub(crate) fn settled(indexes: i32, state: u8) -> Tokens {
-    let rows: Vec<Vec<Cell>> = (0..indexes)
-        .map(|index| settled_row(index, state))
-        .collect();
+/// Rows of a settlement after which all items have this state.
+pub(crate) fn settled(count: i32, state: u8) -> Tokens {
+    let rows: Vec<Vec<Cell>> = (0..count).map(|index| settled_row(index, state)).collect();
     Tokens::new().rows(&rows)
 }
 

@@ -1,4 +1,4 @@
-//! The database that the responder plays: prepared for a broker, with one adopted table, `items`.
+//! The database of the scripted server. All migrations are applied, and it has one adopted table, `items`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::responder::request::Request;
 use crate::responder::tokens::{Cell, Tokens};
 
-/// Name, type, bytes, precision, scale, whether it may be NULL.
+/// Columns of `items`: name, type, bytes, precision, scale, nullable.
 const COLUMNS: [(&str, &str, i16, u8, u8, bool); 11] = [
     ("id", "bigint", 8, 19, 0, false),
     ("payload", "nvarchar", 400, 0, 0, true),
@@ -24,7 +24,7 @@ const COLUMNS: [(&str, &str, i16, u8, u8, bool); 11] = [
     ("trace_parent", "varchar", 55, 0, 0, true),
 ];
 
-/// Name, column, filter; the first is the primary key's.
+/// Indexes of `items`: name, column, filter. The first one is the primary key.
 const INDEXES: [(&str, &str, Option<&str>); 5] = [
     ("items_key", "id", None),
     ("items_lease_ready", "id", Some("([lease_state]=(0))")),
@@ -45,11 +45,11 @@ const INDEXES: [(&str, &str, Option<&str>); 5] = [
     ),
 ];
 
-/// Answers what a broker asks when it starts; everything else succeeds without an answer.
+/// Answers the queries of a broker that starts. Every other statement succeeds without a result set.
 pub(crate) fn answer(request: &Request) -> Tokens {
     let is = |fragments: &[&str]| request.has(fragments);
     if is(&["serverproperty"]) {
-        Tokens::new().rows(&[engine()])
+        Tokens::new().rows(&[server_info()])
     } else if is(&["sp_getapplock"]) {
         Tokens::new().rows(&[vec![Cell::Int(Some(0))]])
     } else if is(&["select", "from lease_broker_migration"]) {
@@ -72,8 +72,9 @@ pub(crate) fn answer(request: &Request) -> Tokens {
     }
 }
 
-/// SQL Server 2022 Standard, at its own compatibility level, with snapshots for readers and every SET option as asked for.
-fn engine() -> Vec<Cell> {
+/// The server information of SQL Server 2022 Standard with the compatibility level of that version, with row versions for
+/// readers, and with every required SET option.
+fn server_info() -> Vec<Cell> {
     let int = |int| Cell::Int(Some(int));
     vec![
         int(2),
@@ -85,7 +86,7 @@ fn engine() -> Vec<Cell> {
     ]
 }
 
-/// Every migration of this build, with its checksum.
+/// The rows of all migrations of this build: name and checksum.
 fn migrations() -> Vec<Vec<Cell>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/mssql/migrations");
     let files = fs::read_dir(folder).expect("migrations");
@@ -142,7 +143,8 @@ fn indexes(statement: &str) -> Vec<Vec<Cell>> {
     (1..).zip(&INDEXES).map(row).collect()
 }
 
-/// Answers a statement's own list: what is known, and of the rest false for a flag and NULL for all else.
+/// Returns one value for each expression in the SELECT list of a statement. A value from `known` comes first. The default is
+/// false for a flag, and NULL for any other expression.
 fn selected(statement: &str, known: &BTreeMap<&str, Cell>) -> Vec<Cell> {
     let lower = statement.to_ascii_lowercase().replace("cast(", "");
     let lower = lower.replace(" as nvarchar(128))", "");

@@ -1,4 +1,4 @@
-//! A statement that the server has chosen as a deadlock's victim: nothing of it was applied.
+//! Statements that the server chooses as deadlock victims. The server undoes them, so the broker may send them again.
 
 use lease_broker::item_state::State;
 use lease_broker::store::StoreError;
@@ -56,13 +56,13 @@ async fn failed_deadlock_victim_reports_its_tries() {
     );
 }
 
-/// Returns how often the statement came, and what the caller was told at last.
+/// Makes the statement a deadlock victim every time. Returns the number of tries and the text of the error.
 async fn deadlock_every_time() -> (usize, String) {
     let fixture = Fixture::start().await;
     fixture.server.always(OPERATION, deadlock_reply());
     let error = fixture.complete(1).await.expect_err("never settled");
     let StoreError::Unavailable(outage) = error else {
-        panic!("another time it may work: {error:?}");
+        panic!("not reported as unavailable: {error:?}");
     };
     assert_eq!(outage.number, Some(1205));
     (fixture.server.requests(OPERATION).len(), outage.to_string())

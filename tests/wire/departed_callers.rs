@@ -1,4 +1,4 @@
-//! Callers that go away while their statement runs.
+//! Callers that disconnect while their statement runs. The statement still runs to its end.
 
 use std::task::{Context, Waker};
 
@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, LONG_LIMITS, Limits, renewals};
 use crate::responder::log::Event;
 use crate::responder::script::{Gate, Reply};
 
-/// Starts a heartbeat of one lease, and goes away once the server has it.
+/// Starts a heartbeat of one lease, and drops its future once the server has the statement.
 async fn leave_during_heartbeat(fixture: &Fixture) {
     let mut heartbeat = fixture.store.heartbeat(QueueIndex(0), renewals(1));
     let waiting = heartbeat
@@ -32,10 +32,10 @@ async fn departed_caller_does_not_delay_the_next() {
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=2))]);
     assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
-    let asked = fixture.server.requests(OPERATION);
+    let requests = fixture.server.requests(OPERATION);
     assert_ne!(
-        asked[0].connection, asked[1].connection,
-        "the first is still in use"
+        requests[0].connection, requests[1].connection,
+        "the first connection is still in use"
     );
     gate.open();
 }
@@ -56,8 +56,8 @@ async fn operation_of_a_departed_caller_is_read_to_the_end() {
     leave_during_heartbeat(&fixture).await;
     gate.open();
     assert_eq!(fixture.claim().await.expect("claimed").len(), 2);
-    let asked = fixture.server.requests(OPERATION);
-    assert_eq!(asked[0].connection, asked[1].connection);
+    let requests = fixture.server.requests(OPERATION);
+    assert_eq!(requests[0].connection, requests[1].connection);
     let attention = fixture.server.count(|event| *event == Event::Attention);
-    assert_eq!(attention, 0, "it ran to its end");
+    assert_eq!(attention, 0, "the statement was cancelled");
 }

@@ -1,4 +1,4 @@
-//! Answers with an error in them: nothing else in them is believed.
+//! Answers that contain an error. The broker discards everything else in such an answer.
 
 use lease_broker::store::StoreError;
 
@@ -7,6 +7,7 @@ use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
+/// An answer with these rows, followed by an error.
 fn failed_reply(rows: Tokens) -> Reply {
     Reply::Answer(rows.error(8134, "Divide by zero error encountered."))
 }
@@ -17,13 +18,13 @@ async fn rows_before_an_error_are_discarded() {
     fixture
         .server
         .on(OPERATION, vec![failed_reply(claimed(1..=3))]);
-    fixture.claim().await.expect_err("no claim");
+    fixture.claim().await.expect_err("the claim fails");
     fixture.server.on(OPERATION, vec![failed_reply(held(1))]);
-    fixture.heartbeat(1).await.expect_err("no heartbeat");
+    fixture.heartbeat(1).await.expect_err("the heartbeat fails");
     fixture
         .server
         .on(OPERATION, vec![failed_reply(settled(1, 3))]);
-    fixture.complete(1).await.expect_err("no settlement");
+    fixture.complete(1).await.expect_err("the settlement fails");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,7 +46,7 @@ async fn error_after_a_complete_result_set_fails_the_call() {
     let row = held_row(0);
     let two = held(1).columns(&row).row(&row).end_of_statement();
     fixture.server.on(OPERATION, vec![failed_reply(two)]);
-    fixture.heartbeat(1).await.expect_err("no heartbeat");
+    fixture.heartbeat(1).await.expect_err("the heartbeat fails");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +55,7 @@ async fn unknown_error_is_not_retried() {
     fixture
         .server
         .always(OPERATION, failed_reply(Tokens::new()));
-    let error = fixture.complete(1).await.expect_err("no settlement");
+    let error = fixture.complete(1).await.expect_err("the settlement fails");
     assert!(matches!(error, StoreError::Bug(_)), "{error:?}");
     assert_eq!(fixture.server.requests(OPERATION).len(), 1);
 }
@@ -67,8 +68,11 @@ async fn moved_database_is_reached_by_a_new_connection() {
         let replies = vec![Reply::Answer(moved), Reply::Answer(settled(1, 3))];
         fixture.server.on(OPERATION, replies);
         fixture.complete(1).await.expect("settled");
-        let asked = fixture.server.requests(OPERATION);
-        assert_ne!(asked[0].connection, asked[1].connection, "error {number}");
-        fixture.server.wait_for_close(asked[0].connection).await;
+        let requests = fixture.server.requests(OPERATION);
+        assert_ne!(
+            requests[0].connection, requests[1].connection,
+            "error {number}"
+        );
+        fixture.server.wait_for_close(requests[0].connection).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A broker's store on a responder, and its operations with requests that are made up.
+//! The fixture of these tests: a store on a scripted server, and operations with prepared requests.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::timeout::{TEST_TIMEOUT, with_timeout};
 pub(crate) const PASSWORD: &str = "Sw0rdfish;of{the}deep";
 const QUEUE: QueueIndex = QueueIndex(0);
 
-/// How long the broker is patient, and how many connections it may have.
+/// Timeouts and maximum number of connections of a store.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
 }
 
-/// More patient than any test.
+/// Timeouts that no test reaches.
 pub(crate) const LONG_LIMITS: Limits = Limits {
     connect: TEST_TIMEOUT,
     handshake: TEST_TIMEOUT,
@@ -39,10 +39,10 @@ pub(crate) const LONG_LIMITS: Limits = Limits {
     connections: 4,
 };
 
-/// Short enough to wait for, and long enough for a responder that answers on a busy machine.
+/// A timeout short enough for a test to wait for, and long enough for an answer on a busy machine.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
-/// The one place that knows the store's settings.
+/// Returns the settings of a store.
 pub(crate) fn settings(connection_string: &str, limits: Limits) -> Settings {
     Settings {
         connect_timeout: limits.connect,
@@ -53,7 +53,7 @@ pub(crate) fn settings(connection_string: &str, limits: Limits) -> Settings {
     }
 }
 
-/// Without TLS, which most tests are not about.
+/// Connection string option that turns TLS off. Most tests do not need TLS.
 pub(crate) const PLAIN: &str = "Encrypt=DANGER_PLAINTEXT";
 
 /// Opens a store over the table `items`.
@@ -80,12 +80,12 @@ pub(crate) async fn open_queues(
     with_timeout(open).await
 }
 
-/// A responder that plays the database and serves everybody in the clear.
+/// Starts a server without TLS that accepts every login and answers as the database.
 pub(crate) async fn responder() -> Server {
     Server::start(Encryption::Unsupported, Login::Accept, database::answer).await
 }
 
-/// A store that is open, and the server under it.
+/// An open store and its scripted server.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) store: std::sync::Arc<MssqlStore>,
@@ -99,14 +99,14 @@ impl Fixture {
     pub(crate) async fn with(limits: Limits) -> Self {
         let server = responder().await;
         let store = open_with(server.address, limits, PLAIN).await;
-        let store = store.expect("the responder plays a database that is prepared");
+        let store = store.expect("the scripted database is ready for a broker");
         Self {
             server,
             store: store.into(),
         }
     }
 
-    /// Claims for one call without a request id.
+    /// Runs one claim without a request id.
     pub(crate) async fn claim(&self) -> Result<Vec<ClaimedItem>, StoreError> {
         self.claim_by("worker", false).await
     }
@@ -123,7 +123,7 @@ impl Fixture {
         Ok(items.into_iter().flatten().collect())
     }
 
-    /// Extends so many leases.
+    /// Extends the given number of leases.
     pub(crate) async fn heartbeat(
         &self,
         leases: i64,
@@ -131,7 +131,7 @@ impl Fixture {
         with_timeout(self.store.heartbeat(QUEUE, renewals(leases))).await
     }
 
-    /// Completes so many leases.
+    /// Completes the given number of leases.
     pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Option<State>>, StoreError> {
         let settlements = (1..=leases).map(|id| Settlement {
             lease: lease(id),
@@ -140,7 +140,7 @@ impl Fixture {
         with_timeout(self.store.settle(QUEUE, settlements.collect())).await
     }
 
-    /// Completes so many leases, each with two items that follow.
+    /// Completes the given number of leases, each with two follow-ups.
     pub(crate) async fn complete_and_add(
         &self,
         leases: i64,
@@ -168,7 +168,7 @@ impl Fixture {
         with_timeout(self.store.redrive(QUEUE, 100)).await
     }
 
-    /// Returns how many statements came so far, of whatever kind.
+    /// Returns the number of statements that the server received so far.
     pub(crate) fn statements(&self) -> usize {
         self.server
             .count(|event| matches!(event, Event::Request(_)))

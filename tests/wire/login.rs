@@ -1,4 +1,4 @@
-//! Logins: refused, and sent on to another server.
+//! Logins that the server refuses or redirects to another server.
 
 use lease_broker::store::StoreError;
 
@@ -10,8 +10,8 @@ use crate::responder::script::Reply;
 use crate::responder::server::{Encryption, Login, Server};
 use crate::timeout::with_timeout;
 
-/// What no connection string ends with.
-const WRONG: [&str; 4] = [
+/// Endings that make a connection string invalid.
+const INVALID_ENDINGS: [&str; 4] = [
     "Encrypt=perhaps",
     "Encrypt",
     "TrustServerCertificate=\"",
@@ -31,7 +31,7 @@ async fn refused_login_is_misconfigured_without_retry() {
         .map(|_| ());
     let error = opened.expect_err("refused");
     let StoreError::Misconfigured(text) = &error else {
-        panic!("no other time will it work: {error:?}");
+        panic!("not misconfigured: {error:?}");
     };
     assert!(text.contains("18456"), "{text}");
     assert_eq!(server.count(is_login), 1);
@@ -45,13 +45,13 @@ async fn refused_login_is_misconfigured_without_retry() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_connection_string_is_misconfigured() {
     let server = responder().await;
-    for wrong in WRONG {
-        let opened = open_with(server.address, LONG_LIMITS, wrong)
+    for ending in INVALID_ENDINGS {
+        let opened = open_with(server.address, LONG_LIMITS, ending)
             .await
             .map(|_| ());
-        let error = opened.expect_err(wrong);
+        let error = opened.expect_err(ending);
         let StoreError::Misconfigured(_) = &error else {
-            panic!("no other time will it work: {wrong}: {error:?}");
+            panic!("not misconfigured: {ending}: {error:?}");
         };
     }
 }
@@ -59,11 +59,11 @@ async fn invalid_connection_string_is_misconfigured() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_connection_string_is_not_printed() {
     let server = responder().await;
-    for wrong in WRONG {
-        let opened = open_with(server.address, LONG_LIMITS, wrong)
+    for ending in INVALID_ENDINGS {
+        let opened = open_with(server.address, LONG_LIMITS, ending)
             .await
             .map(|_| ());
-        let error = opened.expect_err(wrong);
+        let error = opened.expect_err(ending);
         let text = format!("{error} {error:?}");
         assert!(!text.contains("Sw0rdfish"), "{text}");
     }
@@ -82,8 +82,8 @@ fn settings_hide_their_connection_string() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moved_database_is_unavailable() {
     for number in [40_613, 976] {
-        let away = Login::Refuse(number, "The database is not available.");
-        let server = Server::start(Encryption::Unsupported, away, database::answer).await;
+        let moved = Login::Refuse(number, "The database is not available.");
+        let server = Server::start(Encryption::Unsupported, moved, database::answer).await;
         let opened = open_with(server.address, LONG_LIMITS, PLAIN)
             .await
             .map(|_| ());
@@ -113,10 +113,14 @@ async fn redirected_login_is_followed() {
     let route = Login::Route(target.address);
     let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
     let store = open_with(gateway.address, LONG_LIMITS, PLAIN).await;
-    let store = store.expect("followed");
-    // One for the operations, and one that is kept to probe with.
+    let store = store.expect("the redirect is followed");
+    // One connection for the operations and one for the probe.
     assert_eq!(gateway.count(is_login), 2);
-    assert_eq!(gateway.requests(&[]).len(), 0, "nothing is asked there");
+    assert_eq!(
+        gateway.requests(&[]).len(),
+        0,
+        "the gateway received statements"
+    );
     assert_eq!(target.count(is_login), 2);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker::store::QueueIndex(0);
@@ -137,6 +141,6 @@ async fn redirect_loop_ends() {
         chain.push(server);
     }
     let opened = open_with(next, LONG_LIMITS, PLAIN).await.map(|_| ());
-    opened.expect_err("too far");
+    opened.expect_err("too many redirects");
     assert_eq!(target.count(is_login), 0);
 }

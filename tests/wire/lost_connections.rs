@@ -1,4 +1,4 @@
-//! Connections that end in the middle: what was asked may have been applied, or not.
+//! Connections that end before a reply is complete. The server may have run the statement or not.
 
 use lease_broker::item_state::State;
 use lease_broker::store::StoreError;
@@ -10,12 +10,12 @@ use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
-/// Asserts that the statement came twice, the same, and not on the same connection.
+/// Asserts that the same statement came twice, on two connections.
 fn assert_sent_twice(fixture: &Fixture) {
-    let asked = fixture.server.requests(OPERATION);
-    assert_eq!(asked.len(), 2, "{asked:?}");
-    assert_eq!(asked[0].request, asked[1].request);
-    assert_ne!(asked[0].connection, asked[1].connection);
+    let requests = fixture.server.requests(OPERATION);
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    assert_eq!(requests[0].request, requests[1].request);
+    assert_ne!(requests[0].connection, requests[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +68,7 @@ async fn claim_without_request_id_runs_once() {
     let row = claimed_row(TOKEN, 1);
     let cut = Tokens::new().columns(&row).row(&row);
     fixture.server.on(OPERATION, vec![Reply::Cut(cut)]);
-    let error = fixture.claim().await.expect_err("lost");
+    let error = fixture.claim().await.expect_err("the reply is lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert_eq!(fixture.server.requests(OPERATION).len(), 1);
     fixture
@@ -92,7 +92,7 @@ async fn enqueue_with_a_lost_reply_runs_once() {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(enqueued(1..=2))];
     fixture.server.on(OPERATION, replies);
-    let error = fixture.enqueue(2).await.expect_err("lost");
+    let error = fixture.enqueue(2).await.expect_err("the reply is lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert_eq!(fixture.server.requests(OPERATION).len(), 1);
 }

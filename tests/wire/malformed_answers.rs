@@ -1,4 +1,4 @@
-//! Answers of a shape that no statement of the broker selects: an error, and never a panic or a guess.
+//! Answers that no statement of the broker can have. The store returns an error. It does not panic, and it does not guess.
 
 use std::ops::Range;
 
@@ -12,48 +12,48 @@ use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::{Cell, Tokens};
 
-/// Answers an operation with these result sets, and returns what is wrong with what the store makes of them.
+/// Answers an operation with these result sets, and returns a description if the store does not report a bug.
 async fn problem(
     fixture: &Fixture,
-    what: &str,
+    description: &str,
     answer: Tokens,
     operation: impl AsyncFn(&Fixture) -> Result<(), StoreError>,
 ) -> Option<String> {
     fixture.server.on(OPERATION, vec![Reply::Answer(answer)]);
     match operation(fixture).await {
-        Ok(()) => Some(format!("believed: {what}")),
+        Ok(()) => Some(format!("accepted: {description}")),
         Err(StoreError::Bug(text)) if text.contains("ended early") => {
-            Some(format!("a panic: {what}: {text}"))
+            Some(format!("panicked: {description}: {text}"))
         }
         Err(StoreError::Bug(_)) => None,
-        Err(error) => Some(format!("no bug: {what}: {error:?}")),
+        Err(error) => Some(format!("not reported as a bug: {description}: {error:?}")),
     }
 }
 
-/// The row without its last columns, for each number of columns that is left.
+/// Returns the row with its last columns removed, once for each number of remaining columns.
 fn with_fewer_columns(row: &[Cell], left: Range<usize>) -> Vec<(String, Vec<Cell>)> {
     left.map(|left| (format!("{left} columns"), row[..left].to_vec()))
         .collect()
 }
 
-/// The row with NULL, and with bytes, in each of these columns.
+/// Returns the row with NULL, and with bytes, in each of these columns.
 fn with_wrong_values(row: &[Cell], columns: &[usize]) -> Vec<(String, Vec<Cell>)> {
     let mut wrong = Vec::new();
-    for at in columns {
+    for column in columns {
         let cells = [
-            ("NULL", row[*at].null()),
+            ("NULL", row[*column].null()),
             ("bytes", Cell::Bytes(Some(vec![1, 2, 3]))),
         ];
-        for (what, cell) in cells {
+        for (description, cell) in cells {
             let mut row = row.to_vec();
-            row[*at] = cell;
-            wrong.push((format!("{what} in column {at}"), row));
+            row[*column] = cell;
+            wrong.push((format!("{description} in column {column}"), row));
         }
     }
     wrong
 }
 
-/// Answers an operation with each of these rows, alone or before another result set.
+/// Answers an operation with each of these rows, alone or followed by another result set. Returns all problems.
 async fn problems(
     rows: Vec<(String, Vec<Cell>)>,
     then: Option<Vec<Cell>>,
@@ -61,13 +61,13 @@ async fn problems(
 ) -> Vec<String> {
     let fixture = Fixture::start().await;
     let mut problems = Vec::new();
-    for (what, row) in rows {
+    for (description, row) in rows {
         let answer = Tokens::new().rows(&[row]);
         let answer = match &then {
             Some(row) => answer.rows(std::slice::from_ref(row)),
             None => answer,
         };
-        problems.extend(problem(&fixture, &what, answer, &operation).await);
+        problems.extend(problem(&fixture, &description, answer, &operation).await);
     }
     problems
 }
@@ -101,7 +101,7 @@ async fn redrive(fixture: &Fixture) -> Result<(), StoreError> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_claim_answer_is_an_error() {
     let row = claimed_row(TOKEN, 1);
-    // Whose key may be none, see below; the trace context and the queue's own columns may be NULL.
+    // Another test covers the key. The trace context and the columns of the queue may be NULL.
     let mut rows = with_wrong_values(&row, &[0, 1, 3, 4, 5]);
     rows.extend(with_fewer_columns(&row, 0..7));
     assert_eq!(problems(rows, None, claim).await, NO_PROBLEMS);
@@ -149,15 +149,15 @@ async fn malformed_settlement_answer_is_an_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_reaper_answer_is_an_error() {
     let row = expired_row(1);
-    // Of the key and the token see below; the owner may be NULL.
+    // Other tests cover the key and the token. The owner may be NULL.
     let mut rows = with_wrong_values(&row, &[1, 2, 3, 4]);
     rows.extend(with_fewer_columns(&row, 0..7));
     let next = Some(next_due_row());
     assert_eq!(problems(rows, next, reap).await, NO_PROBLEMS);
     let mut rows = with_wrong_values(&next_due_row(), &[0, 1]);
     rows.extend(with_fewer_columns(&next_due_row(), 0..2));
-    for (what, next) in rows {
-        let first = vec![(what, expired_row(1))];
+    for (description, next) in rows {
+        let first = vec![(description, expired_row(1))];
         assert_eq!(problems(first, Some(next), reap).await, NO_PROBLEMS);
     }
 }

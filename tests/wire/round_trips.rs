@@ -1,11 +1,12 @@
-//! On a warm connection an operation is one round trip.
+//! On a connection that was used before, each operation is one round trip.
 
 use crate::answers::{OPERATION, claimed, enqueued, held, reaped, redriven, settled};
 use crate::fixture::Fixture;
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
-/// A fixture whose connection has been used, and that answers the next operation so.
+/// Returns a fixture whose connection has run one operation, and the number of statements so far. The next operation gets
+/// this answer.
 async fn fixture_with_warm_connection(answer: Tokens) -> (Fixture, usize) {
     let fixture = Fixture::start().await;
     let replies = vec![Reply::Answer(held(1)), Reply::Answer(answer)];

@@ -1,4 +1,5 @@
-//! What a connection brings to its next statement: the options that it needs, and nothing that an error left.
+//! The state of a session before its next statement. It has the SET options that the broker needs, and no transaction is
+//! left over from an error.
 
 use lease_broker::store::StoreError;
 
@@ -29,23 +30,23 @@ async fn connection_sets_filtered_index_options_once() {
     fixture.server.on(OPERATION, replies);
     fixture.heartbeat(1).await.expect("extended");
     fixture.heartbeat(1).await.expect("extended");
-    // One connection for the operations, and the one that is kept to probe with.
+    // One connection for the operations and one for the probe.
     assert_eq!(fixture.server.requests(OPTIONS).len(), 2);
     let all = fixture.server.requests(&[]);
-    let index = |fragments| all.iter().position(|asked| asked.request.has(fragments));
+    let index = |fragments| all.iter().position(|logged| logged.request.has(fragments));
     assert!(index(OPTIONS) < index(OPERATION));
 }
 
-/// Returns what came first on the connection after its `nth` operation.
+/// Returns the connection of the `nth` operation, and the first request after an operation on it.
 fn after(fixture: &Fixture, nth: usize) -> (usize, Option<Request>) {
     let connection = fixture.server.requests(OPERATION)[nth].connection;
     let entries = fixture.server.log().entries().into_iter();
-    let mut asked = entries.filter_map(|entry| match entry.event {
+    let mut requests = entries.filter_map(|entry| match entry.event {
         Event::Request(request) if entry.connection == connection => Some(request),
         _ => None,
     });
-    asked.find(|request| request.has(OPERATION));
-    (connection, asked.next())
+    requests.find(|request| request.has(OPERATION));
+    (connection, requests.next())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,8 +82,8 @@ async fn connection_that_cannot_be_reset_is_replaced() {
         .always(&["@@trancount", "rollback"], Reply::Answer(failed));
     fixture.heartbeat(1).await.expect_err("no heartbeat");
     fixture.heartbeat(1).await.expect("extended");
-    let asked = fixture.server.requests(OPERATION);
-    assert_ne!(asked[0].connection, asked[1].connection);
+    let requests = fixture.server.requests(OPERATION);
+    assert_ne!(requests[0].connection, requests[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,19 +103,22 @@ async fn schema_change_that_the_server_refuses_is_misconfigured() {
 async fn schema_change_restores_the_lock_timeout() {
     let server = responder().await;
     let mut spec = queue("items");
-    // Whose index has another order than the one that is there, and has that still when it was made: the responder's tables
-    // never change.
+    // This order needs another index, so the broker creates it. The tables of the scripted server never change, so the
+    // broker does not find the index afterwards and refuses the queue.
     spec.order = by(&["payload"]);
     spec.managed = Some(Vec::new());
     let opened = open_queues(server.address, LONG_LIMITS, PLAIN, &[spec]).await;
-    opened.map(drop).expect_err("the index is not there");
-    let asked = server.requests(&["lock_timeout"]);
-    let made = asked
+    opened.map(drop).expect_err("the index is still missing");
+    let requests = server.requests(&["lock_timeout"]);
+    let created = requests
         .iter()
-        .rposition(|asked| asked.request.has(&["create index", "lock_timeout -1"]));
-    let made = made.expect("the index is made");
-    let after = asked[made + 1..].iter().find(|later| {
-        later.connection == asked[made].connection && !later.request.has(&["lock_timeout -1"])
+        .rposition(|logged| logged.request.has(&["create index", "lock_timeout -1"]));
+    let created = created.expect("a statement creates the index");
+    let after = requests[created + 1..].iter().find(|later| {
+        later.connection == requests[created].connection && !later.request.has(&["lock_timeout -1"])
     });
-    assert!(after.is_some(), "it would wait for ever: {asked:?}");
+    assert!(
+        after.is_some(),
+        "later statements would wait for locks forever: {requests:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Servers that stop answering: everything ends in time, and what it was asked on is not used again.
+//! Servers that stop answering. Each operation ends within a time limit, and its connection is not used again.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const SHORT_LIMITS: Limits = Limits {
     command: SHORT,
     ..LONG_LIMITS
 };
-/// More than all the tries of an operation take.
+/// The time limit of a failed operation. All its tries together take less.
 const MAX_TIME: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,10 +26,10 @@ async fn unanswered_heartbeat_is_retried_on_a_new_connection() {
     fixture.server.on(OPERATION, replies);
     let held = fixture.heartbeat(1).await.expect("extended");
     assert!(held[0].is_some());
-    let asked = fixture.server.requests(OPERATION);
-    assert_eq!(asked.len(), 2);
-    assert_ne!(asked[0].connection, asked[1].connection);
-    fixture.server.wait_for_close(asked[0].connection).await;
+    let requests = fixture.server.requests(OPERATION);
+    assert_eq!(requests.len(), 2);
+    assert_ne!(requests[0].connection, requests[1].connection);
+    fixture.server.wait_for_close(requests[0].connection).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,8 +41,8 @@ async fn heartbeat_stalled_among_its_rows_is_retried() {
     fixture.server.on(OPERATION, replies);
     let held = fixture.heartbeat(2).await.expect("extended");
     assert!(held.iter().all(Option::is_some), "{held:?}");
-    let asked = fixture.server.requests(OPERATION);
-    assert_ne!(asked[0].connection, asked[1].connection);
+    let requests = fixture.server.requests(OPERATION);
+    assert_ne!(requests[0].connection, requests[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,12 +51,15 @@ async fn unanswered_claim_fails_and_its_connection_is_replaced() {
     let replies = vec![Reply::Stall(Tokens::new()), Reply::Answer(claimed(1..=1))];
     fixture.server.on(OPERATION, replies);
     let start = Instant::now();
-    let error = fixture.claim().await.expect_err("no answer");
+    let error = fixture
+        .claim()
+        .await
+        .expect_err("the server does not answer");
     assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert_eq!(fixture.claim().await.expect("claimed").len(), 1);
-    let asked = fixture.server.requests(OPERATION);
-    assert_ne!(asked[0].connection, asked[1].connection);
+    let requests = fixture.server.requests(OPERATION);
+    assert_ne!(requests[0].connection, requests[1].connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +69,10 @@ async fn operations_on_a_dead_server_fail_in_time() {
         .server
         .always(OPERATION, Reply::Stall(Tokens::new()));
     let start = Instant::now();
-    let error = fixture.heartbeat(1).await.expect_err("no answer");
+    let error = fixture
+        .heartbeat(1)
+        .await
+        .expect_err("the server does not answer");
     assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
@@ -77,7 +83,7 @@ async fn trickling_server_cannot_hold_an_operation() {
     let little = Tokens::new().info(0, "still at it");
     fixture.server.always(OPERATION, Reply::Forever(little));
     let start = Instant::now();
-    let error = fixture.claim().await.expect_err("no end");
+    let error = fixture.claim().await.expect_err("the answer has no end");
     assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
@@ -90,7 +96,7 @@ async fn assert_login_times_out(login: Login) {
     };
     let start = Instant::now();
     let opened = open_with(server.address, limits, PLAIN).await.map(|_| ());
-    let error = opened.expect_err("silence");
+    let error = opened.expect_err("the server is silent");
     assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert!(server.count(|event| *event == Event::Accepted) > 0);

@@ -1,4 +1,4 @@
-//! TLS: required unless the connection string says otherwise, and never without a certificate that is trusted.
+//! TLS. The broker requires it unless the connection string turns it off, and it accepts only a trusted certificate.
 
 use std::io::Write as _;
 
@@ -17,30 +17,30 @@ async fn server(identity: Identity) -> Server {
     Server::start(encryption, Login::Accept, database::answer).await
 }
 
-/// Asserts that the store can't be opened and that no login was sent.
+/// Asserts that the store cannot be opened and that no login was sent. Returns the error text.
 async fn assert_refused(server: &Server, options: &str) -> String {
     let opened = open_with(server.address, LONG_LIMITS, options).await;
     let error = opened.map(|_| ()).expect_err("refused");
     let logins = server.count(|event| matches!(event, Event::Login { .. }));
     assert_eq!(logins, 0, "{error}");
     let StoreError::Misconfigured(text) = error else {
-        panic!("no other time will it work: {error:?}");
+        panic!("not misconfigured: {error:?}");
     };
     text
 }
 
-/// Asserts that the store is opened and that every login was encrypted.
+/// Asserts that the store opens and that every login was encrypted.
 async fn assert_accepted(server: &Server, options: &str) {
     let opened = open_with(server.address, LONG_LIMITS, options).await;
     opened.map(|_| ()).expect("opened");
     let logins = server.count(|event| *event == Event::Login { encrypted: true });
-    // One for the operations, and one that is kept to probe with.
+    // One connection for the operations and one for the probe.
     assert_eq!(logins, 2);
     let clear = server.count(|event| *event == Event::Login { encrypted: false });
     assert_eq!(clear, 0);
 }
 
-/// The option that names a file with an authority's certificate, and the file.
+/// Returns the option that names a file with the certificate of an authority, and the file.
 fn trusting(authority: &Authority) -> (String, tempfile::NamedTempFile) {
     let mut file = tempfile::Builder::new()
         .suffix(".der")

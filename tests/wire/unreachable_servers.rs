@@ -1,4 +1,4 @@
-//! Servers that are not there.
+//! Addresses at which no server answers. Opening a store fails within the connect timeout.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use crate::fixture::{LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
 use crate::skipped::skipped;
 
+/// The time limit of a failed start. It leaves room for a busy machine.
 const MAX_TIME: Duration = Duration::from_secs(10);
 const SHORT_CONNECT: Limits = Limits {
     connect: SHORT,
@@ -18,14 +19,14 @@ const SHORT_CONNECT: Limits = Limits {
 async fn assert_unavailable(address: std::net::SocketAddr) {
     let start = Instant::now();
     let opened = open_with(address, SHORT_CONNECT, PLAIN).await.map(|_| ());
-    let error = opened.expect_err("nobody there");
+    let error = opened.expect_err("no server answers");
     assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_port_is_unavailable_in_time() {
-    // Held, so that nobody else gets it, and not listened on.
+    // The socket is bound, so that no other program gets the port, but it does not listen.
     let held = TcpSocket::new_v4().expect("a socket");
     held.bind("127.0.0.1:0".parse().expect("an address"))
         .expect("a free port");
@@ -35,13 +36,13 @@ async fn closed_port_is_unavailable_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_address_is_unavailable_in_time() {
     let Some((listener, _waiting)) = full_listener().await else {
-        skipped("this machine's listeners take every connection");
+        skipped("a listener on this machine accepts every connection");
         return;
     };
     assert_unavailable(listener.local_addr().expect("an address")).await;
 }
 
-/// Returns a listener that has no room for one more connection, and those that fill it.
+/// Returns a listener whose queue is full, and the connections that fill it. `None`: it accepts every connection.
 async fn full_listener() -> Option<(TcpListener, Vec<TcpStream>)> {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket

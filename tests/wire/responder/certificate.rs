@@ -1,4 +1,4 @@
-//! Certificates, and an authority that signs them.
+//! Certificates for the scripted server, and an authority that signs them.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::version::TLS12;
 use tokio_rustls::rustls::{ServerConfig, crypto::CryptoProvider};
 
-/// A certificate with its key, as the responder presents it.
+/// A certificate of the scripted server, with its key.
 pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }
 
 impl Identity {
-    /// Makes a certificate for these names that nobody else has signed.
+    /// Creates a self-signed certificate for these names.
     pub(crate) fn self_signed(names: &[&str]) -> Self {
         let key = KeyPair::generate().expect("a key");
         let certificate = params(names).self_signed(&key).expect("a certificate");
@@ -27,7 +27,8 @@ impl Identity {
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         let provider: CryptoProvider = aws_lc_rs::default_provider();
-        // Up to TDS 7.4 the handshake travels in packets, and what follows it does not; TLS 1.3 goes on after its end.
+        // Up to TDS 7.4 only the handshake is sent in TDS packets. TLS 1.3 sends handshake messages after the handshake, so
+        // it does not work there.
         let config = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&TLS12])
             .expect("TLS 1.2")
@@ -37,7 +38,7 @@ impl Identity {
     }
 }
 
-/// An authority.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -48,12 +49,12 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).expect("an authority"))
     }
 
-    /// Its own certificate, as a `.der` file holds it.
+    /// Returns the certificate of the authority in the format of a `.der` file.
     pub(crate) fn der(&self) -> &[u8] {
         self.0.der()
     }
 
-    /// Makes a certificate for these names and signs it.
+    /// Creates and signs a certificate for these names.
     pub(crate) fn sign(&self, names: &[&str]) -> Identity {
         let key = KeyPair::generate().expect("a key");
         let certificate = params(names).signed_by(&key, &self.0);

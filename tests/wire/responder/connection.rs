@@ -1,4 +1,4 @@
-//! One connection at the responder, from its prelogin to its end.
+//! One connection to the scripted server, from its prelogin to its end.
 
 use std::collections::VecDeque;
 use std::io::Result;
@@ -16,10 +16,10 @@ use super::server::{Encryption, Login};
 use super::tls;
 use super::tokens::Tokens;
 
-/// How often a server that trickles says a little more.
-const PACE: Duration = Duration::from_millis(20);
+/// The interval between the packets of an answer that never ends.
+const PACKET_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What every connection shares.
+/// State that all connections share.
 pub(super) struct Shared {
     pub(super) encryption: Encryption,
     pub(super) login: Login,
@@ -38,7 +38,7 @@ pub(super) async fn serve(stream: TcpStream, number: usize, shared: Arc<Shared>)
         number,
         shared: &shared,
     };
-    // How a broker goes away is none of the server's business.
+    // An error is ignored. The server does not care how a broker disconnects.
     let _ = session.run(stream).await;
     shared.log.add(number, Event::Closed);
 }
@@ -48,7 +48,7 @@ struct Session<'a> {
     shared: &'a Shared,
 }
 
-/// Whether the connection goes on.
+/// Whether the connection stays open after a reply.
 #[derive(PartialEq, Eq)]
 enum Next {
     Continue,
@@ -167,13 +167,13 @@ impl Session<'_> {
             Reply::Forever(tokens) => loop {
                 let more = tokens.clone().unfinished();
                 packet::write(stream, ANSWER, &more, End::MoreToCome).await?;
-                tokio::time::sleep(PACE).await;
+                tokio::time::sleep(PACKET_INTERVAL).await;
             },
         }
         Ok(Next::Continue)
     }
 
-    /// Says nothing more, but to an attention.
+    /// Reads until the broker closes the connection, and answers only attentions.
     async fn read_until_closed(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),

@@ -1,4 +1,4 @@
-//! What happened at the responder, in order.
+//! The log of the scripted server: all events of its connections, in order.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,21 +7,21 @@ use tokio::sync::watch;
 use super::request::Request;
 use crate::timeout::with_timeout;
 
-/// Something that happened on a connection.
+/// An event on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Accepted,
-    /// A login came, inside TLS or in the clear.
+    /// A login arrived.
     Login {
         encrypted: bool,
     },
     Request(Request),
-    /// The broker took a statement back.
+    /// The broker cancelled a statement.
     Attention,
     Closed,
 }
 
-/// An event, and the number of its connection, from 0 on.
+/// An event and the number of its connection, counted from 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) connection: usize,
@@ -45,10 +45,10 @@ impl Log {
         self.entries.lock().expect("the log").clone()
     }
 
-    /// Waits until the log is as it should be.
-    pub(crate) async fn until(&self, is: impl Fn(&[Entry]) -> bool) {
+    /// Waits until the condition holds for the log.
+    pub(crate) async fn until(&self, condition: impl Fn(&[Entry]) -> bool) {
         let mut length = self.length.subscribe();
-        with_timeout(length.wait_for(|_| is(&self.entries())))
+        with_timeout(length.wait_for(|_| condition(&self.entries())))
             .await
             .expect("the log is kept");
     }

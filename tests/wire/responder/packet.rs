@@ -1,4 +1,4 @@
-//! TDS packets, and the messages that they make up (MS-TDS 2.2.3).
+//! TDS packets and messages (MS-TDS 2.2.3). A message consists of one or more packets.
 
 use std::io::{Error, ErrorKind, Result};
 
@@ -13,24 +13,24 @@ pub(super) const PRELOGIN: u8 = 18;
 
 pub(super) const HEADER: usize = 8;
 const LAST: u8 = 1;
-/// What both sides start with, and what the responder leaves it at.
+/// Maximum packet size. A session starts with this size, and the scripted server does not change it.
 const PACKET: usize = 4_096;
 
-/// What packets up to the last one hold together.
+/// The joined payloads of the packets of a message.
 pub(super) struct Message {
     pub(super) kind: u8,
     pub(super) payload: Vec<u8>,
 }
 
-/// Whether a message ends where its bytes do.
+/// Whether the last written packet is marked as the end of the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Last,
-    /// The packet is not marked as the last: the reader goes on waiting.
+    /// The packet is not marked as the last one, so the reader waits for more.
     MoreToCome,
 }
 
-/// Reads a message; none where the other side has closed the connection.
+/// Reads a message. `None`: the other side closed the connection.
 pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<Message>> {
     let mut payload = Vec::new();
     loop {

@@ -1,6 +1,6 @@
-//! What a broker asks: the statement's text and its parameters (MS-TDS 2.2.6.6 and 2.2.6.7).
+//! Requests of a broker: the text of a statement and its parameters (MS-TDS 2.2.6.6 and 2.2.6.7).
 
-/// A statement as it came.
+/// A statement and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) text: String,
@@ -39,12 +39,12 @@ impl Request {
         let mut values = values.into_iter();
         Self {
             text: values.next().unwrap_or_default(),
-            // Between them stand the parameters' declarations.
+            // The value after the text declares the parameters, so it is skipped.
             parameters: values.skip(1).collect(),
         }
     }
 
-    /// Returns whether every fragment stands in the text or in a parameter, in whatever case.
+    /// Returns whether the text or a parameter contains each fragment. Case is ignored.
     pub(crate) fn has(&self, fragments: &[&str]) -> bool {
         let lower = |text: &String| text.to_ascii_lowercase();
         let all: Vec<String> = [&self.text]
@@ -59,7 +59,7 @@ impl Request {
     }
 }
 
-/// What is left to read. A broker that sends nonsense ends the test.
+/// The unread bytes of a message. Reading panics if the message is malformed, which ends the test.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -89,11 +89,11 @@ impl<'a> Bytes<'a> {
         self.take(length - 4);
     }
 
-    /// Reads a value of at most this length, in chunks if that has no limit.
-    fn bytes(&mut self, most: u16) -> Vec<u8> {
-        const MAX: u16 = 0xFFFF;
+    /// Reads a value of a type with this maximum length. A value of an unlimited type comes in chunks.
+    fn bytes(&mut self, max_length: u16) -> Vec<u8> {
+        const UNLIMITED: u16 = 0xFFFF;
 
-        if most != MAX {
+        if max_length != UNLIMITED {
             let length = usize::from(self.short());
             return self.take(length).to_vec();
         }
@@ -107,7 +107,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Reads a type and a value of it.
+    /// Reads a type and a value of this type.
     fn value(&mut self) -> String {
         const INTEGER: u8 = 0x26;
         const NVARCHAR: u8 = 0xE7;
@@ -122,16 +122,16 @@ impl<'a> Bytes<'a> {
                 i64::from_le_bytes(wide).to_string()
             }
             NVARCHAR => {
-                let most = self.short();
+                let max_length = self.short();
                 self.take(5);
-                text(&self.bytes(most))
+                text(&self.bytes(max_length))
             }
             VARBINARY => {
-                let most = self.short();
-                let bytes = self.bytes(most);
+                let max_length = self.short();
+                let bytes = self.bytes(max_length);
                 format!("{bytes:?}")
             }
-            other => panic!("a parameter of type {other:#x}, which the responder does not read"),
+            other => panic!("the scripted server cannot read a parameter of type {other:#x}"),
         }
     }
 }

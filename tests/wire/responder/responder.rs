@@ -1,4 +1,4 @@
-//! A scripted server that speaks TDS on loopback: as much of it as a broker needs, and what a broken server does.
+//! A scripted server that speaks TDS on loopback. It supports the part of TDS that a broker uses, and it can misbehave.
 
 pub(crate) mod certificate;
 mod connection;

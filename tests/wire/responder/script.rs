@@ -1,4 +1,4 @@
-//! What the responder answers: rules, of which the latest that fits a statement holds.
+//! The script of the server: rules that choose the reply to a statement. The newest rule that matches applies.
 
 use std::collections::VecDeque;
 
@@ -7,24 +7,24 @@ use tokio::sync::watch;
 use super::request::Request;
 use super::tokens::Tokens;
 
-/// What becomes of one statement.
+/// The reply to one statement.
 #[derive(Clone)]
 pub(crate) enum Reply {
     /// The whole answer.
     Answer(Tokens),
     /// The whole answer, and then the connection is closed.
     AnswerAndClose(Tokens),
-    /// So much of the answer, and then the connection is closed.
+    /// This part of the answer, and then the connection is closed.
     Cut(Tokens),
-    /// So much of the answer, and then nothing.
+    /// This part of the answer. The connection stays open without more bytes.
     Stall(Tokens),
     /// The whole answer, once the gate is open.
     After(Gate, Tokens),
-    /// These packets for ever, without an end.
+    /// These packets again and again, without an end.
     Forever(Tokens),
 }
 
-/// Keeps answers back until it is opened.
+/// Holds answers back until it is opened.
 #[derive(Clone)]
 pub(crate) struct Gate(watch::Sender<bool>);
 
@@ -43,15 +43,15 @@ impl Gate {
     }
 }
 
-/// How the statements that contain all the fragments are answered.
+/// The replies to statements that contain all fragments.
 struct Rule {
     fragments: Vec<String>,
     replies: VecDeque<Reply>,
-    /// After those.
+    /// The reply to each further statement. `None`: older rules apply.
     then: Option<Reply>,
 }
 
-/// The rules, over what answers all the rest.
+/// The rules, and the answer to statements that no rule matches.
 pub(super) struct Script {
     rules: Vec<Rule>,
     otherwise: fn(&Request) -> Tokens,

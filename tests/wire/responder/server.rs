@@ -1,4 +1,4 @@
-//! The responder: a listener, its script, and what it was asked.
+//! The scripted server: a listener with a script and a log.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use super::request::Request;
 use super::script::{Reply, Script};
 use super::tokens::Tokens;
 
-/// What the server says of TLS.
+/// The TLS setting of the server.
 pub(crate) enum Encryption {
     Unsupported,
     Required(Identity),
@@ -21,27 +21,27 @@ pub(crate) enum Encryption {
     Strict(Identity),
 }
 
-/// How the server meets a login.
+/// The reaction of the server to a login.
 pub(crate) enum Login {
     Accept,
-    /// With this error.
+    /// Refuses it with this error number and message.
     Refuse(u32, &'static str),
-    /// Sends it on.
+    /// Redirects it to another server.
     Route(SocketAddr),
-    /// Takes the connection and says nothing.
+    /// Accepts the connection and sends nothing.
     Silence,
-    /// Takes the login and says nothing more.
+    /// Reads the login and sends no answer.
     Unanswered,
 }
 
-/// A statement and the connection that it came on.
+/// A statement and the number of its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedRequest {
     pub(crate) connection: usize,
     pub(crate) request: Request,
 }
 
-/// A responder, gone with all its connections when it is dropped.
+/// A running scripted server. Dropping it stops it and closes all connections.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -49,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts on a free port. `otherwise` answers what no rule does.
+    /// Starts on a free port. `otherwise` answers the statements that no rule matches.
     pub(crate) async fn start(
         encryption: Encryption,
         login: Login,
@@ -73,12 +73,12 @@ impl Server {
         }
     }
 
-    /// Answers the next statements that contain these fragments so, one after the other.
+    /// Gives these replies, one after the other, to the next statements that contain all fragments.
     pub(crate) fn on(&self, fragments: &[&str], replies: Vec<Reply>) {
         self.script().add(fragments, replies, None);
     }
 
-    /// Answers every statement so that contains these fragments.
+    /// Gives this reply to every statement that contains all fragments.
     pub(crate) fn always(&self, fragments: &[&str], reply: Reply) {
         self.script().add(fragments, Vec::new(), Some(reply));
     }
@@ -116,13 +116,16 @@ impl Server {
             .collect()
     }
 
-    /// Returns how often something happened.
-    pub(crate) fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+    /// Returns the number of events for which the condition holds.
+    pub(crate) fn count(&self, condition: impl Fn(&Event) -> bool) -> usize {
         let entries = self.log().entries();
-        entries.iter().filter(|entry| is(&entry.event)).count()
+        entries
+            .iter()
+            .filter(|entry| condition(&entry.event))
+            .count()
     }
 
-    /// Waits until so many statements with these fragments have come.
+    /// Waits until this number of statements with these fragments has arrived.
     pub(crate) async fn wait_for_requests(&self, fragments: &[&str], times: usize) {
         let asked =
             |event: &Event| matches!(event, Event::Request(request) if request.has(fragments));

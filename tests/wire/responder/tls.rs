@@ -1,4 +1,4 @@
-//! TLS whose handshake travels in prelogin packets, and what follows it does not (MS-TDS 3.2.5.1).
+//! TLS as TDS uses it: the handshake is sent in prelogin packets, and everything after it without packets (MS-TDS 3.2.5.1).
 
 use std::io::{Error, Result};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::packet::{HEADER, PRELOGIN, header};
 
-/// Shakes hands.
+/// Performs the TLS handshake.
 pub(super) async fn accept(
     stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -46,15 +46,15 @@ pub(super) async fn accept_strict(
     Ok(tls)
 }
 
-/// A stream in packets while hands are shaken.
+/// A stream that wraps its bytes in prelogin packets during the handshake.
 pub(super) struct Framed {
     stream: TcpStream,
     in_handshake: bool,
-    /// Of the packet that is read.
+    /// The header bytes of the packet that is being read, as far as they have arrived.
     header: Vec<u8>,
-    /// How much of that packet is to come.
+    /// Number of bytes of that packet that are still to be read.
     body: usize,
-    /// Of the packet that is written: it goes out as a whole.
+    /// Unsent bytes of the packet that is being written. A packet is sent as a whole.
     unsent: Vec<u8>,
 }
 

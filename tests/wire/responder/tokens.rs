@@ -1,4 +1,4 @@
-//! What a server answers: tokens (MS-TDS 2.2.7).
+//! Answers of a server as TDS tokens (MS-TDS 2.2.7).
 
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ const FAILED: u16 = 2;
 const COUNTED: u16 = 0x10;
 const ATTENTION: u16 = 0x20;
 
-/// A value with its column's type; none is NULL.
+/// A value with the type of its column. `None` is NULL.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     TinyInt(Option<u8>),
@@ -38,7 +38,7 @@ impl Cell {
         Self::Text(Some(text.to_owned()))
     }
 
-    /// The same column, and NULL in it.
+    /// Returns NULL of the same type.
     pub(crate) fn null(&self) -> Self {
         match self {
             Self::TinyInt(_) => Self::TinyInt(None),
@@ -60,7 +60,7 @@ impl Cell {
             Self::Int(_) => out.extend([0x26, 4]),
             Self::BigInt(_) => out.extend([0x26, 8]),
             Self::Bit(_) => out.extend([0x68, 1]),
-            // 8,000 bytes, Latin1_General.
+            // Up to 8,000 bytes, collation Latin1_General.
             Self::Text(_) => out.extend([0xE7, 0x40, 0x1F, 0x09, 0x04, 0xD0, 0x00, 0x34]),
             Self::Bytes(_) => out.extend([0xA5, 0x40, 0x1F]),
             Self::Guid(_) => out.extend([0x24, 16]),
@@ -81,7 +81,7 @@ impl Cell {
             Self::BigInt(int) => short(int.map(i64::to_le_bytes).as_ref().map(|int| &int[..])),
             Self::Bit(bit) => short(bit.map(|bit| [u8::from(bit)]).as_ref().map(|bit| &bit[..])),
             Self::Guid(guid) => short(guid.map(|guid| guid.to_bytes_le()).as_ref().map(|g| &g[..])),
-            Self::Time(time) => short(time.map(moment).as_ref().map(|time| &time[..])),
+            Self::Time(time) => short(time.map(encode_time).as_ref().map(|time| &time[..])),
             Self::Text(text) => long(out, text.as_ref().map(|text| utf16(text)).as_deref()),
             Self::Bytes(bytes) => long(out, bytes.as_deref()),
         }
@@ -96,8 +96,8 @@ fn long(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     out.extend_from_slice(bytes.unwrap_or_default());
 }
 
-/// Milliseconds of the day, and days since the year 1.
-fn moment(millis: i64) -> [u8; 7] {
+/// Encodes a `datetime2(3)`: milliseconds of the day, and days since the year 1.
+fn encode_time(millis: i64) -> [u8; 7] {
     const DAY: i64 = 86_400_000;
     const DAYS_TO_1970: i64 = 719_162;
 
@@ -117,7 +117,7 @@ fn put_short_text(out: &mut Vec<u8>, text: &str) {
     out.extend(utf16(text));
 }
 
-/// An answer up to its end, which [`Tokens::finished`] puts.
+/// An answer without its last token, which [`Tokens::finished`] appends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens {
     bytes: Vec<u8>,
@@ -129,23 +129,23 @@ impl Tokens {
         Self::default()
     }
 
-    /// A whole result set of these rows, of which there must be one.
+    /// Appends a complete result set with these rows. There must be at least one row.
     pub(crate) fn rows(self, rows: &[Vec<Cell>]) -> Self {
         rows.iter()
             .fold(self.columns(&rows[0]), |tokens, row| tokens.row(row))
             .end_of_statement()
     }
 
-    /// The columns of rows like this one.
+    /// Appends the column descriptions of rows like this one.
     pub(crate) fn columns(mut self, like: &[Cell]) -> Self {
         self.bytes.push(COLUMNS);
         let count = u16::try_from(like.len()).expect("few columns");
         self.bytes.extend(count.to_le_bytes());
         for cell in like {
-            // No user type; may be NULL.
+            // No user type, nullable.
             self.bytes.extend([0, 0, 0, 0, 1, 0]);
             cell.put_type(&mut self.bytes);
-            // Named as the broker names what it asks for.
+            // Column names start with `lb_`, as in the statements of the broker.
             put_short_text(&mut self.bytes, "lb_");
         }
         self
@@ -163,12 +163,12 @@ impl Tokens {
         self.done(DONE_STATEMENT, MORE | COUNTED)
     }
 
-    /// An error of a class that ends the batch and not the connection.
+    /// Appends an error of a class that ends the batch but not the connection.
     pub(crate) fn error(self, number: u32, message: &str) -> Self {
         self.error_of_class(14, number, message)
     }
 
-    /// An error of the given class (severity).
+    /// Appends an error of the given class (severity).
     pub(crate) fn error_of_class(self, class: u8, number: u32, message: &str) -> Self {
         Self {
             failed: true,
@@ -176,7 +176,7 @@ impl Tokens {
         }
     }
 
-    /// A message that is no error.
+    /// Appends an information message.
     pub(crate) fn info(self, number: u32, message: &str) -> Self {
         self.message(INFO, number, 0, message)
     }
@@ -195,7 +195,7 @@ impl Tokens {
         self
     }
 
-    /// The server's consent to a login.
+    /// Appends the acknowledgement of a login.
     pub(super) fn login_ack(mut self) -> Self {
         // T-SQL, TDS 7.4.
         let mut body = vec![1, 0x74, 0, 0, 4];
@@ -205,7 +205,7 @@ impl Tokens {
         self
     }
 
-    /// Sends the login on to another server.
+    /// Appends a redirect of the login to another server.
     pub(super) fn route(mut self, host: &str, port: u16) -> Self {
         let name = utf16(host);
         let mut target = vec![0];
@@ -236,18 +236,18 @@ impl Tokens {
         self
     }
 
-    /// What was put so far.
+    /// Returns the bytes without the last token.
     pub(super) fn unfinished(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The answer with the end that a batch's has.
+    /// Returns the answer to a batch, with its last token.
     pub(super) fn finished(self) -> Vec<u8> {
         let status = if self.failed { FAILED } else { 0 };
         self.done(DONE, status).bytes
     }
 
-    /// The answer with the end that a procedure's has.
+    /// Returns the answer to a procedure call, with its last tokens.
     pub(super) fn finished_call(mut self) -> Vec<u8> {
         let status = if self.failed { FAILED } else { 0 };
         self.bytes.push(RETURN_STATUS);
@@ -255,7 +255,7 @@ impl Tokens {
         self.done(DONE_PROCEDURE, status).bytes
     }
 
-    /// The answer to an attention.
+    /// Returns the answer to an attention.
     pub(super) fn attention_done() -> Vec<u8> {
         Self::new().done(DONE, ATTENTION).bytes
     }
