@@ -1,0 +1,125 @@
+-- Questions that only a real SQL Server can answer.
+--
+-- For whom: a database administrator with a SQL Server (2017 to 2025) or an Azure SQL database, who wants to check what
+-- lease-broker assumes about the engine. The project was developed on Babelfish, which ignores lock hints, so these points
+-- rest on Microsoft's documentation alone.
+--
+-- How: run it in an empty scratch database, part by part, as its owner. Each part states the result that the broker relies
+-- on. Nothing outside the scratch database is changed. The last statements drop every object.
+--
+-- If a result differs, please report it with the output of SELECT @@VERSION.
+
+-- 1. Can a login with the rights of permissions.sql see the filter of an index?
+-- Expected: first has_filter = 1 and filter_definition = NULL. After GRANT VIEW DEFINITION: the text ([s]=(0)).
+-- If the first answer already has the text, permissions.sql could do without VIEW DEFINITION.
+CREATE TABLE dbo.q1 (id int PRIMARY KEY, s smallint NOT NULL);
+CREATE INDEX i1 ON dbo.q1 (id) WHERE s = 0;
+CREATE USER lease_broker_question WITHOUT LOGIN;
+GRANT SELECT, UPDATE, INSERT, DELETE ON dbo.q1 TO lease_broker_question;
+GO
+EXECUTE AS USER = 'lease_broker_question';
+SELECT name, has_filter, filter_definition FROM sys.indexes WHERE object_id = OBJECT_ID('dbo.q1') AND index_id > 1;
+REVERT;
+GRANT VIEW DEFINITION ON dbo.q1 TO lease_broker_question;
+EXECUTE AS USER = 'lease_broker_question';
+SELECT name, has_filter, filter_definition FROM sys.indexes WHERE object_id = OBJECT_ID('dbo.q1') AND index_id > 1;
+REVERT;
+GO
+
+-- 2. Is FORCESEEK refused on a filtered index without a predicate on its first column?
+-- Expected: the first statement fails with error 8622, the second one runs. The broker uses the second form.
+SELECT TOP (1) id FROM dbo.q1 WITH (UPDLOCK, ROWLOCK, READPAST, FORCESEEK, INDEX (i1)) WHERE s = 0 ORDER BY id;
+GO
+SELECT TOP (1) id FROM dbo.q1 WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (i1)) WHERE s = 0 ORDER BY id;
+GO
+
+-- 3. Does the driver read a UTF-8 column correctly?
+-- Adopt dbo.q3 as a queue (schema apply), claim the row with `lease-broker claim`, and compare the two columns.
+-- Expected: both columns are equal.
+CREATE TABLE dbo.q3 (id int PRIMARY KEY, v varchar(40) COLLATE Latin1_General_100_CI_AS_SC_UTF8, n nvarchar(40));
+INSERT dbo.q3 VALUES (1, N'żółw Ωмега 🦀', N'żółw Ωмега 🦀');
+GO
+
+-- 4. Does READPAST skip a locked row under optimized locking?
+-- Needs SQL Server 2025 or Azure SQL. On 2025 first run:
+--   ALTER DATABASE CURRENT SET ACCELERATED_DATABASE_RECOVERY = ON;
+--   ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON;
+--   ALTER DATABASE CURRENT SET OPTIMIZED_LOCKING = ON;
+CREATE TABLE dbo.q4 (id int PRIMARY KEY, s smallint NOT NULL, f bigint NOT NULL);
+INSERT dbo.q4 VALUES (1, 0, 0), (2, 0, 0), (3, 0, 0);
+CREATE INDEX i4 ON dbo.q4 (id) WHERE s = 0;
+GO
+-- Session A:
+--   BEGIN TRANSACTION; UPDATE dbo.q4 SET f = 1 WHERE id = 1; INSERT dbo.q4 VALUES (0, 0, 0);
+-- Session B, while A is open:
+--   SET LOCK_TIMEOUT 2000; BEGIN TRANSACTION;
+--   SELECT TOP (1) id, f FROM dbo.q4 WITH (UPDLOCK, ROWLOCK, READPAST, INDEX (i4)) WHERE s = 0 ORDER BY id;
+--   ROLLBACK;
+-- Expected: session B returns id 2 at once. It does not wait (LCK_M_S_XACT_*), and it returns neither 0 nor 1.
+-- Then roll session A back.
+
+-- 5. Does RAISERROR in a trigger commit the statement that fired it, although XACT_ABORT is on?
+-- Expected: committed = 1 without TRY/CATCH, and 0 with it. The broker adds TRY/CATCH if a table has triggers.
+CREATE TABLE dbo.q5 (id int PRIMARY KEY);
+GO
+CREATE TRIGGER dbo.g5 ON dbo.q5 AFTER INSERT AS RAISERROR(N'no', 16, 1);
+GO
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+INSERT dbo.q5 VALUES (1);
+COMMIT TRANSACTION;
+GO
+SELECT COUNT(*) AS committed FROM dbo.q5;
+GO
+DELETE dbo.q5;
+GO
+SET XACT_ABORT ON;
+BEGIN TRY
+    BEGIN TRANSACTION;
+    INSERT dbo.q5 VALUES (1);
+    COMMIT TRANSACTION;
+END TRY
+BEGIN CATCH
+    IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+    THROW;
+END CATCH;
+GO
+SELECT COUNT(*) AS committed FROM dbo.q5;
+GO
+
+-- 6. How much log and tempdb does one item cost?
+-- Run the first query inside a transaction, before its COMMIT. Run the second one while about 200 claims per second arrive:
+-- rows with resource_description 2:… are waits for tempdb.
+SELECT d.database_id, d.database_transaction_log_record_count, d.database_transaction_log_bytes_used
+FROM sys.dm_tran_database_transactions AS d
+    INNER JOIN sys.dm_tran_session_transactions AS s ON s.transaction_id = d.transaction_id
+WHERE s.session_id = @@SPID;
+SELECT wait_type, resource_description, COUNT(*) AS waits
+FROM sys.dm_os_waiting_tasks
+WHERE wait_type LIKE N'PAGELATCH%'
+GROUP BY wait_type, resource_description;
+GO
+
+-- 7. How many texts does Query Store hold for one operation?
+-- Run it in the queue's database, with Query Store on. Expected: one text for each shape of a call.
+SELECT q.query_hash, COUNT(*) AS texts
+FROM sys.query_store_query AS q
+    INNER JOIN sys.query_store_query_text AS t ON t.query_text_id = q.query_text_id
+WHERE t.query_sql_text LIKE N'%lb[_]%'
+GROUP BY q.query_hash
+ORDER BY texts DESC;
+GO
+
+-- 8. Which edition number does this server report?
+-- Expected: 3 for Enterprise and Developer, 2 for Standard, 4 for Express, 5 for Azure SQL Database, 8 for a managed
+-- instance. A SQL database in Fabric: unknown, please report it.
+SELECT SERVERPROPERTY('EngineEdition') AS engine_edition, @@VERSION AS version;
+GO
+
+-- Clean up.
+DROP TABLE dbo.q1;
+DROP TABLE dbo.q3;
+DROP TABLE dbo.q4;
+DROP TABLE dbo.q5;
+DROP USER lease_broker_question;
+GO
