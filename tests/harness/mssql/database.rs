@@ -21,14 +21,26 @@ pub(super) struct Database {
 }
 
 impl Database {
+    /// Creates a database for tests.
+    ///
+    /// `LEASE_BROKER_TEST_MSSQL_COLLATION` names its collation (default: the server's).
+    /// `LEASE_BROKER_TEST_MSSQL_OPTIONS` lists options of `ALTER DATABASE … SET`, separated by semicolons, for example
+    /// `READ_COMMITTED_SNAPSHOT ON;COMPATIBILITY_LEVEL = 130` (default: none).
     pub(super) async fn create(server: &str) -> Self {
         let database = Self {
             server: server.to_owned(),
             name: format!("lb_test_{}", Uuid::new_v4().simple()),
         };
         let mut connection = connect(server).await.expect("connect");
-        let sql = format!("CREATE DATABASE [{}]", database.name);
+        let collation = std::env::var("LEASE_BROKER_TEST_MSSQL_COLLATION");
+        let collation = collation.map_or_else(|_| String::new(), |name| format!(" COLLATE {name}"));
+        let sql = format!("CREATE DATABASE [{}]{collation}", database.name);
         run_with_retries(&mut connection, &sql).await.expect(&sql);
+        let options = std::env::var("LEASE_BROKER_TEST_MSSQL_OPTIONS").unwrap_or_default();
+        for option in options.split(';').filter(|option| !option.is_empty()) {
+            let sql = format!("ALTER DATABASE [{}] SET {option}", database.name);
+            run(&mut connection, &sql).await.expect(&sql);
+        }
         database
     }
 
