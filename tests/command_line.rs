@@ -12,6 +12,8 @@ mod enqueue;
 mod exit_codes;
 #[path = "command_line/help.rs"]
 mod help;
+#[path = "command_line/layers.rs"]
+mod layers;
 #[path = "command_line/leases.rs"]
 mod leases;
 #[path = "command_line/operators.rs"]

@@ -131,7 +131,8 @@ fn log_operation_counts(broker: &Broker) {
     );
 }
 
-fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
+/// Starts to listen to a signal. From then on, it does not end the process.
+pub(super) fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
     signal(kind)
         .map_err(|error| CommandError::io(format!("cannot install a signal handler: {error}")))
 }

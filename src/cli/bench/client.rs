@@ -1,4 +1,4 @@
-//! Calls over gRPC, with the client that is generated from the `.proto`.
+//! The calls of a load over gRPC, with the client that is generated from the `.proto`.
 
 use std::time::Duration;
 
@@ -8,11 +8,41 @@ use tonic::{Response, Status};
 use super::args::LoadArgs;
 use super::key_set::ItemKey;
 use super::result::Result;
-use super::target_api::{Ending, Leases, Settled, TargetApi, WorkerId};
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, ItemState, Outcome, SettleResult, value::Kind};
+
+/// The way in which a worker settles leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Complete,
+    /// Fail the items, to be tried again immediately.
+    Fail,
+    Release,
+}
+
+/// The result of settling one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    Applied,
+    /// Applied, and the item has no attempt left.
+    Dead,
+    /// The lease was lost, so the call changed nothing.
+    Lost,
+}
+
+/// Lease ids with the keys of their items.
+pub(super) type Leases = Vec<(String, ItemKey)>;
+
+/// A worker or a producer, and its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WorkerId {
+    /// Number of the worker. Producers are numbered after the workers.
+    pub(super) worker: usize,
+    /// Index of the queue in the list of queues under load.
+    pub(super) queue: usize,
+}
 
 /// One worker's calls, on a connection that it shares with other workers.
 pub(super) struct GrpcClient {
@@ -36,7 +66,7 @@ impl GrpcClient {
         Self {
             rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
             queue: queue.to_owned(),
-            worker_id: id.name(),
+            worker_id: format!("bench-{}", id.worker + 1),
             lease_duration: load.lease.map(proto_duration),
             item: proto::NewItem {
                 columns: [(column.to_owned(), proto::Value { kind })].into(),
@@ -53,12 +83,13 @@ impl GrpcClient {
             request_id: String::new(),
         }
     }
-}
 
-impl TargetApi for GrpcClient {
-    type LeaseId = String;
-
-    async fn claim(&mut self, max_items: usize, wait: Option<Duration>) -> Result<Leases<String>> {
+    /// Claims up to `max_items` items. `wait`: how long the claim may wait for an item.
+    pub(super) async fn claim(
+        &mut self,
+        max_items: usize,
+        wait: Option<Duration>,
+    ) -> Result<Leases> {
         let request = proto::ClaimBatchRequest {
             queue: self.queue.clone(),
             worker_id: self.worker_id.clone(),
@@ -71,7 +102,8 @@ impl TargetApi for GrpcClient {
         Ok(leases(response.leases))
     }
 
-    async fn heartbeat(&mut self, leases: &Leases<String>) -> Result<u64> {
+    /// Extends leases. Returns how many of them were lost.
+    pub(super) async fn heartbeat(&mut self, leases: &Leases) -> Result<u64> {
         let request = proto::HeartbeatRequest {
             queue: self.queue.clone(),
             lease_ids: leases.iter().map(|(id, _)| id.clone()).collect(),
@@ -84,12 +116,14 @@ impl TargetApi for GrpcClient {
         Ok(lost.count() as u64)
     }
 
-    async fn settle(
+    /// Settles leases, and returns the results in the same order. With `Ending::Complete`, `next` also claims up to
+    /// this number of items in the same call.
+    pub(super) async fn settle(
         &mut self,
         ending: Ending,
         lease_ids: Vec<String>,
         next: Option<usize>,
-    ) -> Result<(Vec<Settled>, Leases<String>)> {
+    ) -> Result<(Vec<Settled>, Leases)> {
         let queue = self.queue.clone();
         let count = lease_ids.len();
         let ids = lease_ids.into_iter();
@@ -137,7 +171,8 @@ impl TargetApi for GrpcClient {
         Ok((results.iter().map(settled).collect(), leases(next_leases)))
     }
 
-    async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>> {
+    /// Enqueues this number of equal items, and returns their keys.
+    pub(super) async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>> {
         let request = proto::EnqueueRequest {
             queue: self.queue.clone(),
             items: vec![self.item.clone(); items],
@@ -156,7 +191,7 @@ fn message<M>(rpc: &str, response: std::result::Result<Response<M>, Status>) -> 
         .map_err(|status| CommandError::from(status).with_context(rpc))
 }
 
-fn leases(leases: Vec<proto::Lease>) -> Leases<String> {
+fn leases(leases: Vec<proto::Lease>) -> Leases {
     let lease = |lease: proto::Lease| {
         let key = ItemKey::parse(&lease.item.unwrap_or_default().key);
         (lease.lease_id, key)

@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::client::{Ending, GrpcClient, Leases, WorkerId};
 use super::latency::Rpc;
 use super::result::Result;
 use super::run_state::RunState;
-use super::target_api::{Ending, Leases, TargetApi, WorkerId};
 
 /// Pause after a claim that missed the items that are still ready, for example because other claims had locked them.
 const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// One worker.
-pub(super) struct HeartbeatWorker<A: TargetApi> {
-    api: A,
+pub(super) struct HeartbeatWorker {
+    api: GrpcClient,
     id: WorkerId,
     state: Arc<RunState>,
     /// Number of leases still to claim.
     to_claim: u64,
     /// The batches with the due times of their next heartbeats, in that order.
-    batches: VecDeque<(Instant, Leases<A::LeaseId>)>,
+    batches: VecDeque<(Instant, Leases)>,
     interval: Duration,
 }
 
-impl<A: TargetApi> HeartbeatWorker<A> {
-    pub(super) fn new(api: A, id: WorkerId, state: Arc<RunState>, to_claim: u64) -> Self {
+impl HeartbeatWorker {
+    pub(super) fn new(api: GrpcClient, id: WorkerId, state: Arc<RunState>, to_claim: u64) -> Self {
         let lease = state.load.lease.unwrap_or_default();
         Self {
             api,

@@ -1,8 +1,9 @@
 //! SIGINT and SIGTERM: end a bench early, but not before it has stopped its broker and removed its files.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 
 use crate::cli::CommandError;
+use crate::cli::serve::stop_signal;
 
 /// Receives both signals.
 pub(super) struct Interrupt {
@@ -13,13 +14,9 @@ pub(super) struct Interrupt {
 impl Interrupt {
     /// Starts to listen. From then on, the signals do not end the process.
     pub(super) fn listen() -> Result<Self, CommandError> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| CommandError::io(format!("signals can't be handled: {error}")))
-        };
         Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
+            interrupt: stop_signal(SignalKind::interrupt())?,
+            terminate: stop_signal(SignalKind::terminate())?,
         })
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::client::{Ending, Settled};
 use super::key_set::{ItemKey, KeySet};
-use super::target_api::{Ending, Settled};
 
 /// The record of all queues under load.
 pub(super) struct ItemLedger {

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::client::{GrpcClient, WorkerId};
 use super::latency::Rpc;
 use super::result::Result;
 use super::run_state::RunState;
-use super::target_api::{TargetApi, WorkerId};
 
 /// The most items that one Enqueue call accepts.
 const MAX_ITEMS_PER_CALL: u64 = 1_000;
 const BACKLOG_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// One producer.
-pub(super) struct Producer<A: TargetApi> {
-    pub(super) api: A,
+pub(super) struct Producer {
+    pub(super) api: GrpcClient,
     pub(super) id: WorkerId,
     pub(super) state: Arc<RunState>,
 }
 
-impl<A: TargetApi> Producer<A> {
+impl Producer {
     /// Enqueues this number of items.
     pub(super) async fn fill(mut self, mut items: u64) -> Result<()> {
         while items > 0 && !self.state.stop.is_cancelled() {

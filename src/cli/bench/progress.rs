@@ -21,8 +21,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Starts to show the progress of a run with this name.
-    pub(super) fn show(name: &'static str, state: Arc<RunState>) -> Self {
+    /// Starts to show the progress of a run.
+    pub(super) fn show(state: Arc<RunState>) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let bar = (!dumb && stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{wide_msg}");
@@ -30,7 +30,7 @@ impl Progress {
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         Self {
-            task: tokio::spawn(update(name, state, bar.clone())),
+            task: tokio::spawn(update(state, bar.clone())),
             bar,
         }
     }
@@ -45,7 +45,7 @@ impl Drop for Progress {
     }
 }
 
-async fn update(name: &'static str, state: Arc<RunState>, bar: Option<ProgressBar>) {
+async fn update(state: Arc<RunState>, bar: Option<ProgressBar>) {
     let interval = if bar.is_some() {
         TERMINAL_INTERVAL
     } else {
@@ -58,7 +58,7 @@ async fn update(name: &'static str, state: Arc<RunState>, bar: Option<ProgressBa
         let counts = state.ledger.counts();
         let (settled, extended) = (counts.settled(), counts.leases_extended);
         let line = format!(
-            "{name} {:4.0} s  {:8.0} leases/s  enqueued {}  settled {settled}  extended {extended}",
+            "load {:4.0} s  {:8.0} leases/s  enqueued {}  settled {settled}  extended {extended}",
             start.elapsed().as_secs_f64(),
             rate.update(settled + extended),
             counts.enqueued,

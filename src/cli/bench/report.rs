@@ -52,11 +52,9 @@ impl Parameters {
 }
 
 /// The results of each `--baseline`.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 pub(super) struct Baselines {
     pub(super) noop: Option<NoopBaseline>,
-    pub(super) broker: Option<LayerBaseline>,
-    pub(super) direct: Option<LayerBaseline>,
 }
 
 /// Empty calls before and after the load.
@@ -75,32 +73,9 @@ impl NoopBaseline {
         Self {
             before,
             after,
-            load_ratio: ratio(load.calls_per_second, noop),
+            load_ratio: (noop > 0.0).then(|| load.calls_per_second / noop),
         }
     }
-}
-
-/// The load on a layer below gRPC.
-#[derive(Serialize)]
-pub(super) struct LayerBaseline {
-    #[serde(flatten)]
-    pub(super) measured: Measured,
-    /// The load's items per second over gRPC divided by those of this layer.
-    #[serde(rename = "load_to_baseline")]
-    pub(super) load_ratio: Option<f64>,
-}
-
-impl LayerBaseline {
-    pub(super) fn new(measured: Measured, load: &Measured) -> Self {
-        Self {
-            load_ratio: ratio(load.items_per_second, measured.items_per_second),
-            measured,
-        }
-    }
-}
-
-fn ratio(value: f64, of: f64) -> Option<f64> {
-    (of > 0.0).then(|| value / of)
 }
 
 impl Report {

@@ -1,8 +1,9 @@
-//! One run of a load on one layer: enqueue the first items, warm up, measure, stop, and collect the results.
+//! One run of a load: enqueue the first items, warm up, measure, stop, and collect the results.
 
 use std::sync::Arc;
 
 use super::args::LoadArgs;
+use super::client::{Ending, GrpcClient, WorkerId};
 use super::heartbeat_worker::HeartbeatWorker;
 use super::process_stats::Watch;
 use super::producer::Producer;
@@ -10,25 +11,23 @@ use super::progress::Progress;
 use super::result::Result;
 use super::run_state::{RunState, Tasks};
 use super::samples::{Measured, Sample, collect_minutes};
-use super::target_api::{Ending, TargetApi, WorkerId};
 use super::worker::Worker;
 
 /// The least number of producers. With fewer, the backlog could run out while their calls are in flight.
 const MIN_PRODUCERS: usize = 4;
 
-/// Puts a load on a layer. `name` is shown with the progress; `open` creates a worker's access to the layer.
+/// Puts a load on a broker. `open` creates a worker's client.
 ///
 /// # Errors
 /// The first call that fails, or calls that are still in flight 60 s after the end.
-pub(super) async fn run<A: TargetApi>(
-    name: &'static str,
+pub(super) async fn run(
     load: &LoadArgs,
     queues: usize,
     watch: &Watch,
-    open: impl Fn(WorkerId) -> A,
+    open: impl Fn(WorkerId) -> GrpcClient,
 ) -> Result<Measured> {
     let state = RunState::new(load, queues, watch);
-    let _progress = Progress::show(name, state.clone());
+    let _progress = Progress::show(state.clone());
     let mut tasks = Tasks::default();
     for (producer, items) in producers(&state, queues, &open, load.initial_items()) {
         tasks.spawn(producer.fill(items));
@@ -87,12 +86,12 @@ fn start_measurement(state: &RunState) -> Sample {
 }
 
 /// Creates the producers, each with its share of `items`. Leaves out those without a share.
-fn producers<A: TargetApi>(
+fn producers(
     state: &Arc<RunState>,
     queues: usize,
-    open: &impl Fn(WorkerId) -> A,
+    open: &impl Fn(WorkerId) -> GrpcClient,
     items: u64,
-) -> Vec<(Producer<A>, u64)> {
+) -> Vec<(Producer, u64)> {
     let count = MIN_PRODUCERS.max(queues);
     let shares = (0..count).map(|index| (index, share(items, count, index)));
     let producer = |(index, items)| {
@@ -121,10 +120,7 @@ fn worker_ids(load: &LoadArgs, queues: usize) -> impl Iterator<Item = WorkerId> 
 }
 
 /// Claims from each queue after the run, releases the leases, and returns how many there were. There should be none.
-async fn claim_after_end<A: TargetApi>(
-    queues: usize,
-    open: &impl Fn(WorkerId) -> A,
-) -> Result<u64> {
+async fn claim_after_end(queues: usize, open: &impl Fn(WorkerId) -> GrpcClient) -> Result<u64> {
     let mut claimed = 0;
     for queue in 0..queues {
         let mut api = open(WorkerId { worker: 0, queue });

@@ -3,7 +3,7 @@
 use comfy_table::Table;
 
 use super::latency::{Rpc, RpcSummary};
-use super::report::{Baselines, Report};
+use super::report::Report;
 use super::samples::{CpuStats, Measured};
 use crate::cli::output::{self, print_line, write_line};
 
@@ -25,7 +25,16 @@ pub(super) fn print(report: &Report) {
     print_resources(load);
     print_statements(report);
     print_minutes(load);
-    print_baselines(&report.baselines);
+    if let Some(noop) = &report.baselines.noop
+        && let Some(ratio) = noop.load_ratio
+    {
+        print_line!(
+            "\nempty call: {} calls/s before, {} after; the load reaches {:.0} % of that",
+            number(noop.before.calls_per_second),
+            number(noop.after.calls_per_second),
+            ratio * 100.0
+        );
+    }
     let items = &load.items;
     print_line!(
         "\nenqueued {}  completed {}  failed {}  released {}  dead {}  left {}  lost {}",
@@ -124,38 +133,6 @@ fn print_minutes(load: &Measured) {
     print_table("\n", table);
     if let Some(ratio) = load.last_minute_to_first {
         print_line!("items/s in the last minute: {ratio:.2} of the first minute's");
-    }
-}
-
-fn print_baselines(baselines: &Baselines) {
-    let mut lines = Vec::new();
-    if let Some(noop) = &baselines.noop
-        && let Some(ratio) = noop.load_ratio
-    {
-        lines.push(format!(
-            "empty call: {} calls/s before, {} after; the load reaches {:.0} % of that",
-            number(noop.before.calls_per_second),
-            number(noop.after.calls_per_second),
-            ratio * 100.0
-        ));
-    }
-    let layers = [
-        ("the broker without gRPC", &baselines.broker),
-        ("the store alone", &baselines.direct),
-    ];
-    for (name, layer) in layers {
-        if let Some(layer) = layer
-            && let Some(ratio) = layer.load_ratio
-        {
-            lines.push(format!(
-                "{name}: {} items/s; over gRPC the load reaches {:.0} % of that",
-                number(layer.measured.items_per_second),
-                ratio * 100.0
-            ));
-        }
-    }
-    if !lines.is_empty() {
-        print_line!("\n{}", lines.join("\n"));
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -10,8 +9,6 @@ use super::args::{OnComplete, TargetArgs};
 use super::result::Result;
 use crate::cli::CommandError;
 use crate::config::{Config, Flag, Sources};
-use crate::store::Store;
-use crate::store::sqlite::{SqliteStore, system_clock};
 
 /// The queues of a bench without `--address` and `--config`.
 pub(super) struct TemporaryQueues {
@@ -34,16 +31,6 @@ impl TemporaryQueues {
             config_file,
             _folder: folder,
         })
-    }
-
-    pub(super) fn read_config(&self) -> Result<Config> {
-        read_config(&self.config_file, Some(&self.store_file))
-    }
-
-    /// Opens the store in this process.
-    pub(super) fn open_store(&self, config: &Config) -> Result<Arc<dyn Store>> {
-        let store = SqliteStore::open(&self.store_file, &config.queues, system_clock())?;
-        Ok(Arc::new(store))
     }
 }
 

@@ -11,10 +11,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{Instant, Interval, interval_at};
 
 use super::args::LoadArgs;
+use super::client::{Ending, GrpcClient, Leases, WorkerId};
 use super::latency::Rpc;
 use super::result::Result;
 use super::run_state::RunState;
-use super::target_api::{Ending, Leases, TargetApi, WorkerId};
 
 /// Pause after a claim without items, while items of other workers can become ready again.
 const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
@@ -23,8 +23,8 @@ const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
 const LATE_AFTER: Duration = Duration::from_millis(2);
 
 /// One worker.
-pub(super) struct Worker<A: TargetApi> {
-    api: A,
+pub(super) struct Worker {
+    api: GrpcClient,
     id: WorkerId,
     state: Arc<RunState>,
     endings: Endings,
@@ -32,8 +32,8 @@ pub(super) struct Worker<A: TargetApi> {
     schedule: Option<Interval>,
 }
 
-impl<A: TargetApi> Worker<A> {
-    pub(super) fn new(api: A, id: WorkerId, state: Arc<RunState>, start: Instant) -> Self {
+impl Worker {
+    pub(super) fn new(api: GrpcClient, id: WorkerId, state: Arc<RunState>, start: Instant) -> Self {
         Self {
             endings: Endings::new(&state.load, id.worker),
             schedule: schedule(&state.load, id.worker, start),
@@ -85,7 +85,7 @@ impl<A: TargetApi> Worker<A> {
     }
 
     /// Processes a batch. With `--next`, returns the next batch, which its completion has claimed.
-    async fn process(&mut self, leases: Leases<A::LeaseId>) -> Result<Leases<A::LeaseId>> {
+    async fn process(&mut self, leases: Leases) -> Result<Leases> {
         for _ in 0..self.state.load.heartbeats {
             let start = Instant::now();
             let lost = self.api.heartbeat(&leases).await?;
@@ -108,9 +108,9 @@ impl<A: TargetApi> Worker<A> {
     async fn settle(
         &mut self,
         ending: Ending,
-        leases: Leases<A::LeaseId>,
+        leases: Leases,
         next: Option<usize>,
-    ) -> Result<Leases<A::LeaseId>> {
+    ) -> Result<Leases> {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
