@@ -118,7 +118,7 @@ async fn broken_network_loses_and_repeats_nothing() {
     };
     let mut brokers = Vec::new();
     for _ in 0..2 {
-        let store = MssqlStore::open(&settings, &queues).await.expect("open");
+        let store = open_patiently(&settings, &queues).await;
         brokers.push(Broker::new(Arc::new(store)));
     }
     let load = Arc::new(SharedState {
@@ -184,6 +184,17 @@ async fn broken_network_loses_and_repeats_nothing() {
     );
     assert!(failures > 0, "the faults made no call fail");
     compare(&load, &program).await;
+}
+
+/// Opens a store, and tries again while the server is too busy to answer in time.
+async fn open_patiently(settings: &Settings, queues: &[QueueSpec]) -> MssqlStore {
+    let start = Instant::now();
+    loop {
+        match MssqlStore::open(settings, queues).await {
+            Err(StoreError::Unavailable(_)) if start.elapsed() < PATIENCE => {}
+            opened => return opened.expect("open"),
+        }
+    }
 }
 
 struct Worker {
