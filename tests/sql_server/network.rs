@@ -35,6 +35,7 @@ async fn operations_survive_a_slow_breaking_network() {
     // Each cut makes the next operation use a new session. On a busy Babelfish server the first statements of a session
     // can take longer than the default timeout.
     let settings = Settings {
+        handshake_timeout: Duration::from_secs(60),
         command_timeout: Duration::from_secs(60),
         ..Settings::new(proxy.connection_string())
     };

@@ -25,7 +25,6 @@ use crate::harness::fixture::{Broker, HOUR, complete_with, fail, new_item, queue
 use crate::network_faults::inject_faults;
 use crate::program::{Program, start};
 use crate::proxy::Proxy;
-use crate::support::timeout::wait_until;
 
 const WORKERS: usize = 4;
 const ROWS: i64 = 100;
@@ -113,6 +112,8 @@ async fn broken_network_loses_and_repeats_nothing() {
     let proxy = Proxy::before(&program.connection_string).await;
     let settings = Settings {
         connect_timeout: Duration::from_secs(1),
+        // On a busy machine, the first batches of a session take Babelfish seconds.
+        handshake_timeout: Duration::from_secs(30),
         max_connections: 2,
         ..Settings::new(proxy.connection_string())
     };
@@ -153,7 +154,7 @@ async fn broken_network_loses_and_repeats_nothing() {
         let undelivered = load.undelivered(&program).await;
         // The reply of a claim may still be on its way. It has arrived once every worker has sent another request.
         let answers = load.answers.load(Ordering::SeqCst) + 2 * WORKERS;
-        wait_until("every worker gets two more answers", async || {
+        wait_patiently("every worker gets two more answers", async || {
             load.answers.load(Ordering::SeqCst) > answers
         })
         .await;
@@ -166,7 +167,7 @@ async fn broken_network_loses_and_repeats_nothing() {
     let expire = "UPDATE item SET lease_due_time = DATEADD(hour, -2, lease_due_time)
         OUTPUT inserted.id, inserted.lease_fence WHERE lease_state = 1";
     let undelivered = load.remember_undelivered(program.rows(expire).await);
-    wait_until("every item is completed", async || {
+    wait_patiently("every item is completed", async || {
         alive().await;
         let open = "SELECT COUNT(*) FROM item WHERE lease_state <> 3";
         program.number(open).await == 0
@@ -184,6 +185,15 @@ async fn broken_network_loses_and_repeats_nothing() {
     );
     assert!(failures > 0, "the faults made no call fail");
     compare(&load, &program).await;
+}
+
+/// Waits until a condition holds. Fails the test after twice [`PATIENCE`].
+async fn wait_patiently(description: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < 2 * PATIENCE, "{description}: not in time");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Opens a store, and tries again while the server is too busy to answer in time.
