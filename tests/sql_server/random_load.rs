@@ -187,11 +187,14 @@ async fn broken_network_loses_and_repeats_nothing() {
     compare(&load, &program).await;
 }
 
-/// Waits until a condition holds. Fails the test after twice [`PATIENCE`].
+/// Waits until a condition holds. Fails the test after twice [`RETRY_TIMEOUT`].
 async fn wait_patiently(description: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
-        assert!(start.elapsed() < 2 * PATIENCE, "{description}: not in time");
+        assert!(
+            start.elapsed() < 2 * RETRY_TIMEOUT,
+            "{description}: not in time"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -201,7 +204,7 @@ async fn open_patiently(settings: &Settings, queues: &[QueueSpec]) -> MssqlStore
     let start = Instant::now();
     loop {
         match MssqlStore::open(settings, queues).await {
-            Err(StoreError::Unavailable(_)) if start.elapsed() < PATIENCE => {}
+            Err(StoreError::Unavailable(_)) if start.elapsed() < RETRY_TIMEOUT => {}
             opened => return opened.expect("open"),
         }
     }
