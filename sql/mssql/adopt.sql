@@ -1,13 +1,13 @@
 -- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
 --   order of this file; `schema drop` prints the sections `drop_…`. Each section is one batch.
 -- Sections: `create` creates the table of a managed queue. The nine sections from `lease_state` to `trace_parent` each add one
---   soft-lock column. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 4,000 rows in key order,
+--   soft-lock column. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
 --   `drop_default` drops the default constraint of a column, which has to go before the column. `create_archive` creates the
 --   table that completed items move to.
 -- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
--- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `backfill` takes X on at most 4,000 rows.
+-- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `backfill` takes X on at most 2,000 rows.
 --   CREATE INDEX with ONLINE = ON takes Sch-M for a moment at its start and at its end; without ONLINE it holds S on the table
 --   until the index is ready.
 -- Indexes: those that this file creates (index_role.rs describes them). `backfill` seeks by the key.
@@ -96,10 +96,10 @@ DELETE @next;
 SELECT {key_into_variables} FROM #lb_position AS p;
 IF @k1 IS NULL
     INSERT @next ({key_names})
-    SELECT TOP (4000) {t_key_columns} FROM {table} AS t WHERE 1 = 1{key_not_null} ORDER BY {t_key_columns};
+    SELECT TOP (2000) {t_key_columns} FROM {table} AS t WHERE 1 = 1{key_not_null} ORDER BY {t_key_columns};
 ELSE
     INSERT @next ({key_names})
-    SELECT TOP (4000) {t_key_columns} FROM {table} AS t WHERE {after_position}{key_not_null} ORDER BY {t_key_columns};
+    SELECT TOP (2000) {t_key_columns} FROM {table} AS t WHERE {after_position}{key_not_null} ORDER BY {t_key_columns};
 SET @visited = (SELECT COUNT(*) FROM @next);
 BEGIN TRANSACTION;
 UPDATE t

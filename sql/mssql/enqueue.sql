@@ -63,7 +63,7 @@ OUTPUT {inserted_key_columns} INTO @keys{list_number} ({key_names})
 SELECT n.lb_n, @now, n.lb_due, n.lb_p{n_item_columns}{mirror_values}
 FROM @new{list_number} AS n
 ORDER BY n.lb_i;
-SELECT {k_key_columns} FROM @keys{list_number} AS k ORDER BY {k_key_columns}{key_direction};
+SELECT {k_key_values} FROM @keys{list_number} AS k ORDER BY {k_key_columns}{key_direction};
 
 -- :: insert_row_by_row
 DECLARE @keys{list_number} TABLE (lb_i int NOT NULL IDENTITY(0, 1), {key_declarations});
@@ -77,7 +77,7 @@ BEGIN
     WHERE n.lb_i = @index{list_number};
     SET @index{list_number} = @index{list_number} + 1;
 END;
-SELECT {k_key_columns} FROM @keys{list_number} AS k ORDER BY k.lb_i;
+SELECT {k_key_values} FROM @keys{list_number} AS k ORDER BY k.lb_i;
 
 -- :: insert_follow_ups
 {read_long_texts}

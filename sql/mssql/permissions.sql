@@ -7,8 +7,10 @@
 --   lease-broker stats --config FILE             creates the broker's own tables, lease_broker_*, and those of managed queues
 -- After that both commands find nothing to change, and `serve` needs no right to change the schema.
 --
--- Not needed: VIEW DEFINITION (a right on a table shows its columns, indexes and triggers, and the broker reads nothing else
--- from the catalogue), EXECUTE (sp_getapplock is public), any right on the server, any right on other tables.
+-- Not needed: EXECUTE (sp_getapplock is public), any right on the server, any right on other tables.
+-- Why VIEW DEFINITION on the queues' tables: any right on a table shows its columns, indexes and triggers, but SQL Server shows
+-- the filter of an index only with this right. Without it the broker recognises its indexes by their names and logs a warning.
+-- VIEW DEFINITION shows the definition of the table and none of its rows.
 -- Why the rights are granted per table and not on the schema: a user that can read lease_broker_meta can forge lease ids.
 --
 -- Babelfish 4.3 accepts all of it. There INSERT alone does not show an archive in the catalogue, so archives get SELECT too.
@@ -39,11 +41,12 @@ GRANT UPDATE (value) ON dbo.lease_broker_meta TO lease_broker;
 -- lease_broker_state is for people and reports: grant SELECT on it to those who need it.
 GO
 
--- 4. The queues' tables. CHANGE: write these two lines for each table.
+-- 4. The queues' tables. CHANGE: write these three lines for each table.
 -- INSERT is for Enqueue and follow-up items. DELETE is for queues that delete or archive completed items. Leave out a right
 -- that a queue does not use.
 GRANT SELECT, UPDATE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT INSERT, DELETE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
+GRANT VIEW DEFINITION ON dbo.Rainfall_Events TO lease_broker;                               -- CHANGE
 -- CHANGE: write this line for each archive.
 GRANT INSERT, SELECT ON dbo.Rainfall_Events_Archive TO lease_broker;                        -- CHANGE
 GO

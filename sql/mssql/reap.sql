@@ -47,7 +47,7 @@ SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NUL
 FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
 OPTION (FORCE ORDER, LOOP JOIN);
-SELECT {d_key_columns}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
+SELECT {d_key_values}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
 FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_next AND t.{lease_fence} = d.lb_f AND t.{lease_state_time} = @now
 ORDER BY d.lb_due

@@ -10,6 +10,7 @@ mod connect;
 mod connection;
 mod connection_string;
 mod decode;
+mod dependents;
 mod enqueue;
 mod error;
 mod heartbeat;
@@ -27,6 +28,7 @@ mod quote;
 mod reap;
 mod remedy;
 mod remove;
+mod restrictions;
 mod server_info;
 mod settings;
 mod settle;
@@ -34,6 +36,7 @@ mod soft_lock_types;
 #[cfg(test)]
 mod tests;
 mod types;
+mod utf16;
 mod value_limits;
 
 use std::sync::Arc;

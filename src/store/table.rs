@@ -34,6 +34,8 @@ pub(super) struct Column<Kind> {
     pub(super) declared: String,
     /// The collation of a text column. `None` on `SQLite`, where no statement has to repeat it.
     pub(super) collation: Option<String>,
+    /// The code page of a `char` or `varchar`; 65001 is UTF-8. `None` for other types, and on `SQLite`.
+    pub(super) code_page: Option<i32>,
     pub(super) nullable: bool,
     /// Whether the database sets the value: a computed column, an identity or a row version. An insert cannot set it.
     pub(super) generated: bool,
@@ -50,8 +52,19 @@ pub(super) struct Index {
     pub(super) columns: Vec<IndexColumn>,
     /// Whether the columns identify a row: the index is unique and has no filter.
     pub(super) unique: bool,
-    /// The condition of a filtered index, as the server writes it. Only read where [`Table::reports_filters`].
-    pub(super) filter: Option<String>,
+    /// Only read where [`Table::reports_filters`].
+    pub(super) filter: Filter,
+}
+
+/// The condition that selects the rows of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    /// The index contains all rows.
+    None,
+    /// The condition, as the server writes it.
+    Condition(String),
+    /// The index has a condition that the login may not see.
+    Hidden,
 }
 
 /// One column of an index.

@@ -101,6 +101,38 @@ async fn key_can_be_bytes_quoted_text_and_precise_time() {
 }
 
 #[tokio::test]
+async fn key_can_have_any_code_page() {
+    let Some((harness, program)) = start_on_sql_server("column collations of all code pages").await
+    else {
+        return;
+    };
+    let types = [
+        (
+            "varchar(40) COLLATE Cyrillic_General_100_CI_AS",
+            "N'Москва'",
+            "N'Тверь'",
+        ),
+        ("varchar(40) COLLATE Polish_100_CI_AS", "N'łódź'", "N'żółw'"),
+        (
+            "char(10) COLLATE Japanese_XJIS_140_CI_AS",
+            "N'世界'",
+            "N'日本'",
+        ),
+        (
+            "varchar(40) COLLATE SQL_Latin1_General_CP850_CI_AS",
+            "N'a'",
+            "N'é'",
+        ),
+        (
+            "varchar(40) COLLATE Latin1_General_100_CI_AS_SC_UTF8",
+            "N'Ωmega 🦀'",
+            "N'żółw 🦀'",
+        ),
+    ];
+    check_types(harness, &program, &types).await;
+}
+
+#[tokio::test]
 async fn key_can_be_a_time_of_seven_decimals() {
     let Some((harness, program)) = start_on_sql_server("times of seven decimals").await else {
         return;

@@ -107,8 +107,16 @@ async fn soft_lock_column_of_a_wrong_type_is_named() {
     let problems = problems(&harness, &queue("item")).await;
     let wanted = [
         ("lease_state", "bit", "smallint, tinyint or int"),
-        ("lease_state_time", "datetime", "datetime2"),
-        ("lease_due_time", "datetimeoffset(3)", "datetime2"),
+        (
+            "lease_state_time",
+            "datetime",
+            "datetime2 with at least three decimals",
+        ),
+        (
+            "lease_due_time",
+            "datetimeoffset(3)",
+            "datetime2 with at least three decimals",
+        ),
         ("lease_owner", "varchar(128)", "nvarchar(128) or longer"),
         ("lease_token", "varchar(36)", "uniqueidentifier"),
         ("lease_fence", "int", "bigint"),
@@ -136,12 +144,33 @@ async fn computed_soft_lock_column_is_refused() {
 }
 
 #[tokio::test]
+async fn times_with_fewer_than_three_decimals_are_refused() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let table = "CREATE TABLE item (id int PRIMARY KEY, lease_state_time datetime2(2) NOT NULL DEFAULT SYSUTCDATETIME(),
+        lease_due_time datetime2(0))";
+    program.run(table).await;
+    let problems = problems(&harness, &queue("item")).await;
+    let wanted = [
+        ("lease_state_time", "datetime2(2)"),
+        ("lease_due_time", "datetime2(0)"),
+    ];
+    let wanted = wanted.map(|(column, is)| {
+        format!(
+            "the column {column} of table \"item\" has the type {is}; {column} needs datetime2 with at least three decimals"
+        )
+    });
+    assert_eq!(problems, wanted);
+}
+
+#[tokio::test]
 async fn larger_types_of_soft_lock_columns_are_accepted() {
     let Some((harness, program)) = start().await else {
         return;
     };
     let table = "CREATE TABLE item (id int PRIMARY KEY, lease_state int NOT NULL DEFAULT 0,
-        lease_state_time datetime2(7) NOT NULL DEFAULT SYSUTCDATETIME(), lease_due_time datetime2(0),
+        lease_state_time datetime2(7) NOT NULL DEFAULT SYSUTCDATETIME(), lease_due_time datetime2(7),
         lease_owner nvarchar(max), lease_attempt bigint NOT NULL DEFAULT 0, lease_error nvarchar(max),
         trace_parent nvarchar(60)); INSERT item (id) VALUES (1)";
     program.run(table).await;

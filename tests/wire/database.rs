@@ -58,6 +58,8 @@ pub(crate) fn answer(request: &Request) -> Tokens {
         Tokens::new().rows(&[vec![Cell::Bytes(Some(vec![7; 16]))]])
     } else if is(&["sys.index_columns"]) {
         Tokens::new().rows(&indexes(&request.text))
+    } else if is(&["is_masked"]) {
+        Tokens::new()
     } else if is(&["from sys.columns"]) {
         Tokens::new().rows(&columns(&request.text))
     } else if is(&["from sys.objects"]) || is(&["from sys.tables"]) {
@@ -117,6 +119,7 @@ fn columns(statement: &str) -> Vec<Vec<Cell>> {
                 ("c.is_nullable", Cell::Bit(Some(nullable))),
                 ("c.is_identity", Cell::Bit(Some(name == "id"))),
                 ("c.collation_name", Cell::Text(collation)),
+                ("c.code_page", Cell::Int(Some(1_252))),
                 ("c.generated_always_type", Cell::TinyInt(Some(0))),
             ];
             selected(statement, &known.into())
@@ -148,6 +151,8 @@ fn indexes(statement: &str) -> Vec<Vec<Cell>> {
 fn selected(statement: &str, known: &BTreeMap<&str, Cell>) -> Vec<Cell> {
     let lower = statement.to_ascii_lowercase().replace("cast(", "");
     let lower = lower.replace(" as nvarchar(128))", "");
+    let code_page = "convert(int, collationproperty(c.collation_name, 'codepage'))";
+    let lower = lower.replace(code_page, "c.code_page");
     let (_, list) = lower.split_once("select").expect("a list");
     let (list, _) = list.split_once("from").expect("a table");
     let cell = |expression: &str| {

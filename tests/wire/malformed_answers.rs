@@ -234,3 +234,19 @@ async fn answer_without_a_result_set_is_an_error() {
     found.extend(problem(&fixture, "reap", Tokens::new(), reap).await);
     assert_eq!(found, NO_PROBLEMS);
 }
+
+/// SQL Server stores any UTF-16 units. An answer with half a surrogate pair must not be lost, because the server has leased its
+/// items.
+#[tokio::test]
+async fn half_a_surrogate_pair_is_replaced_and_the_items_are_kept() {
+    let fixture = Fixture::start().await;
+    let mut row = claimed_row(TOKEN, 1);
+    row[8] = Cell::Units(vec![0x61, 0xD800, 0x62]);
+    let answer = Tokens::new().rows(&[row, claimed_row(TOKEN, 2)]);
+    fixture.server.on(OPERATION, vec![Reply::Answer(answer)]);
+    let items = fixture.claim().await.expect("two items");
+    assert_eq!(items.len(), 2);
+    let text = |text: &str| lease_broker::value::Value::Text(text.to_owned());
+    assert_eq!(items[0].columns[1], text("a\u{FFFD}b"));
+    assert_eq!(items[1].columns[1], text("payload"));
+}

@@ -12,7 +12,7 @@ use super::error::of_schema_change;
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
-use super::{Settings, backfill, index, placeholders, remove};
+use super::{Settings, backfill, dependents, index, placeholders, remove, restrictions};
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::adoption::{
@@ -119,9 +119,18 @@ pub(super) async fn plan(
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     let placeholders = placeholders::of_table(queue, &table, &columns);
     if exists {
-        let not_null = connection.server_info.adds_columns_without_rewrite();
+        let restrictions = restrictions::read(connection, &queue.table).await?;
+        let problems = restrictions::problems(&restrictions, queue, &table, &columns);
+        if !problems.is_empty() {
+            return Err(StoreError::Misconfigured(problems.join("; ")));
+        }
+        let not_null = connection.server_info.adds_columns_without_rewrite()
+            && restrictions::allow_not_null_columns(&restrictions);
         steps.extend(add_columns(queue, &table, &placeholders, not_null));
-        steps.extend(backfill::plan(connection, queue, &table, &columns.key, &placeholders).await?);
+        let key = &columns.key;
+        let backfill =
+            backfill::plan(connection, queue, &table, key, &placeholders, not_null).await?;
+        steps.extend(backfill);
     }
     let online = exists && connection.server_info.supports_online_indexes();
     steps.extend(add_indexes(
@@ -181,6 +190,11 @@ pub(super) async fn check(
         Ok(columns) => columns,
         Err(problems) => return Ok(problems),
     };
+    let restrictions = restrictions::read(connection, &queue.table).await?;
+    let problems = restrictions::problems(&restrictions, queue, &table, &columns);
+    if !problems.is_empty() {
+        return Ok(problems);
+    }
     let archive = match archive_name(queue) {
         Some(name) => Table::read(connection, name).await?,
         None => None,
@@ -203,6 +217,9 @@ async fn suggestions(
 ) -> Result<Vec<String>, StoreError> {
     let mut suggestions = Vec::new();
     let table = Table::read(connection, &queue.table).await?;
+    if table.is_some() {
+        suggestions.extend(dependents::advice(connection, queue).await?);
+    }
     let server = &connection.server_info;
     if !server.babelfish && table.is_some_and(|table| table.lock_escalation) {
         suggestions.push(format!(
@@ -354,6 +371,7 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
             .unwrap_or_default()
             .to_owned(),
         collation: None,
+        code_page: None,
         nullable: false,
         generated: declared.contains("IDENTITY"),
         ..Column::of_type(declared.split(['(', ' ']).next().unwrap_or_default())

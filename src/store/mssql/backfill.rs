@@ -20,15 +20,15 @@ use crate::store::adoption::backfill_purpose;
 use crate::store::schema::Step;
 use crate::store::template::Placeholders;
 
-/// Plans the step. `None`: no row needs it.
+/// Plans the step. `not_null`: missing columns will be added as NOT NULL. `None`: no row needs the step.
 pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
     table: &Table,
     key: &[Column],
     placeholders: &Placeholders,
+    not_null: bool,
 ) -> Result<Option<Step>, StoreError> {
-    let not_null = connection.server_info.adds_columns_without_rewrite();
     let name = |column| quote(queue.soft_lock.name(column));
     let existing = |column| table.column(queue.soft_lock.name(column));
     let exists = |column: &SoftLockColumn| existing(*column).is_some();

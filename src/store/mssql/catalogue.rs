@@ -7,7 +7,7 @@ use super::decode::integer;
 use super::quote::quote_table;
 use super::types::ColumnType;
 use crate::store::StoreError;
-use crate::store::table::{self, Index, IndexColumn};
+use crate::store::table::{self, Filter, Index, IndexColumn};
 
 pub(super) type Table = table::Table<ColumnType>;
 pub(super) type Column = table::Column<ColumnType>;
@@ -26,7 +26,8 @@ UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@
 /// Reads the columns, with the base type of each column that has an alias type.
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
-    c.is_computed, c.collation_name, c.generated_always_type
+    c.is_computed, c.collation_name, c.generated_always_type,
+    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage'))
 FROM sys.columns AS c
     INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
     INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
@@ -128,7 +129,11 @@ impl Table {
                     name: index,
                     columns: vec![part],
                     unique: flag(row, 1)? && !flag(row, 2)?,
-                    filter: filter.map(str::to_owned),
+                    filter: match filter {
+                        Some(condition) => Filter::Condition(condition.to_owned()),
+                        None if flag(row, 2)? => Filter::Hidden,
+                        None => Filter::None,
+                    },
                 });
             }
         }
@@ -151,6 +156,7 @@ impl Column {
             kind,
             declared: name.to_owned(),
             collation: None,
+            code_page: None,
             nullable: false,
             generated: kind == ColumnType::RowVersion,
             readable: kind != ColumnType::Other,
@@ -215,6 +221,10 @@ fn column(row: &Row) -> Result<Column, StoreError> {
         generated: of_type.generated || is_identity_or_computed || is_period_of_temporal_table,
         nullable: flag(row, 5)?,
         collation: collation.map(str::to_owned),
+        code_page: match &*type_name {
+            "char" | "varchar" | "text" => row.try_get(10)?,
+            _ => None,
+        },
         ..of_type
     })
 }

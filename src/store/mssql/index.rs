@@ -1,12 +1,17 @@
 //! The indexes of a queue on a server: which index of a table has which role, and the hints that name them.
 
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
 use super::catalogue::Table;
 use super::quote::{bare_table, quote, text_literal};
+use super::utf16::cut;
 use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::adoption::IndexStatus;
 use crate::store::index_role::IndexRole;
 use crate::store::queue_columns::sort_list;
-use crate::store::table::{Index, sorts_by};
+use crate::store::table::{Filter, Index, sorts_by};
 use crate::store::template::Placeholders;
 
 /// Returns the roles of the queue's indexes. Without filtered indexes a queue has no index of dead items: it would hold all
@@ -18,9 +23,24 @@ pub(super) fn roles(queue: &QueueSpec) -> impl Iterator<Item = IndexRole> + use<
         .filter(move |role| filtered || *role != IndexRole::Dead)
 }
 
-/// Returns the name of the index of `role`.
+/// The longest name that SQL Server accepts, in UTF-16 units.
+const MAX_NAME_UNITS: usize = 128;
+
+/// Returns the name of the index of `role`. A name that is too long keeps its beginning and its role. A hash of the whole name
+/// between them keeps two long names apart.
 pub(super) fn name(role: IndexRole, queue: &QueueSpec) -> String {
-    role.index_name(queue, &bare_table(&queue.table))
+    let name = role.index_name(queue, &bare_table(&queue.table));
+    if name.encode_utf16().count() <= MAX_NAME_UNITS {
+        return name;
+    }
+    let digest = Sha256::digest(name.as_bytes());
+    let mut end = String::from("_");
+    for byte in digest.iter().take(6) {
+        let _ = write!(end, "{byte:02x}");
+    }
+    end.push('_');
+    end.push_str(role.name());
+    cut(&name, MAX_NAME_UNITS - end.len()).to_owned() + &end
 }
 
 /// Returns the index `name` of `table`. Babelfish appends a hash to the names of indexes, so there the beginning decides.
@@ -53,7 +73,7 @@ pub(super) fn all_with_status(
 
 /// Finds the index that serves `role`. Its columns decide and not its name, because an engine may store another name and an
 /// administrator may have chosen one. The index has to be filtered by the state or led by it: another index of the table may
-/// have the same columns, but holds every row.
+/// have the same columns, but holds every row. If the login may not see the filters, the name decides as well.
 fn find<'a>(
     role: IndexRole,
     queue: &QueueSpec,
@@ -72,12 +92,28 @@ fn find<'a>(
         let holds_states = match (&index.filter, queue.filtered_indexes) {
             // The index of the primary key may have the same columns, and it is unique.
             _ if !table.reports_filters => !index.unique,
-            (Some(filter), true) => filter_matches(filter, state, role.states()),
-            (None, false) => led_by_state,
+            (Filter::Condition(filter), true) => filter_matches(filter, state, role.states()),
+            (Filter::Hidden, true) => expected == Some(index),
+            (Filter::None, false) => led_by_state,
             _ => false,
         };
         holds_states && (sorts_by(rest, &columns) || any_order && expected == Some(index))
     })
+}
+
+/// Returns the indexes that the queue uses.
+pub(super) fn used<'a>(
+    queue: &QueueSpec,
+    order: &[OrderColumn],
+    table: &'a Table,
+) -> impl Iterator<Item = &'a Index> {
+    roles(queue).filter_map(move |role| find(role, queue, order, table))
+}
+
+/// Returns whether the login may not see the filter of an index that the queue uses. SQL Server shows the text of a filter
+/// only to a login with VIEW DEFINITION on the table (Microsoft's documentation of `sys.indexes`).
+pub(super) fn has_hidden_filter(queue: &QueueSpec, order: &[OrderColumn], table: &Table) -> bool {
+    used(queue, order, table).any(|index| index.filter == Filter::Hidden)
 }
 
 /// Returns whether `filter`, as the server writes it, is the condition `states` on the column `state`. The server adds brackets

@@ -97,6 +97,12 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
         "k_key_columns",
         list(&|number, _| format!("k.lb_k{number}")),
     );
+    for (placeholder, alias) in [("d_key_values", "d"), ("k_key_values", "k")] {
+        placeholders.insert(
+            placeholder,
+            list(&|number, column| as_read(&format!("{alias}.lb_k{number}"), column)),
+        );
+    }
     placeholders.insert(
         "key_from_json",
         list(&|number, column| format!("{} AS lb_k{number}", key_of_json(number, column))),
@@ -147,7 +153,12 @@ fn key_of_json(number: usize, column: &Column) -> String {
     let value = column.kind.of_json(&format!("j.k{number}"));
     match column.kind {
         ColumnType::Text | ColumnType::Binary => {
-            format!("CONVERT({}, {value}){}", column.declared, collate(column))
+            let collate = collate(column);
+            // A conversion to char or varchar uses the code page of its input. The column's collation therefore stands within
+            // the conversion too. Otherwise letters outside the database's code page would become question marks.
+            let has_code_page = column.code_page.is_some_and(|page| page != 1252);
+            let code_page = if has_code_page { &*collate } else { "" };
+            format!("CONVERT({}, {value}{code_page}){collate}", column.declared)
         }
         _ => value,
     }
@@ -155,9 +166,23 @@ fn key_of_json(number: usize, column: &Column) -> String {
 
 /// Renders a column of the table as the statements read it.
 fn read_column(column: &Column) -> String {
-    let name = format!("t.{}", quote(&column.name));
+    as_read(&format!("t.{}", quote(&column.name)), column)
+}
+
+/// Renders `value`, a value of `column`, as the driver can read it. The driver reads texts of code page 1252 and of Unicode. The
+/// server converts all others to Unicode, because the driver lacks some code pages and refuses bytes that are invalid in theirs.
+fn as_read(value: &str, column: &Column) -> String {
     match column.kind {
-        ColumnType::Money => format!("CONVERT({}, {name})", column.declared),
-        _ => name,
+        ColumnType::Money => format!("CONVERT({}, {value})", column.declared),
+        ColumnType::Text if column.code_page.is_some_and(|page| page != 1252) => {
+            let length = column.declared.split_once('(');
+            let length = length.and_then(|(_, length)| length.trim_end_matches(')').parse().ok());
+            // nvarchar has at most 4,000 characters, or `max`.
+            match length {
+                Some(length @ 1..=4_000) => format!("CONVERT(nvarchar({length}), {value})"),
+                _ => format!("CONVERT(nvarchar(max), {value})"),
+            }
+        }
+        _ => value.to_owned(),
     }
 }

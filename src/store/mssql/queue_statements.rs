@@ -11,10 +11,10 @@ use super::connection::Connection;
 use super::decode::unexpected;
 use super::list_parameters::ListEntry;
 use super::new_item::KeySource;
-use super::placeholders;
 use super::quote::quote;
 use super::soft_lock_types::queue_columns;
 use super::types::{self, ColumnType};
+use super::{index, placeholders};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec};
@@ -111,6 +111,14 @@ impl QueueStatements {
         };
         let columns = queue_columns(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        if index::has_hidden_filter(spec, &columns.order, &table) {
+            tracing::warn!(
+                queue = spec.name,
+                table = spec.table,
+                "login may not see the filters of indexes: grant VIEW DEFINITION on the table. Until then the indexes are \
+                 recognised by their names"
+            );
+        }
         let key_source = KeySource::read(connection, spec, &columns.key).await?;
         Ok(Self::new(
             spec,

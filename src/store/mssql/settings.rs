@@ -56,8 +56,12 @@ impl Settings {
     /// Parses the connection string into the driver's configuration.
     pub(super) fn server(&self) -> Result<Config, StoreError> {
         let server = connection_string::parse(self.connection_string.expose_secret());
-        server.map_err(|problem| {
+        let mut server = server.map_err(|problem| {
             StoreError::Misconfigured(format!("store.connection_string: {problem}"))
-        })
+        })?;
+        // SQL Server stores nvarchar unchecked. Half of a surrogate pair becomes U+FFFD. Without this option the driver would
+        // refuse the whole answer, and the items of a claim would be leased to no worker.
+        server.lossy_utf16_decoding(true);
+        Ok(server)
     }
 }

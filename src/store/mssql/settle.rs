@@ -10,6 +10,7 @@ use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::queue_statements::QueueStatements;
+use super::utf16::cut;
 use crate::item_state::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
@@ -246,6 +247,9 @@ impl MssqlOperations {
     }
 }
 
+/// The length of the column `lease_error`, in UTF-16 units.
+const MAX_ERROR_UNITS: usize = 1_024;
+
 /// Adds to the entry of a lease how the lease ends (settle.sql names the fields).
 fn insert_ending(queue: &QueueStatements, ending: &Ending, entry: &mut ListEntry) {
     let (kind, state, delay, error) = match ending {
@@ -263,5 +267,6 @@ fn insert_ending(queue: &QueueStatements, ending: &Ending, entry: &mut ListEntry
     entry.insert("k", json!(kind));
     entry.insert("n", json!(state.code()));
     insert_delay(entry, delay);
+    let error = error.map(|error| cut(error, MAX_ERROR_UNITS));
     entry.insert("e", json!(error));
 }

@@ -43,6 +43,10 @@ fn problems(queue: &QueueSpec, table: &Table) -> Vec<String> {
     columns.filter_map(problem).collect()
 }
 
+/// The decimals of a time in the broker's statements. A column with fewer decimals would round the time, and a comparison of
+/// the stored time with the original one would fail.
+const TIME_DECIMALS: u32 = 3;
+
 /// Returns whether `column` can serve as the soft-lock column `part`, and the types that can.
 fn fits(part: SoftLockColumn, column: &Column) -> (bool, &'static str) {
     let (name, length) = split(&column.declared);
@@ -55,7 +59,10 @@ fn fits(part: SoftLockColumn, column: &Column) -> (bool, &'static str) {
     };
     let (fits, expected) = match part {
         SoftLockColumn::State => (integer(255), "smallint, tinyint or int"),
-        SoftLockColumn::StateTime | SoftLockColumn::DueTime => (name == "datetime2", "datetime2"),
+        SoftLockColumn::StateTime | SoftLockColumn::DueTime => (
+            name == "datetime2" && length.is_none_or(|decimals| decimals >= TIME_DECIMALS),
+            "datetime2 with at least three decimals",
+        ),
         SoftLockColumn::Owner => (text(&["nvarchar"], 128), "nvarchar(128) or longer"),
         SoftLockColumn::Token => (column.kind == ColumnType::Guid, "uniqueidentifier"),
         SoftLockColumn::Fence => (integer(i64::MAX), "bigint"),

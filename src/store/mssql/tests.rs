@@ -1,6 +1,8 @@
 //! Tests of the SQL Server store that need its private parts: snapshots of the rendered statements, the query plans
-//! that a server chooses for them, and adoption on editions that write every row when they add a column.
+//! that a server chooses for them, adoption on editions that write every row when they add a column, and properties of tables
+//! that only SQL Server has.
 
+mod catalogue;
 mod editions;
 mod query_plans;
 mod snapshots;

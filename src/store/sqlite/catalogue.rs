@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::types::ColumnType;
 use crate::store::StoreError;
-use crate::store::table::{self, Index, IndexColumn};
+use crate::store::table::{self, Filter, Index, IndexColumn};
 
 pub(super) type Table = table::Table<ColumnType>;
 pub(super) type Column = table::Column<ColumnType>;
@@ -43,6 +43,7 @@ impl Table {
                     kind: ColumnType::of_declaration(&declared),
                     declared,
                     collation: None,
+                    code_page: None,
                     nullable: !row.get::<_, bool>(2)?,
                     generated,
                     readable: true,
@@ -103,7 +104,7 @@ impl Table {
                 name: index,
                 columns,
                 unique,
-                filter: None,
+                filter: Filter::None,
             });
         }
         Ok(Some(table))

@@ -27,6 +27,8 @@ pub(crate) enum Cell {
     BigInt(Option<i64>),
     Bit(Option<bool>),
     Text(Option<String>),
+    /// A text as UTF-16 units, which need not be valid UTF-16.
+    Units(Vec<u16>),
     Bytes(Option<Vec<u8>>),
     Guid(Option<Uuid>),
     /// A `datetime2(3)`, in milliseconds since 1970.
@@ -46,7 +48,7 @@ impl Cell {
             Self::Int(_) => Self::Int(None),
             Self::BigInt(_) => Self::BigInt(None),
             Self::Bit(_) => Self::Bit(None),
-            Self::Text(_) => Self::Text(None),
+            Self::Text(_) | Self::Units(_) => Self::Text(None),
             Self::Bytes(_) => Self::Bytes(None),
             Self::Guid(_) => Self::Guid(None),
             Self::Time(_) => Self::Time(None),
@@ -61,7 +63,9 @@ impl Cell {
             Self::BigInt(_) => out.extend([0x26, 8]),
             Self::Bit(_) => out.extend([0x68, 1]),
             // Up to 8,000 bytes, collation Latin1_General.
-            Self::Text(_) => out.extend([0xE7, 0x40, 0x1F, 0x09, 0x04, 0xD0, 0x00, 0x34]),
+            Self::Text(_) | Self::Units(_) => {
+                out.extend([0xE7, 0x40, 0x1F, 0x09, 0x04, 0xD0, 0x00, 0x34]);
+            }
             Self::Bytes(_) => out.extend([0xA5, 0x40, 0x1F]),
             Self::Guid(_) => out.extend([0x24, 16]),
             Self::Time(_) => out.extend([0x2A, 3]),
@@ -83,6 +87,10 @@ impl Cell {
             Self::Guid(guid) => short(guid.map(|guid| guid.to_bytes_le()).as_ref().map(|g| &g[..])),
             Self::Time(time) => short(time.map(encode_time).as_ref().map(|time| &time[..])),
             Self::Text(text) => long(out, text.as_ref().map(|text| utf16(text)).as_deref()),
+            Self::Units(units) => {
+                let bytes: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+                long(out, Some(&bytes));
+            }
             Self::Bytes(bytes) => long(out, bytes.as_deref()),
         }
     }

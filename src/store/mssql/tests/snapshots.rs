@@ -21,7 +21,7 @@ use crate::lease_id::LeaseRef;
 use crate::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
-use crate::store::table::{Index, IndexColumn};
+use crate::store::table::{Filter, Index, IndexColumn};
 use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
 use crate::value::{Key, Value};
 
@@ -70,7 +70,7 @@ fn table(columns: &[&str], key: usize) -> Table {
             name: "PK".to_owned(),
             columns: key.iter().map(index_column).collect(),
             unique: true,
-            filter: None,
+            filter: Filter::None,
         }],
         unique: vec![key],
         columns,

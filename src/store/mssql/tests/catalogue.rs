@@ -1,0 +1,184 @@
+//! Properties of tables that only SQL Server has, given as its catalogue describes them: filters that the login may not see,
+//! masked columns, ledger tables, code pages, long names.
+
+use super::super::catalogue::{Column, Table};
+use super::super::restrictions::{Restriction, problems};
+use super::super::soft_lock_types::queue_columns;
+use super::super::{index, placeholders};
+use super::spec;
+use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+use crate::store::adoption::IndexStatus;
+use crate::store::index_role::IndexRole;
+use crate::store::table::{Filter, Index, IndexColumn};
+
+fn column(name: &str, declared: &str) -> Column {
+    Column {
+        name: name.to_owned(),
+        declared: declared.to_owned(),
+        ..Column::of_type(declared.split('(').next().unwrap_or_default())
+    }
+}
+
+fn index_on(name: &str, columns: &[&str], filter: Filter) -> Index {
+    let columns = columns.iter().map(|column| IndexColumn {
+        name: Some((*column).to_owned()),
+        descending: false,
+    });
+    Index {
+        name: name.to_owned(),
+        columns: columns.collect(),
+        unique: name == "PK",
+        filter,
+    }
+}
+
+/// Returns a table with the key `id` and these further indexes.
+fn table(indexes: Vec<Index>) -> Table {
+    let mut table = Table {
+        columns: vec![column("id", "varchar(40)"), column("payload", "int")],
+        unique: vec![vec!["id".to_owned()]],
+        indexes: vec![index_on("PK", &["id"], Filter::None)],
+        lock_escalation: false,
+        reports_filters: true,
+    };
+    table.indexes.extend(indexes);
+    table
+}
+
+fn statuses(queue: &QueueSpec, table: &Table) -> Vec<IndexStatus> {
+    let columns = queue_columns(queue, table).expect("the columns are there");
+    let statuses = index::all_with_status(queue, &columns.order, table);
+    statuses.map(|(_, status)| status).collect()
+}
+
+#[test]
+fn index_with_a_hidden_filter_is_found_by_its_name() {
+    let queue = spec("item");
+    let indexes = |end: &str| {
+        let index = |role: &str, column| {
+            index_on(
+                &format!("item_lease_{role}{end}"),
+                &[column],
+                Filter::Hidden,
+            )
+        };
+        vec![
+            index("ready", "id"),
+            index("due", "lease_due_time"),
+            index("token", "lease_token"),
+            index("dead", "lease_state_time"),
+        ]
+    };
+    let named = table(indexes(""));
+    assert_eq!(statuses(&queue, &named), [IndexStatus::Usable; 4]);
+    let order = queue_columns(&queue, &named).expect("columns").order;
+    assert!(index::has_hidden_filter(&queue, &order, &named));
+    // Another index may have the same columns and another filter.
+    let others = table(indexes("_of_reports"));
+    assert_eq!(statuses(&queue, &others), [IndexStatus::Missing; 4]);
+    assert!(!index::has_hidden_filter(&queue, &order, &others));
+}
+
+#[test]
+fn state_column_leads_an_index_in_any_case_of_letters() {
+    let mut queue = spec("item");
+    queue.filtered_indexes = false;
+    queue
+        .soft_lock
+        .rename(SoftLockColumn::State, "Lease_State".to_owned());
+    let index = |name, column| index_on(name, &["lease_state", column], Filter::None);
+    let table = table(vec![
+        index("a", "id"),
+        index("b", "lease_due_time"),
+        index("c", "lease_token"),
+    ]);
+    assert_eq!(statuses(&queue, &table), [IndexStatus::Usable; 3]);
+}
+
+#[test]
+fn long_index_names_are_shortened_and_stay_distinct() {
+    let names = |last: &str| {
+        let table = "☂".repeat(127) + last;
+        IndexRole::ALL.map(|role| index::name(role, &spec(&table)))
+    };
+    let (first, second) = (names("a"), names("b"));
+    for (index, name) in first.iter().enumerate() {
+        assert!(name.encode_utf16().count() <= 128, "{name}");
+        assert!(name.ends_with(IndexRole::ALL[index].name()), "{name}");
+        assert_ne!(*name, second[index]);
+    }
+    assert_eq!(first, names("a"));
+    let short = index::name(IndexRole::Ready, &spec("dbo.item"));
+    assert_eq!(short, "item_lease_ready");
+}
+
+fn refusals(queue: &QueueSpec, restriction: Restriction) -> Vec<String> {
+    let table = table(vec![index_on("other", &["payload"], Filter::None)]);
+    let columns = queue_columns(queue, &table).expect("the columns are there");
+    problems(&[restriction], queue, &table, &columns)
+}
+
+#[test]
+fn masked_and_encrypted_columns_are_refused_where_the_queue_uses_them() {
+    let queue = spec("item");
+    let masked = |name: &str| refusals(&queue, Restriction::Masked(name.to_owned()));
+    assert!(masked("ID")[0].contains("UNMASK"));
+    assert!(masked("lease_owner")[0].contains("is masked"));
+    assert!(masked("payload").is_empty());
+    let mut by_payload = spec("item");
+    by_payload.order = Order::By(vec![OrderColumn {
+        column: "payload".to_owned(),
+        descending: false,
+    }]);
+    let encrypted = Restriction::Encrypted("payload".to_owned());
+    assert!(refusals(&queue, encrypted.clone()).is_empty());
+    assert!(refusals(&by_payload, encrypted)[0].contains("Always Encrypted"));
+}
+
+#[test]
+fn index_without_row_locks_is_refused_where_the_broker_locks_its_rows() {
+    let queue = spec("item");
+    let without = |name: &str| Restriction::WithoutRowLocks(name.to_owned());
+    let refused = refusals(&queue, without("PK"));
+    let remedy = "ALTER INDEX [PK] ON [item] SET (ALLOW_ROW_LOCKS = ON)";
+    assert!(refused[0].contains(remedy), "{refused:?}");
+    assert!(refusals(&queue, without("other")).is_empty());
+    let clustered = Restriction::ClusteredWithoutRowLocks("other".to_owned());
+    assert_eq!(refusals(&queue, clustered).len(), 1);
+}
+
+#[test]
+fn ledger_tables_are_refused_unless_rows_can_change() {
+    let queue = spec("item");
+    assert_eq!(refusals(&queue, Restriction::AppendOnlyLedger).len(), 1);
+    assert_eq!(refusals(&queue, Restriction::LedgerHistory).len(), 1);
+    assert!(refusals(&queue, Restriction::UpdatableLedger).is_empty());
+}
+
+/// Returns the expressions that read the key from a list and from the table, for a key of this code page.
+fn key_expressions(declared: &str, collation: &str, code_page: i32) -> [String; 3] {
+    let mut table = table(Vec::new());
+    table.columns[0] = Column {
+        collation: Some(collation.to_owned()),
+        code_page: Some(code_page),
+        ..column("id", declared)
+    };
+    let queue = spec("item");
+    let columns = queue_columns(&queue, &table).expect("the columns are there");
+    let placeholders = placeholders::of_table(&queue, &table, &columns);
+    ["key_from_json", "t_key_as_names", "d_key_values"].map(|name| placeholders[name].clone())
+}
+
+#[test]
+fn text_outside_code_page_1252_is_converted_in_its_own_code_page_and_read_as_unicode() {
+    let [from_json, read, answered] =
+        key_expressions("varchar(40)", "Cyrillic_General_100_CI_AS", 1_251);
+    let in_code_page = "COLLATE Cyrillic_General_100_CI_AS) COLLATE Cyrillic_General_100_CI_AS";
+    assert!(from_json.contains(in_code_page), "{from_json}");
+    assert_eq!(read, "CONVERT(nvarchar(40), t.[id]) AS lb_k1");
+    assert_eq!(answered, "CONVERT(nvarchar(40), d.lb_k1)");
+    let [_, read, _] = key_expressions("varchar(max)", "Japanese_XJIS_140_CI_AS", 932);
+    assert_eq!(read, "CONVERT(nvarchar(max), t.[id]) AS lb_k1");
+    let [_, read, _] = key_expressions("varchar(40)", "Latin1_General_100_CI_AS", 1_252);
+    assert_eq!(read, "t.[id] AS lb_k1");
+}
