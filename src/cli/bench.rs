@@ -5,7 +5,6 @@ mod check;
 mod child_broker;
 mod client;
 mod heartbeat_worker;
-mod interrupt;
 mod item_ledger;
 mod key_set;
 mod latency;
@@ -26,15 +25,16 @@ mod worker;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use tokio::signal::unix::{Signal, SignalKind};
 
 use self::args::{LoadArgs, TargetArgs};
-use self::client::{GrpcClient, WorkerId};
-use self::interrupt::Interrupt;
 use self::process_stats::Machine;
 use self::report::{Baselines, NoopBaseline, Parameters, Report};
+use self::run_state::RunState;
 use self::samples::Measured;
 use self::target::{Target, raise_open_file_limit};
 use super::CommandError;
+use super::serve::stop_signal;
 
 /// Measure a broker under load.
 ///
@@ -84,11 +84,12 @@ impl Bench {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let load = self.load.clone().resolve(self.target.queues)?;
         raise_open_file_limit(load.connections)?;
-        let mut interrupt = Interrupt::listen()?;
-        let opened = interrupt.unless_interrupted(Target::open(&self.target));
-        let target = opened.await?;
-        let measured = interrupt.unless_interrupted(self.measure(&load, &target));
-        let measured = measured.await;
+        let mut signals = [
+            stop_signal(SignalKind::interrupt())?,
+            stop_signal(SignalKind::terminate())?,
+        ];
+        let target = unless_interrupted(&mut signals, Target::open(&self.target)).await?;
+        let measured = unless_interrupted(&mut signals, self.measure(&load, &target)).await;
         let (store, queues) = (target.store_kind(), target.queues.clone());
         // Stops the broker even if the measurement has failed.
         let ended = target.close().await;
@@ -115,12 +116,8 @@ impl Bench {
         target: &Target,
     ) -> Result<(Measured, Option<NoopBaseline>), CommandError> {
         let channels = target.connect(load.connections).await?;
-        let queues = &target.queues;
-        let open = |id: WorkerId| {
-            let channel = channels[id.worker % channels.len()].clone();
-            GrpcClient::new(channel, id, &queues[id.queue], &self.target.column, load)
-        };
-        let measure = run::run(load, queues.len(), &target.watch, open);
+        let state = RunState::new(load, target, &channels);
+        let measure = run::run(&state);
         if self.baseline.is_none() {
             return Ok((measure.await?, None));
         }
@@ -143,5 +140,18 @@ impl Bench {
         }
         let errors = report.errors.join("; ");
         Err(CommandError::failed(format!("bench: FAILED {errors}")))
+    }
+}
+
+/// Runs `work`, and stops it with an error if SIGINT or SIGTERM arrives. The bench then still stops its broker and
+/// removes its files.
+async fn unless_interrupted<T>(
+    [interrupt, terminate]: &mut [Signal; 2],
+    work: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    tokio::select! {
+        result = work => result,
+        _ = interrupt.recv() => Err(CommandError::failed("bench: interrupted")),
+        _ = terminate.recv() => Err(CommandError::failed("bench: interrupted")),
     }
 }

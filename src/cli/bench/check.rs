@@ -64,7 +64,9 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::bench::item_ledger::ItemCounts;
+
+    const TIMED: &str = "bench --duration 1s --backlog 2";
+    const TEN_ITEMS: &str = "bench --items 10";
 
     #[derive(Parser)]
     struct Flags {
@@ -72,83 +74,59 @@ mod tests {
         load: LoadArgs,
     }
 
-    fn load(flags: &[&str]) -> LoadArgs {
-        let flags = Flags::parse_from([&["bench"], flags].concat());
-        flags.load.resolve(1).expect("valid flags")
-    }
-
-    fn timed() -> LoadArgs {
-        load(&["--duration", "1s", "--backlog", "2"])
-    }
-
-    fn ten_items() -> LoadArgs {
-        load(&["--items", "10"])
-    }
-
-    /// Ten items were enqueued and eight completed.
-    fn measured(items: ItemCounts) -> Measured {
-        Measured {
-            items: ItemCounts {
-                enqueued: 10,
-                completed: 8,
-                ..items
-            },
-            ..Measured::default()
-        }
-    }
-
-    fn store_counts(unfinished: u64, dead: u64) -> StoreCounts {
-        StoreCounts { unfinished, dead }
+    /// Checks a run that enqueued ten items and completed eight. `store_counts`: the unfinished and the dead items.
+    fn check(
+        flags: &str,
+        mut run: Measured,
+        store_counts: Option<[(u64, u64); 2]>,
+        exclusive: bool,
+    ) -> Vec<String> {
+        let flags = Flags::parse_from(flags.split(' '));
+        let load = flags.load.resolve(1).expect("valid flags");
+        (run.items.enqueued, run.items.completed) = (10, 8);
+        let to_counts = |(unfinished, dead)| StoreCounts { unfinished, dead };
+        let store_counts = store_counts.map(|counts| counts.map(to_counts));
+        errors(&load, &run, store_counts, exclusive)
     }
 
     #[test]
     fn complete_accounts_pass() {
-        let run = measured(ItemCounts {
-            unfinished: 2,
-            ..ItemCounts::default()
-        });
-        let counts = Some([store_counts(5, 1), store_counts(7, 1)]);
-        let errors = errors(&timed(), &run, counts, true);
+        let mut run = Measured::default();
+        run.items.unfinished = 2;
+        let errors = check(TIMED, run, Some([(5, 1), (7, 1)]), true);
         assert_eq!(errors, [] as [&str; 0]);
     }
 
     #[test]
     fn wrong_store_counts_are_errors() {
-        for after in [store_counts(1, 0), store_counts(3, 0), store_counts(2, 1)] {
-            let counts = Some([StoreCounts::default(), after]);
-            let run = measured(ItemCounts::default());
-            let errors = errors(&timed(), &run, counts, true);
+        for after in [(1, 0), (3, 0), (2, 1)] {
+            let errors = check(TIMED, Measured::default(), Some([(0, 0), after]), true);
             assert_eq!(errors.len(), 1, "{after:?}: {errors:?}");
         }
     }
 
     #[test]
     fn repeated_foreign_and_unfinished_items_are_errors() {
-        let run = measured(ItemCounts {
-            unfinished: 2,
-            unexpected: 1,
-            settled_twice: 1,
-            ..ItemCounts::default()
-        });
-        assert_eq!(errors(&ten_items(), &run, None, true).len(), 3);
         // In a shared queue, another program can have enqueued the unexpected item.
-        assert_eq!(errors(&ten_items(), &run, None, false).len(), 2);
+        for (exclusive, expected) in [(true, 3), (false, 2)] {
+            let mut run = Measured::default();
+            (run.items.unfinished, run.items.unexpected) = (2, 1);
+            run.items.settled_twice = 1;
+            assert_eq!(check(TEN_ITEMS, run, None, exclusive).len(), expected);
+        }
     }
 
     #[test]
     fn lost_leases_are_errors() {
-        let run = measured(ItemCounts {
-            leases_lost: 1,
-            ..ItemCounts::default()
-        });
-        let errors = errors(&timed(), &run, None, true);
-        assert_eq!(errors, ["1 leases were lost"]);
+        let mut run = Measured::default();
+        run.items.leases_lost = 1;
+        assert_eq!(check(TIMED, run, None, true), ["1 leases were lost"]);
     }
 
     #[test]
     fn an_item_claimed_after_the_end_is_an_error() {
-        let mut run = measured(ItemCounts::default());
+        let mut run = Measured::default();
         run.claimed_after_end = 1;
-        assert_eq!(errors(&ten_items(), &run, None, true).len(), 1);
+        assert_eq!(check(TEN_ITEMS, run, None, true).len(), 1);
     }
 }

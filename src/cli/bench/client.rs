@@ -1,78 +1,161 @@
-//! The calls of a load over gRPC, with the client that is generated from the `.proto`.
+//! The calls of a load, with the client that is generated from the `.proto`. Each call records its latency and its
+//! results in the state of the run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::args::LoadArgs;
+use super::item_ledger::{Ending, Settled};
 use super::key_set::ItemKey;
+use super::latency::Rpc;
 use super::result::Result;
+use super::run_state::RunState;
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, ItemState, Outcome, SettleResult, value::Kind};
 
-/// The way in which a worker settles leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    Complete,
-    /// Fail the items, to be tried again immediately.
-    Fail,
-    Release,
-}
-
-/// The result of settling one lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
-    Applied,
-    /// Applied, and the item has no attempt left.
-    Dead,
-    /// The lease was lost, so the call changed nothing.
-    Lost,
-}
-
 /// Lease ids with the keys of their items.
 pub(super) type Leases = Vec<(String, ItemKey)>;
 
-/// A worker or a producer, and its queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WorkerId {
-    /// Number of the worker. Producers are numbered after the workers.
-    pub(super) worker: usize,
-    /// Index of the queue in the list of queues under load.
-    pub(super) queue: usize,
-}
-
-/// One worker's calls, on a connection that it shares with other workers.
-pub(super) struct GrpcClient {
+/// The calls of one worker or producer to one queue, on a connection that it shares with others.
+pub(super) struct Client {
+    pub(super) state: Arc<RunState>,
     rpc: LeaseBrokerServiceClient<Channel>,
+    /// Index of the queue in the list of queues under load.
+    queue_index: usize,
     queue: String,
     worker_id: String,
     lease_duration: Option<prost_types::Duration>,
     item: proto::NewItem,
 }
 
-impl GrpcClient {
-    /// Creates the client of one worker. New items set `column`.
-    pub(super) fn new(
-        channel: Channel,
-        id: WorkerId,
-        queue: &str,
-        column: &str,
-        load: &LoadArgs,
-    ) -> Self {
-        let kind = Some(Kind::StringValue("x".repeat(load.payload)));
+impl Client {
+    /// Creates the client of one worker. Producers are numbered after the workers.
+    pub(super) fn new(state: &Arc<RunState>, worker: usize, queue_index: usize) -> Self {
+        let channel = state.channels[worker % state.channels.len()].clone();
+        let kind = Some(Kind::StringValue("x".repeat(state.load.payload)));
         Self {
             rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
-            queue: queue.to_owned(),
-            worker_id: format!("bench-{}", id.worker + 1),
-            lease_duration: load.lease.map(proto_duration),
+            queue_index,
+            queue: state.queues[queue_index].clone(),
+            worker_id: format!("bench-{}", worker + 1),
+            lease_duration: state.load.lease.map(proto_duration),
             item: proto::NewItem {
-                columns: [(column.to_owned(), proto::Value { kind })].into(),
+                columns: [(state.column.clone(), proto::Value { kind })].into(),
                 delay: None,
             },
+            state: state.clone(),
         }
+    }
+
+    /// Claims up to `max_items` items. The latency counts from `start`. `wait`: how long the claim may wait for an item.
+    pub(super) async fn claim(
+        &mut self,
+        max_items: usize,
+        wait: Option<Duration>,
+        start: Instant,
+    ) -> Result<Leases> {
+        let request = proto::ClaimBatchRequest {
+            queue: self.queue.clone(),
+            worker_id: self.worker_id.clone(),
+            max_items: i32::try_from(max_items).unwrap_or(i32::MAX),
+            lease_duration: self.lease_duration,
+            wait_timeout: wait.map(proto_duration),
+            request_id: String::new(),
+        };
+        let response = self.rpc.claim_batch(request).await;
+        let leases = leases(self.record(Rpc::ClaimBatch, start, response)?.leases);
+        if leases.is_empty() {
+            self.state.ledger.count(|counts| counts.empty_claims += 1);
+        }
+        Ok(leases)
+    }
+
+    /// Extends leases.
+    pub(super) async fn heartbeat(&mut self, leases: &Leases) -> Result<()> {
+        let request = proto::HeartbeatRequest {
+            queue: self.queue.clone(),
+            lease_ids: leases.iter().map(|(id, _)| id.clone()).collect(),
+            lease_duration: self.lease_duration,
+        };
+        let start = Instant::now();
+        let response = self.rpc.heartbeat(request).await;
+        let results = self.record(Rpc::Heartbeat, start, response)?.results;
+        check_len(results.len(), leases.len())?;
+        let is_lost = |result: &&proto::HeartbeatResult| result.outcome() != Outcome::Applied;
+        let lost = results.iter().filter(is_lost).count() as u64;
+        self.state.ledger.count(|counts| {
+            counts.leases_extended += leases.len() as u64 - lost;
+            counts.leases_lost += lost;
+        });
+        Ok(())
+    }
+
+    /// Settles leases, if there are any. With `Ending::Complete`, `next` also claims up to this number of items in the
+    /// same call; their leases are returned.
+    pub(super) async fn settle(
+        &mut self,
+        ending: Ending,
+        leases: Leases,
+        next: Option<usize>,
+    ) -> Result<Leases> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let queue = self.queue.clone();
+        let (lease_ids, keys): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
+        let start = Instant::now();
+        let (results, next_leases) = match ending {
+            Ending::Complete => {
+                let completion = |lease_id| proto::Completion {
+                    lease_id,
+                    follow_ups: Vec::new(),
+                };
+                let request = proto::CompleteRequest {
+                    queue,
+                    completions: lease_ids.into_iter().map(completion).collect(),
+                    next: next.map(|max_items| self.next_claim(max_items)),
+                };
+                let response = self.rpc.complete(request).await;
+                let response = self.record(Rpc::Complete, start, response)?;
+                (response.results, response.next_leases)
+            }
+            Ending::Fail => {
+                let failure = |lease_id| proto::Failure {
+                    lease_id,
+                    retry_delay: Some(proto_duration(Duration::ZERO)),
+                    ..proto::Failure::default()
+                };
+                let failures = lease_ids.into_iter().map(failure).collect();
+                let response = self.rpc.fail(proto::FailRequest { queue, failures }).await;
+                let response = self.record(Rpc::Fail, start, response)?;
+                (response.results, Vec::new())
+            }
+            Ending::Release => {
+                let request = proto::ReleaseRequest {
+                    queue,
+                    lease_ids,
+                    delay: None,
+                };
+                let response = self.rpc.release(request).await;
+                let response = self.record(Rpc::Release, start, response)?;
+                (response.results, Vec::new())
+            }
+        };
+        check_len(results.len(), keys.len())?;
+        let settled = |result: &SettleResult| match (result.outcome(), result.state()) {
+            (Outcome::Applied, ItemState::Dead) => Settled::Dead,
+            (Outcome::Applied, _) => Settled::Applied,
+            _ => Settled::Lost,
+        };
+        let results = keys.into_iter().zip(results.iter().map(settled));
+        let ledger = &self.state.ledger;
+        ledger.record_settled(self.queue_index, ending, results);
+        Ok(self::leases(next_leases))
     }
 
     fn next_claim(&self, max_items: usize) -> proto::NextClaim {
@@ -84,111 +167,39 @@ impl GrpcClient {
         }
     }
 
-    /// Claims up to `max_items` items. `wait`: how long the claim may wait for an item.
-    pub(super) async fn claim(
-        &mut self,
-        max_items: usize,
-        wait: Option<Duration>,
-    ) -> Result<Leases> {
-        let request = proto::ClaimBatchRequest {
-            queue: self.queue.clone(),
-            worker_id: self.worker_id.clone(),
-            max_items: i32::try_from(max_items).unwrap_or(i32::MAX),
-            lease_duration: self.lease_duration,
-            wait_timeout: wait.map(proto_duration),
-            request_id: String::new(),
-        };
-        let response = message("ClaimBatch", self.rpc.claim_batch(request).await)?;
-        Ok(leases(response.leases))
-    }
-
-    /// Extends leases. Returns how many of them were lost.
-    pub(super) async fn heartbeat(&mut self, leases: &Leases) -> Result<u64> {
-        let request = proto::HeartbeatRequest {
-            queue: self.queue.clone(),
-            lease_ids: leases.iter().map(|(id, _)| id.clone()).collect(),
-            lease_duration: self.lease_duration,
-        };
-        let response = message("Heartbeat", self.rpc.heartbeat(request).await)?;
-        check_len(response.results.len(), leases.len())?;
-        let results = response.results.iter();
-        let lost = results.filter(|result| result.outcome() != Outcome::Applied);
-        Ok(lost.count() as u64)
-    }
-
-    /// Settles leases, and returns the results in the same order. With `Ending::Complete`, `next` also claims up to
-    /// this number of items in the same call.
-    pub(super) async fn settle(
-        &mut self,
-        ending: Ending,
-        lease_ids: Vec<String>,
-        next: Option<usize>,
-    ) -> Result<(Vec<Settled>, Leases)> {
-        let queue = self.queue.clone();
-        let count = lease_ids.len();
-        let ids = lease_ids.into_iter();
-        let (results, next_leases) = match ending {
-            Ending::Complete => {
-                let completion = |lease_id| proto::Completion {
-                    lease_id,
-                    follow_ups: Vec::new(),
-                };
-                let request = proto::CompleteRequest {
-                    queue,
-                    completions: ids.map(completion).collect(),
-                    next: next.map(|max_items| self.next_claim(max_items)),
-                };
-                let response = message("Complete", self.rpc.complete(request).await)?;
-                (response.results, response.next_leases)
-            }
-            Ending::Fail => {
-                let failure = |lease_id| proto::Failure {
-                    lease_id,
-                    retry_delay: Some(proto_duration(Duration::ZERO)),
-                    ..proto::Failure::default()
-                };
-                let failures = ids.map(failure).collect();
-                let request = proto::FailRequest { queue, failures };
-                let response = message("Fail", self.rpc.fail(request).await)?;
-                (response.results, Vec::new())
-            }
-            Ending::Release => {
-                let request = proto::ReleaseRequest {
-                    queue,
-                    lease_ids: ids.collect(),
-                    delay: None,
-                };
-                let response = message("Release", self.rpc.release(request).await)?;
-                (response.results, Vec::new())
-            }
-        };
-        check_len(results.len(), count)?;
-        let settled = |result: &SettleResult| match (result.outcome(), result.state()) {
-            (Outcome::Applied, ItemState::Dead) => Settled::Dead,
-            (Outcome::Applied, _) => Settled::Applied,
-            _ => Settled::Lost,
-        };
-        Ok((results.iter().map(settled).collect(), leases(next_leases)))
-    }
-
-    /// Enqueues this number of equal items, and returns their keys.
-    pub(super) async fn enqueue(&mut self, items: usize) -> Result<Vec<ItemKey>> {
+    /// Enqueues this number of equal items.
+    pub(super) async fn enqueue(&mut self, items: u64) -> Result<()> {
+        let items = usize::try_from(items).unwrap_or(0);
         let request = proto::EnqueueRequest {
             queue: self.queue.clone(),
             items: vec![self.item.clone(); items],
         };
-        let response = message("Enqueue", self.rpc.enqueue(request).await)?;
-        check_len(response.keys.len(), items)?;
-        let keys = response.keys.iter();
-        Ok(keys.map(|key| ItemKey::parse(key)).collect())
+        let start = Instant::now();
+        let response = self.rpc.enqueue(request).await;
+        let keys = self.record(Rpc::Enqueue, start, response)?.keys;
+        check_len(keys.len(), items)?;
+        let keys = keys.iter().map(|key| ItemKey::parse(key));
+        self.state.ledger.record_enqueued(self.queue_index, keys);
+        Ok(())
     }
-}
 
-/// Returns the message of a response, or an error that names the rpc.
-fn message<M>(rpc: &str, response: std::result::Result<Response<M>, Status>) -> Result<M> {
-    response
-        .map(Response::into_inner)
-        .map_err(|status| CommandError::from(status).with_context(rpc))
+    /// Returns how many items of the queue this run has enqueued and not finished.
+    pub(super) fn backlog(&self) -> u64 {
+        self.state.ledger.backlog(self.queue_index)
+    }
+
+    /// Records the latency of a call, and returns the message of its response, or an error that names the rpc.
+    fn record<M>(
+        &self,
+        rpc: Rpc,
+        start: Instant,
+        response: std::result::Result<Response<M>, Status>,
+    ) -> Result<M> {
+        self.state.latencies.record(rpc, start.elapsed());
+        response
+            .map(Response::into_inner)
+            .map_err(|status| CommandError::from(status).with_context(format!("{rpc:?}")))
+    }
 }
 
 fn leases(leases: Vec<proto::Lease>) -> Leases {

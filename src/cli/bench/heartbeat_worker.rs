@@ -1,24 +1,20 @@
 //! A worker of `--hold`: claims its share of the leases, then extends each batch when a third of its lease has passed.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client::{Ending, GrpcClient, Leases, WorkerId};
-use super::latency::Rpc;
+use super::client::{Client, Leases};
+use super::item_ledger::Ending;
 use super::result::Result;
-use super::run_state::RunState;
 
 /// Pause after a claim that missed the items that are still ready, for example because other claims had locked them.
 const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// One worker.
 pub(super) struct HeartbeatWorker {
-    api: GrpcClient,
-    id: WorkerId,
-    state: Arc<RunState>,
+    client: Client,
     /// Number of leases still to claim.
     to_claim: u64,
     /// The batches with the due times of their next heartbeats, in that order.
@@ -27,22 +23,19 @@ pub(super) struct HeartbeatWorker {
 }
 
 impl HeartbeatWorker {
-    pub(super) fn new(api: GrpcClient, id: WorkerId, state: Arc<RunState>, to_claim: u64) -> Self {
-        let lease = state.load.lease.unwrap_or_default();
+    pub(super) fn new(client: Client, to_claim: u64) -> Self {
         Self {
-            api,
-            id,
-            state,
             to_claim,
             batches: VecDeque::new(),
-            interval: lease / 3,
+            interval: client.state.load.lease.unwrap_or_default() / 3,
+            client,
         }
     }
 
     /// Holds the leases until the run ends. Then extends each batch once more, which shows lost leases, and releases
     /// it.
     pub(super) async fn run(mut self) -> Result<()> {
-        let stop = self.state.stop.clone();
+        let stop = self.client.state.stop.clone();
         while !stop.is_cancelled() {
             let next_due = self.batches.front().map(|(due, _)| *due);
             match next_due {
@@ -55,31 +48,23 @@ impl HeartbeatWorker {
                 None => break,
             }
         }
-        for _ in 0..self.batches.len() {
-            self.extend_first().await?;
-        }
-        for (_, leases) in std::mem::take(&mut self.batches) {
-            let (ids, keys) = leases.into_iter().unzip();
-            let (results, _) = self.api.settle(Ending::Release, ids, None).await?;
-            let ledger = &self.state.ledger;
-            ledger.record_settled(self.id.queue, Ending::Release, keys, &results);
+        for (_, leases) in self.batches {
+            self.client.heartbeat(&leases).await?;
+            self.client.settle(Ending::Release, leases, None).await?;
         }
         Ok(())
     }
 
     async fn claim(&mut self) -> Result<()> {
         let to_claim = usize::try_from(self.to_claim).unwrap_or(usize::MAX);
-        let max_items = to_claim.min(self.state.load.batch);
-        let start = Instant::now();
-        let leases = self.api.claim(max_items, None).await?;
-        self.state.record_call(Rpc::ClaimBatch, start);
+        let max_items = to_claim.min(self.client.state.load.batch);
+        let leases = self.client.claim(max_items, None, Instant::now()).await?;
         if leases.is_empty() {
-            self.state.ledger.record_empty_claim();
             tokio::time::sleep(EMPTY_CLAIM_PAUSE).await;
             return Ok(());
         }
         self.to_claim = self.to_claim.saturating_sub(leases.len() as u64);
-        self.state.ledger.record_held(leases.len() as u64);
+        self.client.state.ledger.record_held(leases.len() as u64);
         // The first heartbeat is due at a random time within the interval, which spreads the calls evenly from then
         // on.
         let due = Instant::now() + self.interval.mul_f64(rand::random());
@@ -93,10 +78,7 @@ impl HeartbeatWorker {
             return Ok(());
         };
         let start = Instant::now();
-        let lost = self.api.heartbeat(&leases).await?;
-        self.state.record_call(Rpc::Heartbeat, start);
-        let extended = leases.len() as u64 - lost;
-        self.state.ledger.record_heartbeat(extended, lost);
+        self.client.heartbeat(&leases).await?;
         let next_due = due.max(start) + self.interval;
         self.batches.push_back((next_due, leases));
         Ok(())

@@ -7,8 +7,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Ending, Settled};
 use super::key_set::{ItemKey, KeySet};
+
+/// The way in which a worker settles leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Complete,
+    /// Fail the items, to be tried again immediately.
+    Fail,
+    Release,
+}
+
+/// The result of settling one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    Applied,
+    /// Applied, and the item has no attempt left.
+    Dead,
+    /// The lease was lost, so the call changed nothing.
+    Lost,
+}
 
 /// The record of all queues under load.
 pub(super) struct ItemLedger {
@@ -89,7 +107,11 @@ impl ItemLedger {
     }
 
     /// Records enqueued items.
-    pub(super) fn record_enqueued(&self, queue: usize, keys: Vec<ItemKey>) {
+    pub(super) fn record_enqueued(
+        &self,
+        queue: usize,
+        keys: impl ExactSizeIterator<Item = ItemKey>,
+    ) {
         let mut record = self.lock();
         record.counts.enqueued += keys.len() as u64;
         let queue = &mut record.queues[queue];
@@ -104,8 +126,7 @@ impl ItemLedger {
         &self,
         queue: usize,
         ending: Ending,
-        keys: Vec<ItemKey>,
-        results: &[Settled],
+        results: impl Iterator<Item = (ItemKey, Settled)>,
     ) {
         let mut record = self.lock();
         let Record {
@@ -114,16 +135,16 @@ impl ItemLedger {
             reached,
         } = &mut *record;
         let queue = &mut queues[queue];
-        for (key, result) in keys.into_iter().zip(results) {
+        for (key, result) in results {
             match (result, ending) {
                 (Settled::Lost, _) => counts.leases_lost += 1,
                 (_, Ending::Complete) => counts.completed += 1,
                 (_, Ending::Fail) => counts.failed += 1,
                 (_, Ending::Release) => counts.released += 1,
             }
-            let is_dead = *result == Settled::Dead;
+            let is_dead = result == Settled::Dead;
             counts.dead += u64::from(is_dead);
-            let is_completed = (*result, ending) == (Settled::Applied, Ending::Complete);
+            let is_completed = (result, ending) == (Settled::Applied, Ending::Complete);
             if !(is_completed || is_dead) {
                 continue;
             }
@@ -138,11 +159,9 @@ impl ItemLedger {
         self.check_goal(&record);
     }
 
-    /// Records the results of a heartbeat.
-    pub(super) fn record_heartbeat(&self, extended: u64, lost: u64) {
-        let counts = &mut self.lock().counts;
-        counts.leases_extended += extended;
-        counts.leases_lost += lost;
+    /// Changes counts that have no effect on the goal.
+    pub(super) fn count(&self, change: impl FnOnce(&mut ItemCounts)) {
+        change(&mut self.lock().counts);
     }
 
     /// Records leases that a worker claimed in order to hold them.
@@ -150,18 +169,6 @@ impl ItemLedger {
         let mut record = self.lock();
         record.reached += leases;
         self.check_goal(&record);
-    }
-
-    /// Records a claim of `--rate`.
-    pub(super) fn record_scheduled_claim(&self, is_late: bool) {
-        let counts = &mut self.lock().counts;
-        counts.scheduled_claims += 1;
-        counts.late_claims += u64::from(is_late);
-    }
-
-    /// Records a claim that returned no lease.
-    pub(super) fn record_empty_claim(&self) {
-        self.lock().counts.empty_claims += 1;
     }
 
     /// Returns how many items of a queue this run has enqueued and not finished.

@@ -8,8 +8,6 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::client::Ending;
-
 /// A measured rpc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -22,16 +20,6 @@ pub(super) enum Rpc {
     Enqueue,
     /// The empty call of the health service.
     Check,
-}
-
-impl From<Ending> for Rpc {
-    fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::Complete => Self::Complete,
-            Ending::Fail => Self::Fail,
-            Ending::Release => Self::Release,
-        }
-    }
 }
 
 /// Latencies in microseconds with three significant digits.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
 
 use super::args::LoadArgs;
 use super::item_ledger::ItemLedger;
-use super::latency::{Latencies, Rpc};
+use super::latency::Latencies;
 use super::process_stats::Watch;
 use super::result::Result;
+use super::target::Target;
 use crate::cli::CommandError;
 
 /// Timeout of the calls that are in flight when the run ends.
@@ -20,6 +21,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The state that all tasks of a run share.
 pub(super) struct RunState {
     pub(super) load: LoadArgs,
+    pub(super) channels: Vec<Channel>,
+    pub(super) queues: Vec<String>,
+    /// The text column that new items set.
+    pub(super) column: String,
     pub(super) watch: Watch,
     pub(super) ledger: ItemLedger,
     pub(super) latencies: Latencies,
@@ -28,19 +33,22 @@ pub(super) struct RunState {
 }
 
 impl RunState {
-    pub(super) fn new(load: &LoadArgs, queues: usize, watch: &Watch) -> Arc<Self> {
+    pub(super) fn new(load: &LoadArgs, target: &Target, channels: &[Channel]) -> Arc<Self> {
         Arc::new(Self {
             load: load.clone(),
-            watch: watch.clone(),
-            ledger: ItemLedger::new(queues, load.goal()),
+            channels: channels.to_vec(),
+            queues: target.queues.clone(),
+            column: target.column.clone(),
+            watch: target.watch.clone(),
+            ledger: ItemLedger::new(target.queues.len(), load.goal()),
             latencies: Latencies::new(),
             stop: CancellationToken::new(),
         })
     }
 
-    /// Records a call that started at `start` and that has ended now.
-    pub(super) fn record_call(&self, rpc: Rpc, start: Instant) {
-        self.latencies.record(rpc, start.elapsed());
+    /// Returns whether no worker may claim any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.stop.is_cancelled() || self.ledger.goal_reached().is_cancelled()
     }
 }
 

@@ -21,6 +21,8 @@ const OTHER_OPEN_FILES: u64 = 256;
 pub(super) struct Target {
     address: String,
     pub(super) queues: Vec<String>,
+    /// The text column that new items set.
+    pub(super) column: String,
     pub(super) watch: Watch,
     /// `None`: the broker at `--address`.
     child: Option<Child>,
@@ -54,11 +56,18 @@ impl Target {
     /// Starts the broker, unless it runs at `--address`.
     pub(super) async fn open(args: &TargetArgs) -> Result<Self> {
         let named_queue = vec![args.queue.clone()];
+        let column = args.column.clone();
         let (config_file, queues, temporary) = match (&args.address, &args.config) {
             (Some(address), _) => {
+                let scheme = if address.contains("://") {
+                    ""
+                } else {
+                    "http://"
+                };
                 return Ok(Self {
-                    address: with_scheme(address),
+                    address: format!("{scheme}{address}"),
                     queues: named_queue,
+                    column,
                     watch: Watch {
                         broker: args.broker_pid,
                         store_file: None,
@@ -79,6 +88,7 @@ impl Target {
         let has_file = config.store.kind == StoreKind::Sqlite;
         Ok(Self {
             address: broker.address.clone(),
+            column,
             watch: Watch {
                 broker: Some(broker.pid),
                 store_file: has_file.then(|| config.store.path.clone()),
@@ -95,20 +105,18 @@ impl Target {
 
     /// Returns the kind of store. `None`: unknown, as the broker runs at `--address`.
     pub(super) fn store_kind(&self) -> Option<&'static str> {
-        self.child
-            .as_ref()
-            .map(|child| match child.config.store.kind {
-                StoreKind::Sqlite => "sqlite",
-                StoreKind::Mssql => "mssql",
-            })
+        let child = self.child.as_ref()?;
+        Some(match child.config.store.kind {
+            StoreKind::Sqlite => "sqlite",
+            StoreKind::Mssql => "mssql",
+        })
     }
 
     /// Opens connections to the broker.
     pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>> {
         let address = &self.address;
         let endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?
-            .tcp_nodelay(true);
+            .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?;
         let mut channels = Vec::with_capacity(connections);
         for _ in 0..connections {
             let channel = endpoint.connect().await.map_err(|error| {
@@ -169,12 +177,4 @@ pub(super) fn raise_open_file_limit(connections: usize) -> Result<()> {
             "--connections {connections}: the limit of open files can't be raised to {needed}: {error}"
         ))
     })
-}
-
-fn with_scheme(address: &str) -> String {
-    if address.contains("://") {
-        address.to_owned()
-    } else {
-        format!("http://{address}")
-    }
 }

@@ -3,7 +3,6 @@
 //! With `--rate`, claims are due at fixed times, however slow the broker is. A worker that is still busy sends its
 //! claim late, and the delay is part of the claim's latency.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -11,10 +10,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{Instant, Interval, interval_at};
 
 use super::args::LoadArgs;
-use super::client::{Ending, GrpcClient, Leases, WorkerId};
-use super::latency::Rpc;
+use super::client::{Client, Leases};
+use super::item_ledger::Ending;
 use super::result::Result;
-use super::run_state::RunState;
 
 /// Pause after a claim without items, while items of other workers can become ready again.
 const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(10);
@@ -24,30 +22,28 @@ const LATE_AFTER: Duration = Duration::from_millis(2);
 
 /// One worker.
 pub(super) struct Worker {
-    api: GrpcClient,
-    id: WorkerId,
-    state: Arc<RunState>,
+    client: Client,
     endings: Endings,
     /// The due times of the claims. `None`: the worker claims again as soon as it has settled its batch.
     schedule: Option<Interval>,
 }
 
 impl Worker {
-    pub(super) fn new(api: GrpcClient, id: WorkerId, state: Arc<RunState>, start: Instant) -> Self {
+    /// Creates the worker with this number.
+    pub(super) fn new(client: Client, number: usize, start: Instant) -> Self {
         Self {
-            endings: Endings::new(&state.load, id.worker),
-            schedule: schedule(&state.load, id.worker, start),
-            api,
-            id,
-            state,
+            endings: Endings::new(&client.state.load, number),
+            schedule: schedule(&client.state.load, number, start),
+            client,
         }
     }
 
     /// Works until the run ends or its goal is reached.
     pub(super) async fn run(mut self) -> Result<()> {
-        let state = self.state.clone();
-        let (stop, goal_reached) = (&state.stop, state.ledger.goal_reached());
-        while !self.is_over() {
+        let state = self.client.state.clone();
+        let (load, ledger, stop) = (&state.load, &state.ledger, &state.stop);
+        let goal_reached = ledger.goal_reached();
+        while !state.is_over() {
             let start = match &mut self.schedule {
                 None => Instant::now(),
                 Some(schedule) => match stop.run_until_cancelled(schedule.tick()).await {
@@ -56,26 +52,26 @@ impl Worker {
                 },
             };
             if self.schedule.is_some() {
-                let is_late = start.elapsed() > LATE_AFTER;
-                state.ledger.record_scheduled_claim(is_late);
+                ledger.count(|counts| {
+                    counts.scheduled_claims += 1;
+                    counts.late_claims += u64::from(start.elapsed() > LATE_AFTER);
+                });
             }
-            let claim = self.api.claim(state.load.batch, state.load.wait);
-            let mut leases = if state.load.wait.is_some() {
-                // A waiting claim is abandoned. The broker releases leases that it can no longer deliver.
+            let claim = self.client.claim(load.batch, load.wait, start);
+            let mut leases = if load.wait.is_some() {
+                // A waiting claim is abandoned. The broker releases leases that it can no longer deliver. The claim is
+                // polled last: the broker may close a connection on which many claims were abandoned at once.
                 tokio::select! {
-                    leases = claim => leases?,
+                    biased;
                     () = stop.cancelled() => break,
                     () = goal_reached.cancelled() => break,
+                    leases = claim => leases?,
                 }
             } else {
                 claim.await?
             };
-            self.record(Rpc::ClaimBatch, start);
-            if leases.is_empty() {
-                state.ledger.record_empty_claim();
-                if state.load.goal().is_some() {
-                    let _ = tokio::time::timeout(EMPTY_CLAIM_PAUSE, goal_reached.cancelled()).await;
-                }
+            if leases.is_empty() && load.goal().is_some() {
+                let _ = tokio::time::timeout(EMPTY_CLAIM_PAUSE, goal_reached.cancelled()).await;
             }
             while !leases.is_empty() {
                 leases = self.process(leases).await?;
@@ -86,50 +82,19 @@ impl Worker {
 
     /// Processes a batch. With `--next`, returns the next batch, which its completion has claimed.
     async fn process(&mut self, leases: Leases) -> Result<Leases> {
-        for _ in 0..self.state.load.heartbeats {
-            let start = Instant::now();
-            let lost = self.api.heartbeat(&leases).await?;
-            self.record(Rpc::Heartbeat, start);
-            let extended = leases.len() as u64 - lost;
-            self.state.ledger.record_heartbeat(extended, lost);
+        let state = self.client.state.clone();
+        for _ in 0..state.load.heartbeats {
+            self.client.heartbeat(&leases).await?;
         }
         let mut by_ending = [const { Vec::new() }; 3];
         for lease in leases {
             by_ending[self.endings.draw() as usize].push(lease);
         }
         let [completed, failed, released] = by_ending;
-        self.settle(Ending::Fail, failed, None).await?;
-        self.settle(Ending::Release, released, None).await?;
-        let claims_next = self.state.load.next && !self.is_over();
-        let next = claims_next.then_some(self.state.load.batch);
-        self.settle(Ending::Complete, completed, next).await
-    }
-
-    async fn settle(
-        &mut self,
-        ending: Ending,
-        leases: Leases,
-        next: Option<usize>,
-    ) -> Result<Leases> {
-        if leases.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (ids, keys) = leases.into_iter().unzip();
-        let start = Instant::now();
-        let (results, next_leases) = self.api.settle(ending, ids, next).await?;
-        self.record(ending.into(), start);
-        let ledger = &self.state.ledger;
-        ledger.record_settled(self.id.queue, ending, keys, &results);
-        Ok(next_leases)
-    }
-
-    /// Returns whether the worker must not claim any more.
-    fn is_over(&self) -> bool {
-        self.state.stop.is_cancelled() || self.state.ledger.goal_reached().is_cancelled()
-    }
-
-    fn record(&self, rpc: Rpc, start: Instant) {
-        self.state.record_call(rpc, start);
+        self.client.settle(Ending::Fail, failed, None).await?;
+        self.client.settle(Ending::Release, released, None).await?;
+        let next = (state.load.next && !state.is_over()).then_some(state.load.batch);
+        self.client.settle(Ending::Complete, completed, next).await
     }
 }
 
