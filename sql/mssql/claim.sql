@@ -25,7 +25,10 @@
 --   such a row by its token and ignores it.
 -- Why all calls share one statement, unlike in SQLite: each statement costs a round trip. The picked rows are numbered, and
 --   each call takes as many as it wants, in the order of the calls.
--- Why TOP (@total), TOP (@P5), CASE and the join hints: see leases.sql. TOP never removes a row here.
+-- Why TOP (@total), TOP (@P5), CASE and the hints: see leases.sql. TOP never removes a row from a join.
+-- Why FORCESEEK only with filtered_indexes = false in the pick: the filter of the ready index leaves nothing to seek, and SQL
+--   Server then refuses FORCESEEK. Without filters the state leads the index.
+-- Why READCOMMITTEDLOCK with READPAST: Microsoft documents READPAST together with READ_COMMITTED_SNAPSHOT only so.
 
 -- :: claim_lock
 DECLARE @claim_lock_result int, @claim_lock_name nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_column_literal});
@@ -55,12 +58,12 @@ SET @now = SYSUTCDATETIME();
 FROM (SELECT TOP (@P5) * FROM @retried) AS r INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
 WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
 ORDER BY r.lb_o, {queue_order}
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 INSERT @answered (lb_o)
 SELECT DISTINCT r.lb_o
 FROM (SELECT TOP (@P5) * FROM @retried) AS r INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
 WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now AND r.lb_o NOT IN (SELECT a.lb_o FROM @answered AS a)
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: except_answered
 WHERE j.o NOT IN (SELECT a.lb_o FROM @answered AS a)
@@ -75,7 +78,8 @@ DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f b
 SELECT TOP (@total) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}, t.{lease_fence}
 FROM {table} AS t WITH (UPDLOCK, ROWLOCK{skip_locked}{ready_hint})
 WHERE t.{lease_state} = 0{key_not_null}
-ORDER BY {pick_order};
+ORDER BY {pick_order}
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 UPDATE t
 SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
     {lease_token} = p.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
@@ -85,12 +89,12 @@ FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t
                 FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t',
                     d int '$.d') AS j {except_answered}) AS c
             INNER JOIN @picked AS i ON i.lb_p > c.lb_last - c.n AND i.lb_p <= c.lb_last) AS p
-    INNER JOIN {table} AS t ON {join_picked_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 {lease_columns}
-FROM (SELECT TOP (@total) * FROM @picked) AS p INNER JOIN {table} AS t ON {join_picked_on_key}
+FROM (SELECT TOP (@total) * FROM @picked) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
 ORDER BY p.lb_p
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 COMMIT TRANSACTION;

@@ -19,12 +19,12 @@ BEGIN TRANSACTION;
 UPDATE t
 SET {lease_due_time} = l.lb_due
 FROM {lease_list}
-    INNER JOIN {table} AS t WITH (ROWLOCK) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SELECT l.lb_i, @now AS lb_now, t.{lease_due_time} AS lb_due
 FROM {lease_list}
-    INNER JOIN {table} AS t ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 COMMIT TRANSACTION;

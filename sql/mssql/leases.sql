@@ -9,6 +9,14 @@
 -- Indexes: the key's.
 -- Why FORCE ORDER and LOOP JOIN in the statements: the list drives the join, and each row is found by a seek on its key.
 --   Another plan would read rows that the statement does not change, and would wait for those that others have locked.
+-- Why ROWLOCK, also on the rows that a statement changes: SQL Server may otherwise lock pages, and READPAST does not skip them.
+-- Why FORCESEEK and the index of the key: a plan that is made while the table is empty may scan it, and stays. {by_key} has both
+--   except on Babelfish, which looks for the index of a constraint under a wrong name, and for a key of type money, which is
+--   compared as a decimal: SQL Server cannot seek it.
+-- Why KEEPFIXED PLAN: the states change several times for each item, so SQL Server updates its statistics often. It would then
+--   make new plans, in the middle of a batch that holds locks.
+-- Why OPTIMIZE FOR (… = 1): SQL Server expects 100 rows of TOP with a variable. For more than about 25 rows a join reads ahead,
+--   and so locks rows that the statement does not take, and not in the order of the list.
 -- Why the list is sorted by the key: two statements that share rows lock them in the same order, and do not wait for each
 --   other. SQL Server does not promise to follow this order, so a deadlock stays possible. The broker then runs the batch
 --   again.

@@ -13,7 +13,7 @@
 -- Why a delayed item that becomes ready keeps its token: a failure or a release that is sent again must be recognised.
 -- Why the update checks state, fence and due time again: Babelfish ignores the lock hints, so another statement can change a
 --   row between pick and update.
--- Why TOP (@count) and the join hints: see leases.sql. TOP never removes a row here.
+-- Why TOP (@count) and the hints: see leases.sql. TOP (@count) never removes a row.
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -28,12 +28,14 @@ INSERT @due ({key_names}, lb_due, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_
 SELECT TOP (@P1) {t_key_columns}, t.{lease_due_time}, t.{lease_state},
     CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END,
     t.{lease_attempt}, t.{lease_fence}, t.{lease_token}, t.{lease_owner}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{due_hint})
+FROM {table} AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK{due_hint})
 WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
-ORDER BY t.{lease_due_time};
+ORDER BY t.{lease_due_time}
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
 -- :: keep_first_due
-DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d.lb_due);
+DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d.lb_due)
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
 -- :: update_due
 DECLARE @count int = (SELECT COUNT(*) FROM @due);
@@ -44,14 +46,14 @@ SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NUL
     {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
         WHEN d.lb_owner IS NULL THEN N'the lease expired'
         ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
-FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {join_due_on_key}
+FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
 SELECT {d_key_values}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
-FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t ON {join_due_on_key}
+FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_next AND t.{lease_fence} = d.lb_f AND t.{lease_state_time} = @now
 ORDER BY d.lb_due
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
 
 -- :: next_due
 SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due

@@ -1,12 +1,15 @@
--- Purpose: makes dead items ready, with all their attempts again. The longest dead come first. One batch, one transaction.
+-- Purpose: makes dead items ready, with all their attempts again. The longest dead come first; with filtered_indexes = false, the
+--   first in the order of the queue. One batch, one transaction.
 -- Sections: `redrive`.
 -- Parameters: @P1: maximum number of rows.
 -- Results: the number of changed rows.
--- Locks, in order: U, then X, on the changed rows, through the dead index and the key. READPAST skips rows that others have
+-- Locks, in order: U, then X, on the changed rows, through the index of the pick and the key. READPAST skips rows that others have
 --   locked.
--- Indexes: dead (pick), the key (update). With filtered_indexes = false there is no dead index.
+-- Indexes: dead (pick), the key (update). With filtered_indexes = false there is no dead index. The ready index, which the state
+--   leads, then serves the pick.
+-- Why the pick has the order of its index and no other: a sort would read and lock all dead rows, however few are asked for.
 -- Why the token is cleared: a late settlement of the last lease must change nothing.
--- Why the update checks state and fence again, and why CASE and the join hints: see claim.sql and leases.sql.
+-- Why the update checks state and fence again, and why CASE, TOP and the hints: see claim.sql and leases.sql.
 
 -- :: redrive
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -14,15 +17,16 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @due TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL);
 BEGIN TRANSACTION;
 INSERT @due (lb_p, {key_names}, lb_f)
-SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY t.{lease_state_time}, {t_key_columns}), {t_key_columns}, t.{lease_fence}
-FROM {table} AS t WITH (UPDLOCK, READPAST, ROWLOCK{dead_hint})
+SELECT TOP (@P1) ROW_NUMBER() OVER (ORDER BY {redrive_order}), {t_key_columns}, t.{lease_fence}
+FROM {table} AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK{dead_hint})
 WHERE t.{lease_state} = 4
-ORDER BY t.{lease_state_time}, {t_key_columns};
+ORDER BY {redrive_order}
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 UPDATE t
 SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
     {lease_attempt} = 0{mirror_redriven}
-FROM @due AS d INNER JOIN {table} AS t ON {join_due_on_key}
+FROM (SELECT TOP (@P1) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f THEN 1 END
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 SELECT @@ROWCOUNT AS lb_n;
 COMMIT TRANSACTION;

@@ -41,30 +41,30 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;
 SELECT l.lb_i, l.lb_state
 FROM {lease_list}
-    INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
 WHERE {is_held}
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 DECLARE @held_count int = @@ROWCOUNT;
 IF @held_count < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state
     FROM {lease_list}
-        INNER JOIN {table} AS t ON {join_list_on_key}
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
     WHERE {is_same_lease}
         AND (l.lb_kind = 0 AND (t.{lease_state} = 3
                 OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
             OR l.lb_kind = 1 AND (t.{lease_state} = 4
                 OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} > 0 AND t.{lease_owner} IS NOT NULL)
             OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL)
-    OPTION (FORCE ORDER, LOOP JOIN);
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: remember_ended
 DECLARE @ended TABLE (lb_i int NOT NULL PRIMARY KEY);
 INSERT @ended (lb_i)
 SELECT l.lb_i
 FROM {lease_list}
-    INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
 WHERE {is_held}
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: update_ended
 UPDATE t
@@ -74,17 +74,17 @@ SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.
         WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
     {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{mirror_ended}
 FROM {lease_list}
-    INNER JOIN {table} AS t ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}{except_deleted}
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SET @changed_count = @changed_count + @@ROWCOUNT;
 
 -- :: delete_completed
 DELETE t
 FROM {lease_list}
-    INNER JOIN {table} AS t ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held} AND l.lb_kind = 0
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SET @changed_count = @changed_count + @@ROWCOUNT;
 
 -- :: verify_count
@@ -95,11 +95,11 @@ IF @changed_count <> @held_count
 INSERT {archive} ({archive_columns})
 SELECT {t_archive_columns}
 FROM {lease_list}
-    INNER JOIN {table} AS t ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 DELETE t
 FROM {lease_list}
-    INNER JOIN {table} AS t ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
-OPTION (FORCE ORDER, LOOP JOIN);
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));

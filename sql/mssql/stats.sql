@@ -8,7 +8,8 @@
 -- Indexes: ready and token (ages). The row counts that the server keeps for all four indexes (numbers of a large table).
 -- Why a table of more than 10,000 rows is not counted: the cost must not grow with the table. The server keeps the number of
 --   rows of each index, exact except for running transactions. Each state follows from these numbers.
--- Why the ages look at the first 1,000 ready items in the queue's order and at 10,000 leases: the same reason.
+-- Why the ages look at the first 1,000 ready items in the queue's order and at 1,000 leases: the same reason. SQL Server may also
+--   keep the locks on all rows that it reads until the statement ends, and replaces more than 5,000 by a lock on the table.
 -- Why some tables are always counted: Babelfish keeps no row counts of filtered indexes, and without filtered indexes there is
 --   no index per state. Exact counts are also for operators who ask for them.
 -- Why READCOMMITTEDLOCK: READPAST skips rows only in reads that use locks. Without the hint, a database with
@@ -36,5 +37,5 @@ SELECT @now AS lb_now,
             WHERE t.{lease_state} = 0 ORDER BY {pick_order}) AS s
         WHERE s.lb_since > '2000-01-01') AS lb_ready,
     (SELECT MIN(s.lb_since)
-        FROM (SELECT TOP (10000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{token_hint})
+        FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{leased_hint})
             WHERE t.{lease_state} = 1) AS s) AS lb_leased;

@@ -28,7 +28,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::store::{Rejection, StoreError};
 
-/// A call group with this many items takes no further call. Its last call may carry it past this number.
+/// The largest number of items in a call group, unless a single call has more. SQL Server locks the whole table for a
+/// statement that takes about 5,000 locks on one index, and a heartbeat takes two for each item there.
 const MAX_GROUP_ITEMS: usize = 1_000;
 /// A call group with this many calls, or with [`EARLY_START_ITEMS`] items, starts beside a running operation. A smaller
 /// group waits for the running one to end. Otherwise the database would run many small operations instead of a few
@@ -130,7 +131,7 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
     let mut running = FuturesUnordered::new();
     let mut next_group = CallGroup::default();
     loop {
-        while next_group.item_count < MAX_GROUP_ITEMS
+        while next_group.takes_calls()
             && let Ok(call) = inbox.try_recv()
         {
             next_group.push(call);
@@ -139,7 +140,7 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
         if running.is_empty() && !next_group.calls.is_empty()
             || has_capacity && next_group.may_start_early()
         {
-            running.push(run_group(std::mem::take(&mut next_group).calls, operation));
+            running.push(run_group(next_group.take(), operation));
             continue;
         }
         tokio::select! {
@@ -161,6 +162,8 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
 struct CallGroup<I, R> {
     calls: Vec<Call<I, R>>,
     item_count: usize,
+    /// A call that no longer fitted. It is the first of the group after this one.
+    overflow: Option<Call<I, R>>,
 }
 
 impl<I, R> Default for CallGroup<I, R> {
@@ -168,19 +171,40 @@ impl<I, R> Default for CallGroup<I, R> {
         Self {
             calls: Vec::new(),
             item_count: 0,
+            overflow: None,
         }
     }
 }
 
 impl<I, R> CallGroup<I, R> {
+    /// Adds the call if it fits. Otherwise the call waits for the next group, and this one takes no further call.
     fn push(&mut self, call: Call<I, R>) {
+        if !self.calls.is_empty() && self.item_count + call.items.len() > MAX_GROUP_ITEMS {
+            self.overflow = Some(call);
+            return;
+        }
         self.item_count += call.items.len();
         self.calls.push(call);
     }
 
+    fn takes_calls(&self) -> bool {
+        self.overflow.is_none() && self.item_count < MAX_GROUP_ITEMS
+    }
+
+    /// Returns the calls. The group begins again, with the call that did not fit.
+    fn take(&mut self) -> Vec<Call<I, R>> {
+        let taken = std::mem::take(self);
+        if let Some(call) = taken.overflow {
+            self.push(call);
+        }
+        taken.calls
+    }
+
     /// Returns whether the group is large enough to start while another operation runs.
     fn may_start_early(&self) -> bool {
-        self.calls.len() >= EARLY_START_CALLS || self.item_count >= EARLY_START_ITEMS
+        !self.takes_calls()
+            || self.calls.len() >= EARLY_START_CALLS
+            || self.item_count >= EARLY_START_ITEMS
     }
 }
 
@@ -338,6 +362,23 @@ mod tests {
         }
         let rest = rest.await.expect("answered").expect("accepted");
         assert_eq!(rest.len(), MAX_GROUP_ITEMS);
+    }
+
+    #[tokio::test]
+    async fn call_that_does_not_fit_begins_the_next_group() {
+        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let first = numbers.send(vec![1]);
+        tokio::task::yield_now().await;
+        let half = numbers.send(vec![2; MAX_GROUP_ITEMS / 2]);
+        let more = numbers.send(vec![3; MAX_GROUP_ITEMS / 2 + 1]);
+        let last = numbers.send(vec![4]);
+        permits.add_permits(3);
+        for call in [first, half, more, last] {
+            call.await.expect("answered").expect("accepted");
+        }
+        let sizes: Vec<usize> = groups.lock().expect("not poisoned").iter().map(Vec::len).collect();
+        let half = MAX_GROUP_ITEMS / 2;
+        assert_eq!(sizes, [1, half, half + 2]);
     }
 
     #[tokio::test]

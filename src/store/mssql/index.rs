@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use super::catalogue::Table;
+use super::catalogue::{Column, Table};
 use super::quote::{bare_table, quote, text_literal};
+use super::types::ColumnType;
 use super::utf16::cut;
 use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::adoption::IndexStatus;
@@ -147,8 +148,10 @@ pub(super) fn set_columns_and_hints(
     placeholders: &mut Placeholders,
     queue: &QueueSpec,
     order: &[OrderColumn],
+    key: &[Column],
     table: &Table,
 ) {
+    placeholders.insert("by_key", by_key_hints(key, table));
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
         let sorted_by = sort_list(&role.columns(queue, order), "", quote);
@@ -163,29 +166,58 @@ pub(super) fn set_columns_and_hints(
 
         let existing = find(role, queue, order, table);
         let index = existing.map_or_else(|| name(role, queue), |index| index.name.clone());
-        let has_index = roles(queue).any(|used| used == role);
-        let hint = if has_index {
-            hint(&index)
-        } else {
-            String::new()
+        // A statement that asks only for a state has nothing to seek in an index filtered by that state: with FORCESEEK, SQL
+        // Server refuses it with error 8622. Without filters the state leads each index.
+        let by_state = hint(&index, !queue.filtered_indexes);
+        let (hints, literal_name) = match role {
+            // Without filtered indexes there is no index of dead items. Redrive finds them in the ready index.
+            IndexRole::Ready if !queue.filtered_indexes => (
+                vec![("ready_hint", by_state.clone()), ("dead_hint", by_state)],
+                "ready_literal",
+            ),
+            IndexRole::Ready => (vec![("ready_hint", by_state)], "ready_literal"),
+            IndexRole::Due => (vec![("due_hint", hint(&index, true))], "due_literal"),
+            IndexRole::Token => (
+                vec![
+                    ("token_hint", hint(&index, true)),
+                    ("leased_hint", by_state),
+                ],
+                "token_literal",
+            ),
+            IndexRole::Dead if !queue.filtered_indexes => (vec![], "dead_literal"),
+            IndexRole::Dead => (vec![("dead_hint", by_state)], "dead_literal"),
         };
-        let [hint_name, literal_name] = match role {
-            IndexRole::Ready => ["ready_hint", "ready_literal"],
-            IndexRole::Due => ["due_hint", "due_literal"],
-            IndexRole::Token => ["token_hint", "token_literal"],
-            IndexRole::Dead => ["dead_hint", "dead_literal"],
-        };
-        placeholders.insert(hint_name, hint);
+        for (name, hint) in hints {
+            placeholders.insert(name, hint);
+        }
         placeholders.insert(literal_name, text_literal(&index));
     }
 }
 
-/// Renders the table hint that makes a statement use the index `name`. Babelfish turns the hint into a comment, so a name
-/// that would end the comment gets no hint.
-fn hint(name: &str) -> String {
+/// Renders the table hints that make a statement use the index `name`, and seek in it if `seek`. Babelfish turns the hint into a
+/// comment, so a name that would end the comment gets no hint.
+fn hint(name: &str, seek: bool) -> String {
     if name.contains("/*") || name.contains("*/") {
-        String::new()
-    } else {
-        format!(", INDEX ({})", quote(name))
+        return String::new();
     }
+    let seek = if seek { ", FORCESEEK" } else { "" };
+    format!("{seek}, INDEX ({})", quote(name))
+}
+
+/// Renders the table hints of a join by key: row locks, and a seek in the index of the key.
+///
+/// Babelfish gets no seek: it looks for the index of a constraint under a name that the index does not have. A key of type
+/// `money` gets none either: it is compared as a decimal, which SQL Server cannot seek, and then it refuses FORCESEEK.
+fn by_key_hints(key: &[Column], table: &Table) -> String {
+    let is_key = |index: &&Index| {
+        let is_part = |column: &Column| index.columns.iter().any(|part| part.is(&column.name));
+        index.unique && index.columns.len() == key.len() && key.iter().all(is_part)
+    };
+    let seekable = key.iter().all(|column| column.kind != ColumnType::Money);
+    let index = table.indexes.iter().find(is_key);
+    let seek = match index {
+        Some(index) if table.reports_filters && seekable => hint(&index.name, true),
+        _ => String::new(),
+    };
+    format!("ROWLOCK{seek}")
 }

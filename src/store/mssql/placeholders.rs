@@ -47,13 +47,27 @@ pub(super) fn of_table(
         Order::None => "(SELECT NULL)".to_owned(),
         Order::By(_) => order.clone(),
     };
+    let state_time = quote(queue.soft_lock.name(SoftLockColumn::StateTime));
+    // The order of the index that redrive uses, so that it does not have to sort.
+    let redrive_order = if queue.filtered_indexes {
+        format!("t.{state_time}")
+    } else {
+        pick_order.clone()
+    };
+    placeholders.insert("redrive_order", redrive_order);
     placeholders.insert("queue_order", order);
     placeholders.insert("pick_order", pick_order);
-    index::set_columns_and_hints(&mut placeholders, queue, &columns.order, table);
+    index::set_columns_and_hints(
+        &mut placeholders,
+        queue,
+        &columns.order,
+        &columns.key,
+        table,
+    );
     let state = queue.soft_lock.name(SoftLockColumn::State);
     placeholders.insert("state_column_literal", text_literal(state));
     let skip_locked = match queue.claim_strategy {
-        ClaimStrategy::SkipLocked => ", READPAST",
+        ClaimStrategy::SkipLocked => ", READPAST, READCOMMITTEDLOCK",
         ClaimStrategy::AppLock => "",
     };
     placeholders.insert("skip_locked", skip_locked.to_owned());

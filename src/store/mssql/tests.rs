@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod editions;
+mod hint_rules;
 mod query_plans;
 mod snapshots;
 

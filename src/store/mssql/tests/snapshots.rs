@@ -15,7 +15,7 @@ use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
 use super::super::soft_lock_types::queue_columns;
 use super::super::{MssqlOperations, Pool, Settings};
-use super::{MINUTE, spec};
+use super::{MINUTE, hint_rules, spec};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{
@@ -102,6 +102,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     for step in adopt::add_indexes(spec, before, &columns.order, &placeholders, true) {
         show(&step.purpose, &step.sql);
     }
+    let operations_start = out.len();
+    let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let key_source = match &*columns.key {
         [only] if only.generated => KeySource::Identity(1),
         _ => KeySource::Defaults,
@@ -179,6 +181,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         "complete, fail, release; with an item that follows",
         &settle.expect("a batch").0,
     );
+    hint_rules::check(spec, &out[operations_start..], before.reports_filters);
     out
 }
 
@@ -266,8 +269,8 @@ async fn s5_critical_section_and_timestamped_reads() {
     insta::assert_snapshot!(render(&spec, &table, &["Data"]));
 }
 
-#[tokio::test]
-async fn a_composite_key_without_filtered_indexes() {
+/// Returns a queue in an order of its own, without filtered indexes, and its table, whose key has three columns.
+fn composite_key_without_filtered_indexes() -> (QueueSpec, Table) {
     let mut spec = spec("sales.Orders");
     spec.order = Order::By(vec![OrderColumn {
         column: "Priority".to_owned(),
@@ -284,7 +287,29 @@ async fn a_composite_key_without_filtered_indexes() {
         ],
         3,
     );
+    (spec, table)
+}
+
+#[tokio::test]
+async fn a_composite_key_without_filtered_indexes() {
+    let (spec, table) = composite_key_without_filtered_indexes();
     insta::assert_snapshot!(render(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+}
+
+#[tokio::test]
+async fn a_composite_key_without_filtered_indexes_on_babelfish() {
+    let (spec, mut table) = composite_key_without_filtered_indexes();
+    table.reports_filters = false;
+    insta::assert_snapshot!(render(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+}
+
+#[tokio::test]
+async fn a_money_key_is_not_sought_by_force() {
+    let table = table(&["Price: money"], 1);
+    let spec = spec("Prices");
+    let columns = queue_columns(&spec, &table).expect("the columns are there");
+    let placeholders = placeholders::of_table(&spec, &table, &columns);
+    assert_eq!(placeholders["by_key"], "ROWLOCK");
 }
 
 #[tokio::test]

@@ -1,0 +1,64 @@
+//! Rules about hints that hold for every statement on a queue's table.
+
+use crate::queue::QueueSpec;
+
+/// Checks the rules for `batches`, which are rendered for `spec`. `seeks_by_key`: the table's joins by key have to name
+/// the index of the key.
+pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
+    for statement in batches.split(";\n") {
+        let changes_table = statement.contains("UPDATE t\n") || statement.contains("DELETE t\n");
+        let uses: Vec<&str> = statement.split(" AS t ").skip(1).collect();
+        assert!(
+            !changes_table || !uses.is_empty(),
+            "no table in: {statement}"
+        );
+        for hints in uses {
+            check_hints(spec, statement, hints, changes_table, seeks_by_key);
+        }
+        for top in statement.split("TOP (@").skip(1) {
+            let (variable, _) = top.split_once(')').expect("a closing parenthesis");
+            let estimate = format!("OPTIMIZE FOR (@{variable} = 1)");
+            assert!(statement.contains(&estimate), "no {estimate}: {statement}");
+        }
+    }
+}
+
+/// Checks one use of the table. `hints` is the text after its alias.
+fn check_hints(
+    spec: &QueueSpec,
+    statement: &str,
+    hints: &str,
+    changes_table: bool,
+    seeks_by_key: bool,
+) {
+    let end = hints.find(" ON ").or_else(|| hints.find('\n'));
+    let hints = &hints[..end.unwrap_or(hints.len())];
+    let has = |hint: &str| hints.contains(hint);
+    assert!(has("WITH ("), "no hints: {statement}");
+    if changes_table {
+        assert!(has("ROWLOCK"), "may lock pages: {statement}");
+        assert!(!has("READCOMMITTEDLOCK"), "a target: {statement}");
+    }
+    assert_eq!(has("READPAST"), has("READCOMMITTEDLOCK"), "{statement}");
+    if has("UPDLOCK") || changes_table {
+        assert!(statement.contains("KEEPFIXED PLAN"), "{statement}");
+    }
+    for index in ["lease_ready]", "lease_dead]"] {
+        let seeks = has("FORCESEEK") && has(index);
+        assert!(
+            !(seeks && spec.filtered_indexes),
+            "nothing to seek: {statement}"
+        );
+        assert!(
+            seeks || !has(index) || spec.filtered_indexes,
+            "no seek: {statement}"
+        );
+    }
+    if changes_table || statement.contains("FORCE ORDER") {
+        let by_key = has("FORCESEEK, INDEX ([PK])") || has("lease_token]");
+        assert!(
+            by_key || !seeks_by_key,
+            "not sought by the key: {statement}"
+        );
+    }
+}
