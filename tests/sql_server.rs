@@ -17,6 +17,8 @@ mod program;
 
 #[path = "sql_server/adoption.rs"]
 mod adoption;
+#[path = "sql_server/application_lock.rs"]
+mod application_lock;
 #[path = "sql_server/keys.rs"]
 mod keys;
 #[path = "sql_server/killed_broker.rs"]

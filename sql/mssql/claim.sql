@@ -8,16 +8,21 @@
 --   with the token of its call.
 -- Locks, in order:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
---   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free within 5 s, the batch fails with
---      51222 and the broker runs it again.
+--   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
+--      broker runs it again. The batch waits at most 5 s for all its application locks together.
 --   3. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked.
 -- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`).
 -- Why one lock per token: several brokers can receive the same request at the same time. The first one claims. The others wait
---   and then find the leases that it got. Without the lock, each would lease other items for the same request. A call that
---   waits more than 5 s gets no new lease.
+--   and then find the leases that it got. Without the lock, each would lease other items for the same request. A call
+--   whose lock is not free within the 5 s gets no new lease.
 -- Why the token locks are taken in the order of the tokens: two batches that share several tokens would otherwise wait for each
 --   other.
--- Why @now is read again after the token locks: the wait can last seconds, and leases can expire in that time.
+-- Why one deadline for all application locks: waits of 5 s one after the other would last longer than the broker waits for a
+--   reply.
+-- Why @now is read again after the application locks: the wait can last seconds, and leases can expire in that time. A new lease
+--   begins after the wait.
+-- Why the server's time in the result is SYSUTCDATETIME(): the batch may also wait for locks on rows, and the worker must not
+--   count that time as time left.
 -- Why the pick reads the fence: the ready index does not contain it, so the pick also visits and locks the row itself. With a
 --   lock on the index entry alone, the pick would not notice that another transaction holds the row.
 -- Why the update checks state and fence again: Babelfish ignores the lock hints, so two claims can pick the same row. Without
@@ -31,12 +36,14 @@
 -- Why READCOMMITTEDLOCK with READPAST: Microsoft documents READPAST together with READ_COMMITTED_SNAPSHOT only so.
 
 -- :: claim_lock
-DECLARE @claim_lock_result int, @claim_lock_name nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_column_literal});
-EXEC @claim_lock_result = sp_getapplock @Resource = @claim_lock_name, @LockMode = 'Exclusive', @LockTimeout = 5000;
+DECLARE @claim_lock_result int, @claim_lock_name nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_column_literal}),
+    @claim_lock_wait int = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+EXEC @claim_lock_result = sp_getapplock @Resource = @claim_lock_name, @LockMode = 'Exclusive', @LockTimeout = @claim_lock_wait;
 IF @claim_lock_result < 0 THROW 51222, N'other claims have held the application lock of this queue for 5 s', 1;
+SET @now = SYSUTCDATETIME();
 
 -- :: lease_columns
-SELECT t.{lease_token} AS lb_t, @now AS lb_now, {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a,
+SELECT t.{lease_token} AS lb_t, SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a,
     t.{lease_due_time} AS lb_due, t.{trace_parent} AS lb_trace{t_data_columns}
 
 -- :: find_retried_claims
@@ -44,13 +51,14 @@ DECLARE @retried TABLE (lb_t uniqueidentifier NOT NULL PRIMARY KEY, lb_o int NOT
 INSERT @retried (lb_t, lb_o)
 SELECT j.t, j.o FROM OPENJSON(@P6) WITH (o int '$.o', t uniqueidentifier '$.t', r bit '$.r') AS j WHERE j.r = 1;
 DECLARE @answered TABLE (lb_o int NOT NULL PRIMARY KEY);
-DECLARE @token uniqueidentifier, @token_lock_result int, @token_lock_name nvarchar(255);
+DECLARE @token uniqueidentifier, @token_lock_result int, @token_lock_wait int, @token_lock_name nvarchar(255);
 WHILE 1 = 1
 BEGIN
     SET @token = (SELECT TOP (1) r.lb_t FROM @retried AS r WHERE @token IS NULL OR r.lb_t > @token ORDER BY r.lb_t);
     IF @token IS NULL BREAK;
     SET @token_lock_name = N'lease_broker_' + CONVERT(nvarchar(36), @token);
-    EXEC @token_lock_result = sp_getapplock @Resource = @token_lock_name, @LockMode = 'Exclusive', @LockTimeout = 5000;
+    SET @token_lock_wait = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+    EXEC @token_lock_result = sp_getapplock @Resource = @token_lock_name, @LockMode = 'Exclusive', @LockTimeout = @token_lock_wait;
     IF @token_lock_result < 0 INSERT @answered (lb_o) SELECT r.lb_o FROM @retried AS r WHERE r.lb_t = @token;
 END;
 SET @now = SYSUTCDATETIME();
@@ -71,6 +79,7 @@ WHERE j.o NOT IN (SELECT a.lb_o FROM @answered AS a)
 -- :: claim
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
 BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL);

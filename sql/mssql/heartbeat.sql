@@ -5,6 +5,7 @@
 -- Locks: X on the extended rows, in the order of the key (leases.sql says how far that holds).
 -- Indexes: the key's.
 -- Why a SELECT after the UPDATE, and not OUTPUT: see settle.sql.
+-- Why the server's time in the result is SYSUTCDATETIME() and not @now: see claim.sql.
 
 -- :: extra_columns
 , DATEADD(millisecond, j.d, @now) AS lb_due
@@ -22,7 +23,7 @@ FROM {lease_list}
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-SELECT l.lb_i, @now AS lb_now, t.{lease_due_time} AS lb_due
+SELECT l.lb_i, SYSUTCDATETIME() AS lb_now, t.{lease_due_time} AS lb_due
 FROM {lease_list}
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}

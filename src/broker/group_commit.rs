@@ -376,7 +376,12 @@ mod tests {
         for call in [first, half, more, last] {
             call.await.expect("answered").expect("accepted");
         }
-        let sizes: Vec<usize> = groups.lock().expect("not poisoned").iter().map(Vec::len).collect();
+        let sizes: Vec<usize> = groups
+            .lock()
+            .expect("not poisoned")
+            .iter()
+            .map(Vec::len)
+            .collect();
         let half = MAX_GROUP_ITEMS / 2;
         assert_eq!(sizes, [1, half, half + 2]);
     }

@@ -1,6 +1,7 @@
 //! Heartbeats: extends leases that are still held.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -57,10 +58,20 @@ impl MssqlOperations {
                     - millis_rounded_up(renewals[decisive].duration);
                 expiries[index] = expiries[decisive].map(|expiry| LeaseExpiry {
                     expire_time: expiry.expire_time + difference,
-                    time_left: renewal.duration,
+                    time_left: longer_by(expiry.time_left, difference),
                 });
             }
         }
         Ok(expiries)
+    }
+}
+
+/// Returns `duration` changed by `millis`; zero if the result would be negative.
+fn longer_by(duration: Duration, millis: i64) -> Duration {
+    let change = Duration::from_millis(millis.unsigned_abs());
+    if millis < 0 {
+        duration.saturating_sub(change)
+    } else {
+        duration.saturating_add(change)
     }
 }
