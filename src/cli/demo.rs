@@ -9,6 +9,7 @@
 //! - Workers send a call again while the store is unavailable ([`worker`]).
 //! - Timeouts only end a demo that makes no progress at all.
 
+mod args;
 mod journal;
 mod kill;
 mod progress;
@@ -18,59 +19,18 @@ mod table;
 pub(super) mod worker;
 mod workers;
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use clap::Args;
 use tempfile::TempDir;
 
+pub(super) use self::args::Demo;
 use self::progress::Progress;
-use self::service::DemoService;
+use self::service::{DemoService, POLL_INTERVAL, STALL_TIMEOUT};
 use self::summary::Summary;
 use self::workers::Workers;
 use super::CommandError;
 use super::output::print_line;
 use crate::item_state::State;
-
-/// The interval at which the demo reads the state of the table.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The demo fails if for this time, plus ten lease durations, no row is completed and no result is transferred.
-const STALL_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Run several workers on one table, kill one, and check that every row is completed once
-///
-/// Creates an ordinary table, Rainfall_Events, in a temporary SQLite file, adopts it as a queue and serves it on a free
-/// port. Starts worker processes that claim its rows over gRPC. Each completion adds a result to an outbox queue in the
-/// same transaction, and a transfer worker drains the outbox. When a quarter of the rows is completed, the demo picks a
-/// worker that holds leases and kills it with SIGKILL. The leases expire, and other workers process those rows. At the
-/// end the demo checks, in the database and in the journals of the workers, that every row was completed exactly once.
-/// If not, the exit code is 1.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  lease-broker demo
-  lease-broker demo --events 2000 --workers 2 --kill 0
-  lease-broker demo --keep rainfall.db        # keep the database, to read it with the sqlite3 shell")]
-pub(super) struct Demo {
-    /// Number of rows in the table. If all are completed before the workers could be killed, the demo adds more
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    events: u32,
-    /// Number of worker processes
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
-    workers: u32,
-    /// Maximum number of rows per claim
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    batch: u32,
-    /// Duration of a lease
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "3s")]
-    lease: Duration,
-    /// Number of workers to kill while they hold leases. Must be less than --workers
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    kill: u32,
-    /// Write the database to FILE and keep it. FILE must not exist
-    #[arg(long, value_name = "FILE")]
-    keep: Option<PathBuf>,
-}
 
 impl Demo {
     /// Runs the demo and prints its summary.

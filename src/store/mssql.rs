@@ -16,6 +16,7 @@ mod error;
 mod heartbeat;
 mod index;
 mod inspect;
+mod key_source;
 mod list_parameters;
 mod migrations;
 mod mirror;

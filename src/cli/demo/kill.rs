@@ -65,7 +65,7 @@ mod tests {
     use tokio::process::Command;
     use tonic::transport::Channel;
 
-    use super::super::Demo;
+    use super::super::args::Demo;
     use super::super::journal::{Action, Journal};
     use super::super::worker::Role;
     use super::*;

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use super::{Demo, POLL_INTERVAL, STALL_TIMEOUT, table};
+use super::args::Demo;
+use super::table;
 use crate::broker::{self, Broker};
 use crate::cli::CommandError;
 use crate::cli::output::print_line;
@@ -19,6 +20,11 @@ use crate::item_state::State;
 use crate::store::schema::Schema as _;
 use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 use crate::store::{QueueIndex, Stats, Store as _, StoreError};
+
+/// The interval at which the demo reads the state of the table.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The demo fails if for this time, plus ten lease durations, no row is completed and no result is transferred.
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The keys of the leased rows, by the name of the worker that holds the leases.
 pub(super) type LeasedKeys = BTreeMap<String, HashSet<String>>;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, Command};
 
-use super::Demo;
+use super::args::Demo;
 use super::journal::{self, Entry};
 use super::worker::Role;
 use crate::cli::CommandError;

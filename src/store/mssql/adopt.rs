@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::decode::integer;
 use super::error::of_schema_change;
 use super::quote::{quote, quote_table, text_literal};
-use super::soft_lock_types::queue_columns;
+use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
 use super::{Settings, backfill, dependents, index, placeholders, remove, restrictions};
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
@@ -22,14 +22,6 @@ use crate::store::adoption::{
 use crate::store::queue_columns::QueueColumns;
 use crate::store::schema::{Schema, Step};
 use crate::store::template::Placeholders;
-
-/// The soft-lock columns that are never NULL.
-pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [
-    SoftLockColumn::State,
-    SoftLockColumn::StateTime,
-    SoftLockColumn::Fence,
-    SoftLockColumn::Attempt,
-];
 
 /// The longest time that one statement may take. An index over many rows takes long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);

@@ -6,13 +6,13 @@
 //! The step visits the rows in key order, a chunk at a time, so that no transaction locks many rows. The key of the last row
 //! visited is kept in a temporary table between the runs of its statement.
 
-use super::adopt::NOT_NULL_COLUMNS;
 use super::adopt_sql::render;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
 use super::quote::{literal, quote};
+use super::soft_lock_types::NOT_NULL_COLUMNS;
 use crate::item_state::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;

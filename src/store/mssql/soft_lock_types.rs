@@ -8,6 +8,14 @@ use super::types::ColumnType;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::queue_columns::QueueColumns;
 
+/// The soft-lock columns that are never NULL.
+pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [
+    SoftLockColumn::State,
+    SoftLockColumn::StateTime,
+    SoftLockColumn::Fence,
+    SoftLockColumn::Attempt,
+];
+
 /// Finds the columns that `queue` uses, and checks the types of its soft-lock columns.
 ///
 /// # Errors

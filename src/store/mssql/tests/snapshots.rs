@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::super::adopt;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
-use super::super::new_item::KeySource;
+use super::super::key_source::KeySource;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
 use super::super::soft_lock_types::queue_columns;

@@ -1,0 +1,41 @@
+//! The arguments of `demo`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// Run several workers on one table, kill one, and check that every row is completed once
+///
+/// Creates an ordinary table, Rainfall_Events, in a temporary SQLite file, adopts it as a queue and serves it on a free
+/// port. Starts worker processes that claim its rows over gRPC. Each completion adds a result to an outbox queue in the
+/// same transaction, and a transfer worker drains the outbox. When a quarter of the rows is completed, the demo picks a
+/// worker that holds leases and kills it with SIGKILL. The leases expire, and other workers process those rows. At the
+/// end the demo checks, in the database and in the journals of the workers, that every row was completed exactly once.
+/// If not, the exit code is 1.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker demo
+  lease-broker demo --events 2000 --workers 2 --kill 0
+  lease-broker demo --keep rainfall.db        # keep the database, to read it with the sqlite3 shell")]
+pub(crate) struct Demo {
+    /// Number of rows in the table. If all are completed before the workers could be killed, the demo adds more
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) events: u32,
+    /// Number of worker processes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) workers: u32,
+    /// Maximum number of rows per claim
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(super) batch: u32,
+    /// Duration of a lease
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "3s")]
+    pub(super) lease: Duration,
+    /// Number of workers to kill while they hold leases. Must be less than --workers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) kill: u32,
+    /// Write the database to FILE and keep it. FILE must not exist
+    #[arg(long, value_name = "FILE")]
+    pub(super) keep: Option<PathBuf>,
+}
