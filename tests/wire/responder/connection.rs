@@ -122,10 +122,11 @@ impl Session<'_> {
                 }
                 _ => return Ok(()),
             };
+            // Before the event: a test that waits for the event may then change the script.
+            let reply = self.shared.script.lock().expect("a script").reply(&request);
             self.shared
                 .log
                 .add(self.number, Event::Request(request.clone()));
-            let reply = self.shared.script.lock().expect("a script").reply(&request);
             if self.reply(&mut stream, message.kind, reply).await? == Next::Close {
                 return Ok(());
             }
