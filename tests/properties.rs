@@ -98,7 +98,7 @@ impl Fixture {
         }
     }
 
-    /// Makes a call about leases that are not held. It must fail as in `call`, or answer LEASE_LOST for each lease.
+    /// Makes a call about leases that are not held. It must fail as in `call`, or answer `LEASE_LOST` for each lease.
     fn call_loses_all(
         &self,
         call: impl Future<Output = Result<Vec<Outcome>, Status>>,

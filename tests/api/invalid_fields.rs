@@ -1,4 +1,4 @@
-//! Invalid fields: the call fails with INVALID_FIELD, the error names the path of the field, and no row changes.
+//! Invalid fields: the call fails with `INVALID_FIELD`, the error names the path of the field, and no row changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

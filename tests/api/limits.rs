@@ -1,4 +1,4 @@
-//! Limits of the API: the largest value is accepted, and one more fails with LIMIT_EXCEEDED and names the field.
+//! Limits of the API: the largest value is accepted, and one more fails with `LIMIT_EXCEEDED` and names the field.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn start_with_lease() -> (Server, Client, String) {
     (server, client, id)
 }
 
-/// Asserts that a call fails with LIMIT_EXCEEDED for this field.
+/// Asserts that a call fails with `LIMIT_EXCEEDED` for this field.
 fn assert_over_limit<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
     assert_field_error(outcome, Code::ResourceExhausted, "LIMIT_EXCEEDED", field);
 }

@@ -126,7 +126,7 @@ async fn short_lock_only_delays_a_call() {
     with_timeout(adding).await.expect("a task").expect("added");
 }
 
-/// Damages the schema and asserts that claims fail as STORE_MISCONFIGURED, then repairs it and asserts that all calls
+/// Damages the schema and asserts that claims fail as `STORE_MISCONFIGURED`, then repairs it and asserts that all calls
 /// succeed without a restart.
 async fn assert_misconfigured_after(damage: &str, repair: &str) {
     let server = Server::start().await;

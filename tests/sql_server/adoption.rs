@@ -41,7 +41,7 @@ async fn table_state(program: &Program) -> Vec<Vec<Vec<String>>> {
     all
 }
 
-/// Runs the scripts of `schema plan` as sqlcmd does: one batch after the other, with QUOTED_IDENTIFIER off.
+/// Runs the scripts of `schema plan` as sqlcmd does: one batch after the other, with `QUOTED_IDENTIFIER` off.
 async fn run_by_hand(program: &Program, scripts: &[String], again: bool) {
     program.run("SET QUOTED_IDENTIFIER OFF").await;
     for script in scripts {

@@ -43,7 +43,7 @@ impl TestBroker {
         })
     }
 
-    /// Sends calls of all kinds at the same time, each in its own task. Each must fail with STORE_UNAVAILABLE. Returns the
+    /// Sends calls of all kinds at the same time, each in its own task. Each must fail with `STORE_UNAVAILABLE`. Returns the
     /// time that they took.
     async fn assert_calls_fail(&self, lease_id: &str) -> Duration {
         let start = Instant::now();

@@ -125,8 +125,10 @@ mod tests {
 
     #[test]
     fn an_item_claimed_after_the_end_is_an_error() {
-        let mut run = Measured::default();
-        run.claimed_after_end = 1;
+        let run = Measured {
+            claimed_after_end: 1,
+            ..Measured::default()
+        };
         assert_eq!(check(TEN_ITEMS, run, None, true).len(), 1);
     }
 }
