@@ -119,7 +119,7 @@ fn refusals(queue: &QueueSpec, restriction: Restriction) -> Vec<String> {
 }
 
 #[test]
-fn masked_and_encrypted_columns_are_refused_where_the_queue_uses_them() {
+fn masked_and_encrypted_queue_columns_are_refused() {
     let queue = spec("item");
     let masked = |name: &str| refusals(&queue, Restriction::Masked(name.to_owned()));
     assert!(masked("ID")[0].contains("UNMASK"));
@@ -136,7 +136,7 @@ fn masked_and_encrypted_columns_are_refused_where_the_queue_uses_them() {
 }
 
 #[test]
-fn index_without_row_locks_is_refused_where_the_broker_locks_its_rows() {
+fn lockable_index_without_row_locks_is_refused() {
     let queue = spec("item");
     let without = |name: &str| Restriction::WithoutRowLocks(name.to_owned());
     let refused = refusals(&queue, without("PK"));
@@ -170,7 +170,7 @@ fn key_expressions(declared: &str, collation: &str, code_page: i32) -> [String; 
 }
 
 #[test]
-fn text_outside_code_page_1252_is_converted_in_its_own_code_page_and_read_as_unicode() {
+fn text_outside_code_page_1252_is_read_as_unicode() {
     let [from_json, read, answered] =
         key_expressions("varchar(40)", "Cyrillic_General_100_CI_AS", 1_251);
     let in_code_page = "COLLATE Cyrillic_General_100_CI_AS) COLLATE Cyrillic_General_100_CI_AS";
