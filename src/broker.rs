@@ -42,7 +42,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::error::Error;
 pub use self::operation_metrics::{Operation, OperationCount};
-pub use self::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
+pub use self::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease};
 pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
 
 use self::claim_dispatcher::ClaimDispatcher;

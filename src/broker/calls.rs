@@ -13,7 +13,7 @@ use super::Broker;
 use super::error::Error;
 use super::limits::{self, check_delay};
 use super::operation_metrics::Operation;
-use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure};
+use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use crate::item_state::{AfterFailure, State};
@@ -54,7 +54,7 @@ impl Broker {
     ) -> Result<Vec<Option<LeaseExpiry>>, Error> {
         self.metrics.add_call(Operation::Heartbeat);
         let queue = self.queue(queue)?;
-        self.limits.check_length("lease_ids", lease_ids.len())?;
+        self.limits.check_length("renewals", lease_ids.len())?;
         let duration = limits::lease_duration(&queue.spec, "lease_duration", lease_duration)?;
         let renewals = lease_ids.iter().map(|id| {
             let lease = self.decode_lease_id(queue, id)?;
@@ -158,28 +158,26 @@ impl Broker {
         self.settle(queue, settlements).await
     }
 
-    /// Ends leases whose work was not done and gives their attempts back. The items are ready after `delay`. `None`:
-    /// now.
+    /// Ends leases whose work was not done and gives their attempts back.
     ///
-    /// Returns one result per lease id, in request order: the item's state, or `None` if the lease was lost.
+    /// Returns one result per release, in request order: the item's state, or `None` if the lease was lost.
     ///
     /// # Errors
     /// As [`Self::heartbeat`].
     pub async fn release(
         &self,
         queue: &str,
-        lease_ids: &[String],
-        delay: Option<Duration>,
+        releases: Vec<LeaseRelease>,
     ) -> Result<Vec<Option<State>>, Error> {
         let queue = self.queue(queue)?;
-        self.limits.check_length("lease_ids", lease_ids.len())?;
-        let delay = delay.unwrap_or_default();
-        check_delay(|| "delay".to_owned(), delay)?;
-        let release = |id: &String| {
-            let lease = self.decode_lease_id(queue, id);
-            (lease, Ending::Release { delay })
-        };
-        let settlements = lease_ids.iter().map(release).collect();
+        self.limits.check_length("releases", releases.len())?;
+        let mut settlements = Vec::with_capacity(releases.len());
+        for (index, release) in releases.into_iter().enumerate() {
+            let delay = release.delay.unwrap_or_default();
+            check_delay(|| format!("releases[{index}].delay"), delay)?;
+            let lease = self.decode_lease_id(queue, &release.lease_id);
+            settlements.push((lease, Ending::Release { delay }));
+        }
         self.settle(queue, settlements).await
     }
 

@@ -1,4 +1,4 @@
-//! The broker's requests, as `grpc` passes them in: a claim, and the elements of a completion or failure call.
+//! The broker's requests, as `grpc` passes them in: a claim, and the entries of the calls that settle leases.
 
 use std::time::Duration;
 
@@ -81,4 +81,13 @@ pub struct LeaseFailure {
     pub retry_delay: Option<Duration>,
     /// True: the item becomes a dead letter now, even if attempts are left.
     pub dead_letter: bool,
+}
+
+/// The release of one lease.
+#[derive(Clone, Debug)]
+pub struct LeaseRelease {
+    /// The lease's id.
+    pub lease_id: String,
+    /// Delay until the item is ready. `None`: it is ready immediately.
+    pub delay: Option<Duration>,
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
+use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals};
 use super::output::{OutputFormat, json_duration, json_value};
 use crate::grpc::proto;
 
@@ -121,7 +121,7 @@ impl Heartbeat {
         let mut client = self.client.connect(Duration::ZERO).await?;
         let request = proto::HeartbeatRequest {
             queue: self.queue,
-            lease_ids: read_lease_ids(self.lease_ids)?,
+            renewals: renewals(read_lease_ids(self.lease_ids)?),
             lease_duration: self.lease.map(proto_duration),
         };
         let results = client.heartbeat(request).await?.into_inner().results;

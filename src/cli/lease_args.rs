@@ -39,6 +39,12 @@ pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandE
     Ok(ids)
 }
 
+/// Returns heartbeat entries that extend the leases and nothing else.
+pub(super) fn renewals(lease_ids: impl IntoIterator<Item = String>) -> Vec<proto::Renewal> {
+    let renewal = |lease_id| proto::Renewal { lease_id };
+    lease_ids.into_iter().map(renewal).collect()
+}
+
 /// Returns the name of an outcome, as the commands print it.
 pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     match outcome {

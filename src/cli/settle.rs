@@ -150,10 +150,15 @@ impl Fail {
 
 impl Release {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        let releases = read_lease_ids(self.leases.lease_ids)?
+            .into_iter()
+            .map(|lease_id| proto::Release {
+                lease_id,
+                delay: self.delay.map(proto_duration),
+            });
         let request = proto::ReleaseRequest {
             queue: self.leases.queue,
-            lease_ids: read_lease_ids(self.leases.lease_ids)?,
-            delay: self.delay.map(proto_duration),
+            releases: releases.collect(),
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.release(request).await?.into_inner().results;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::proto;
-use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure};
+use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure, LeaseRelease};
 use crate::item_state::State;
 use crate::store::{ClaimedItem, LeaseExpiry, NewItem};
 use crate::value::Value;
@@ -105,6 +105,20 @@ pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<L
         })
     };
     failures.into_iter().enumerate().map(convert).collect()
+}
+
+/// Converts releases.
+pub(super) fn releases_from_proto(releases: Vec<proto::Release>) -> Result<Vec<LeaseRelease>> {
+    let convert = |(index, release): (usize, proto::Release)| {
+        Ok(LeaseRelease {
+            lease_id: release.lease_id,
+            delay: match release.delay {
+                None => None,
+                delay => duration_from_proto(format!("releases[{index}].delay"), delay)?,
+            },
+        })
+    };
+    releases.into_iter().enumerate().map(convert).collect()
 }
 
 /// Converts new items. They take the trace context of the call.

@@ -9,7 +9,8 @@ use tonic::{Request, Response, Status};
 use super::deadline::Deadline;
 use super::messages::{
     claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
-    heartbeat_results, lease_to_proto, new_items_from_proto, next_claim_from_proto, settle_results,
+    heartbeat_results, lease_to_proto, new_items_from_proto, next_claim_from_proto,
+    releases_from_proto, settle_results,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use super::response_size::count_within_limit;
@@ -52,7 +53,11 @@ impl LeaseBrokerService for Service {
         let request = request.into_inner();
         let call = async {
             let duration = duration_from_proto("lease_duration", request.lease_duration)?;
-            let lease_ids = request.lease_ids;
+            let lease_ids: Vec<String> = request
+                .renewals
+                .into_iter()
+                .map(|renewal| renewal.lease_id)
+                .collect();
             let heartbeat = self.broker.heartbeat(&request.queue, &lease_ids, duration);
             let expiries = heartbeat.await?;
             Ok(Response::new(proto::HeartbeatResponse {
@@ -114,10 +119,9 @@ impl LeaseBrokerService for Service {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
-            let delay = duration_from_proto("delay", request.delay)?;
-            let lease_ids = request.lease_ids;
-            let release = self.broker.release(&request.queue, &lease_ids, delay);
-            let states = release.await?;
+            let lease_ids = lease_ids(&request.releases, |release| &release.lease_id);
+            let releases = releases_from_proto(request.releases)?;
+            let states = self.broker.release(&request.queue, releases).await?;
             Ok(Response::new(proto::ReleaseResponse {
                 results: settle_results(lease_ids, states),
             }))

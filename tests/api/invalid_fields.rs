@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use lease_broker::grpc::proto::value::Kind;
 use lease_broker::grpc::proto::{
-    ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, ReleaseRequest,
-    Value,
+    ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, Release,
+    ReleaseRequest, Value,
 };
 use prost_types::Timestamp;
 use tonic::{Code, Status};
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, failure, item, item_with, text};
+use crate::support::client::{Client, completion, failure, item, item_with, renewal, text};
 use crate::support::database::all_rows;
 use crate::support::server::Server;
 
@@ -139,7 +139,7 @@ async fn invalid_heartbeat_duration_is_named() {
     ] {
         let request = HeartbeatRequest {
             queue: "work".to_owned(),
-            lease_ids: vec![fixture.lease_id.clone()],
+            renewals: vec![renewal(&fixture.lease_id)],
             lease_duration: wrong,
         };
         let mut rpc = fixture.client.rpc.clone();
@@ -170,13 +170,18 @@ async fn invalid_retry_delay_is_named() {
 async fn invalid_release_delay_is_named() {
     let fixture = Fixture::start().await;
     for wrong in [duration(-1, 0), duration(0, -5), duration(0, 1_000_000_000)] {
+        let release = |delay| Release {
+            lease_id: fixture.lease_id.clone(),
+            delay,
+        };
         let request = ReleaseRequest {
             queue: "work".to_owned(),
-            lease_ids: vec![fixture.lease_id.clone()],
-            delay: wrong,
+            releases: vec![release(None), release(wrong)],
         };
         let mut rpc = fixture.client.rpc.clone();
-        fixture.rejects(rpc.release(request), "delay").await;
+        fixture
+            .rejects(rpc.release(request), "releases[1].delay")
+            .await;
     }
 }
 

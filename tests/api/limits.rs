@@ -6,7 +6,7 @@ use lease_broker::grpc::proto::{HeartbeatRequest, NewItem};
 use tonic::Code;
 
 use crate::support::api_error::{ApiError, assert_field_error};
-use crate::support::client::{Client, completion, duration, failure, item};
+use crate::support::client::{Client, completion, duration, failure, item, renewal};
 use crate::support::database::all_rows;
 use crate::support::server::{QUEUE, Server};
 
@@ -43,11 +43,11 @@ async fn lists_over_1000_items_are_rejected() {
     assert_over_limit(client.try_enqueue(vec![item("x"); too_many]).await, "items");
     assert_over_limit(
         client.try_heartbeat(&vec![id; too_many], None).await,
-        "lease_ids",
+        "renewals",
     );
     assert_over_limit(
         client.try_release(&vec![id; too_many], None).await,
-        "lease_ids",
+        "releases",
     );
     assert_over_limit(
         client.try_fail(vec![failure(id, ""); too_many]).await,
@@ -115,7 +115,7 @@ async fn lease_over_12_hours_is_rejected() {
     }
     let endless = HeartbeatRequest {
         queue: "work".to_owned(),
-        lease_ids: vec![id],
+        renewals: vec![renewal(&id)],
         lease_duration: Some(prost_types::Duration {
             seconds: i64::MAX,
             nanos: 999_999_999,
@@ -166,7 +166,10 @@ async fn wait_over_a_minute_is_rejected() {
 async fn delay_over_a_year_is_rejected() {
     let (_server, client, id) = start_with_lease().await;
     let long = Duration::from_secs(366 * DAY + 1);
-    assert_over_limit(client.try_release(&[&id], Some(long)).await, "delay");
+    assert_over_limit(
+        client.try_release(&[&id], Some(long)).await,
+        "releases[0].delay",
+    );
     let mut failed = failure(&id, "");
     failed.retry_delay = Some(duration(long));
     assert_over_limit(

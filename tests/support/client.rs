@@ -9,7 +9,8 @@ use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceCl
 use lease_broker::grpc::proto::value::Kind;
 use lease_broker::grpc::proto::{
     ClaimBatchRequest, CompleteRequest, Completion, EnqueueRequest, FailRequest, Failure, FollowUp,
-    HeartbeatRequest, HeartbeatResult, Lease, NewItem, ReleaseRequest, SettleResult, Value,
+    HeartbeatRequest, HeartbeatResult, Lease, NewItem, Release, ReleaseRequest, Renewal,
+    SettleResult, Value,
 };
 use tonic::Status;
 use tonic::transport::Channel;
@@ -117,7 +118,7 @@ impl Client {
     ) -> Result<Vec<HeartbeatResult>, Status> {
         let request = HeartbeatRequest {
             queue: self.queue.clone(),
-            lease_ids: to_strings(lease_ids),
+            renewals: lease_ids.iter().map(|id| renewal(id)).collect(),
             lease_duration: lease.map(duration),
         };
         let response = self.rpc.clone().heartbeat(request).await?;
@@ -168,10 +169,13 @@ impl Client {
         lease_ids: &[&str],
         delay: Option<Duration>,
     ) -> Result<Vec<SettleResult>, Status> {
+        let release = |id: &&str| Release {
+            lease_id: (*id).to_owned(),
+            delay: delay.map(duration),
+        };
         let request = ReleaseRequest {
             queue: self.queue.clone(),
-            lease_ids: to_strings(lease_ids),
-            delay: delay.map(duration),
+            releases: lease_ids.iter().map(release).collect(),
         };
         Ok(self
             .rpc
@@ -224,6 +228,12 @@ pub(crate) fn completion(lease_id: &str, follow_ups: &[(&str, &str)]) -> Complet
     }
 }
 
+pub(crate) fn renewal(lease_id: &str) -> Renewal {
+    Renewal {
+        lease_id: lease_id.to_owned(),
+    }
+}
+
 pub(crate) fn failure(lease_id: &str, error: &str) -> Failure {
     Failure {
         lease_id: lease_id.to_owned(),
@@ -250,8 +260,4 @@ pub(crate) fn payload(lease: &Lease) -> &str {
 
 pub(crate) fn key(lease: &Lease) -> &str {
     &lease.item.as_ref().expect("the lease has an item").key
-}
-
-fn to_strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
 }

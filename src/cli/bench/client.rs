@@ -15,6 +15,7 @@ use super::result::Result;
 use super::run_state::RunState;
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
+use crate::cli::lease_args::renewals;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, ItemState, Outcome, SettleResult, value::Kind};
 
@@ -79,7 +80,7 @@ impl Client {
     pub(super) async fn heartbeat(&mut self, leases: &Leases) -> Result<()> {
         let request = proto::HeartbeatRequest {
             queue: self.queue.clone(),
-            lease_ids: leases.iter().map(|(id, _)| id.clone()).collect(),
+            renewals: renewals(leases.iter().map(|(id, _)| id.clone())),
             lease_duration: self.lease_duration,
         };
         let start = Instant::now();
@@ -136,11 +137,12 @@ impl Client {
                 (response.results, Vec::new())
             }
             Ending::Release => {
-                let request = proto::ReleaseRequest {
-                    queue,
-                    lease_ids,
+                let release = |lease_id| proto::Release {
+                    lease_id,
                     delay: None,
                 };
+                let releases = lease_ids.into_iter().map(release).collect();
+                let request = proto::ReleaseRequest { queue, releases };
                 let response = self.rpc.release(request).await;
                 let response = self.record(Rpc::Release, start, response)?;
                 (response.results, Vec::new())

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::journal::{Action, Journal};
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
+use crate::cli::lease_args::renewals;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, value::Kind};
 
@@ -154,7 +155,7 @@ impl DemoWorker {
     ) -> CommandError {
         let request = proto::HeartbeatRequest {
             queue: self.role.queue(),
-            lease_ids,
+            renewals: renewals(lease_ids),
             lease_duration: None,
         };
         loop {
