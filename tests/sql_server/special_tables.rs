@@ -205,6 +205,47 @@ async fn filtered_unique_index_does_not_serve_as_key() {
     );
 }
 
+/// Adds items of which two have the same code, to a table whose unique index drops the second one.
+async fn check_dropped_row(key: &str, named: &[(&str, Value)]) {
+    let Some((harness, program)) = start_on_sql_server("IGNORE_DUP_KEY").await else {
+        return;
+    };
+    let table = format!("CREATE TABLE item ({key}, code int NOT NULL)");
+    program.run(&table).await;
+    let index = "CREATE UNIQUE INDEX codes ON item (code) WITH (IGNORE_DUP_KEY = ON)";
+    program.run(index).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let item = |code| new_item(&[named, &[("code", Value::Int(code))]].concat());
+    fixture.enqueue(item(2)).await;
+    let added = fixture.try_enqueue(vec![item(2)]).await;
+    let Err(StoreError::Rejected(rejection)) = added else {
+        panic!("{added:?}");
+    };
+    assert_eq!(rejection.item, 0);
+    assert!(
+        rejection.problem.contains("IGNORE_DUP_KEY"),
+        "{rejection:?}"
+    );
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn dropped_row_with_a_given_key_is_refused() {
+    let id = [("id", Value::Int(1))];
+    check_dropped_row("id int NOT NULL PRIMARY KEY WITH (IGNORE_DUP_KEY = ON)", &id).await;
+}
+
+#[tokio::test]
+async fn dropped_row_with_an_identity_key_is_refused() {
+    check_dropped_row("id int IDENTITY(1, 1) PRIMARY KEY", &[]).await;
+}
+
+#[tokio::test]
+async fn dropped_row_with_a_default_key_is_refused() {
+    let key = "id uniqueidentifier NOT NULL DEFAULT NEWID() PRIMARY KEY";
+    check_dropped_row(key, &[]).await;
+}
+
 #[tokio::test]
 async fn disabled_instead_of_trigger_is_accepted() {
     let Some((harness, program)) = start_on_sql_server("triggers that can be disabled").await

@@ -27,6 +27,8 @@ const PRIVATE_USE_END: u32 = 0xF900;
 /// Number of disjoint sets of marks in the private use area.
 const MARK_SETS: u32 = (PRIVATE_USE_END - PRIVATE_USE_START) / ESCAPED_COUNT;
 
+/// Number of the parameters that hold marks: @P1 and @P2.
+pub(super) const MARK_PARAMETERS: usize = 2;
 /// Number of the parameter that holds the first list.
 pub(super) const FIRST_LIST: usize = 6;
 /// Maximum length of a text inside a list, in UTF-16 units. Longer texts travel in @P4.

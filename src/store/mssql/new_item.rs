@@ -167,6 +167,10 @@ impl QueueStatements {
             String::new()
         };
         placeholders.insert("read_long_texts", read_long_texts);
+        placeholders.insert(
+            "throw_dropped",
+            render(ENQUEUE, "throw_dropped", &placeholders),
+        );
         let sections = sections.iter();
         let rendered: Vec<String> = sections
             .map(|section| render(ENQUEUE, section, &placeholders))

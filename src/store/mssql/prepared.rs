@@ -8,6 +8,8 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 use tiberius::{ColumnData, ToSql};
 
+use super::list_parameters::MARK_PARAMETERS;
+
 /// Maximum number of prepared batches per connection. The server holds memory for each of them.
 const MAX_HANDLES: NonZeroUsize = NonZeroUsize::new(256).expect("more than 0");
 
@@ -25,7 +27,7 @@ impl BatchKey {
     pub(super) fn new(sql: &str, parameters: &[&dyn ToSql]) -> Self {
         let parameters = (1..).zip(parameters);
         let declarations: Vec<String> = parameters
-            .map(|(number, parameter)| format!("@P{number} {}", type_of(&parameter.to_sql())))
+            .map(|(number, parameter)| format!("@P{number} {}", type_of(number, &parameter.to_sql())))
             .collect();
         Self {
             declarations: declarations.join(", "),
@@ -84,16 +86,16 @@ pub(super) fn prepare_and_execute(parameters: usize, evicted: Option<i32>) -> St
     )
 }
 
-/// Returns the type that a parameter is declared with. Like the driver, it declares a short text or binary value
-/// without `max`.
-fn type_of(value: &ColumnData<'_>) -> &'static str {
+/// Returns the type that the parameter of this number is declared with. It does not depend on the length of the value.
+/// Otherwise the plan cache and the Query Store would hold one text for each combination of short and long parameters. The
+/// marks of `list_parameters.rs`, which TRANSLATE takes, are always short.
+fn type_of(number: usize, value: &ColumnData<'_>) -> &'static str {
     match value {
         ColumnData::I32(_) => "int",
         ColumnData::I64(_) => "bigint",
-        ColumnData::Binary(Some(bytes)) if bytes.len() > 8_000 => "varbinary(max)",
-        ColumnData::Binary(_) => "varbinary(8000)",
-        ColumnData::String(Some(text)) if text.encode_utf16().count() > 4_000 => "nvarchar(max)",
-        ColumnData::String(_) => "nvarchar(4000)",
+        ColumnData::Binary(_) => "varbinary(max)",
+        ColumnData::String(_) if number <= MARK_PARAMETERS => "nvarchar(4000)",
+        ColumnData::String(_) => "nvarchar(max)",
         // The broker's batches have no parameters of other types.
         _ => "sql_variant",
     }
@@ -105,6 +107,7 @@ mod tests {
 
     use super::super::Settings;
     use super::super::connection::Connection;
+    use super::super::list_parameters::{EntryValue, ListEntry, ListParameters};
     use super::*;
 
     async fn connection() -> Option<Connection> {
@@ -122,6 +125,19 @@ mod tests {
         let sql = format!("SELECT @P1 + {b} AS lb_sum");
         let results = connection.run_prepared(&sql, &[&a]).await?;
         Ok(results[0][0].try_get(0)?.expect("a number"))
+    }
+
+    #[test]
+    fn batch_has_one_identity_for_short_and_long_lists() {
+        let key = |values: usize| {
+            let mut entry = ListEntry::default();
+            entry.insert("a", EntryValue::Bytes(vec![7; values]));
+            entry.insert("b", EntryValue::Long("x".repeat(values)));
+            let list = (0..values).map(|_| ListEntry::default()).collect();
+            let parameters = ListParameters::new(vec![vec![entry], list]);
+            BatchKey::new("SELECT 1", &parameters.parameters())
+        };
+        assert_eq!(key(1), key(9_000));
     }
 
     #[tokio::test]
