@@ -232,7 +232,11 @@ async fn check_dropped_row(key: &str, named: &[(&str, Value)]) {
 #[tokio::test]
 async fn dropped_row_with_a_given_key_is_refused() {
     let id = [("id", Value::Int(1))];
-    check_dropped_row("id int NOT NULL PRIMARY KEY WITH (IGNORE_DUP_KEY = ON)", &id).await;
+    check_dropped_row(
+        "id int NOT NULL PRIMARY KEY WITH (IGNORE_DUP_KEY = ON)",
+        &id,
+    )
+    .await;
 }
 
 #[tokio::test]

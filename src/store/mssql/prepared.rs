@@ -27,7 +27,9 @@ impl BatchKey {
     pub(super) fn new(sql: &str, parameters: &[&dyn ToSql]) -> Self {
         let parameters = (1..).zip(parameters);
         let declarations: Vec<String> = parameters
-            .map(|(number, parameter)| format!("@P{number} {}", type_of(number, &parameter.to_sql())))
+            .map(|(number, parameter)| {
+                format!("@P{number} {}", type_of(number, &parameter.to_sql()))
+            })
             .collect();
         Self {
             declarations: declarations.join(", "),
