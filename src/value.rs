@@ -46,7 +46,7 @@ impl Value {
     /// Returns an estimate of the value's size in a protobuf message, in bytes.
     pub fn wire_size(&self) -> usize {
         match self {
-            Self::Null => 2,
+            Self::Null => 4,
             Self::Text(text) | Self::Decimal(text) => text.len() + 4,
             Self::Bytes(bytes) => bytes.len() + 4,
             _ => 12,

@@ -163,6 +163,7 @@ fn column() -> impl Strategy<Value = String> {
 fn value() -> impl Strategy<Value = Value> {
     let kind = prop_oneof![
         any::<bool>().prop_map(Kind::BoolValue),
+        any::<i32>().prop_map(Kind::NullValue),
         any::<i64>().prop_map(Kind::Int64Value),
         any::<f64>().prop_map(Kind::DoubleValue),
         text().prop_map(Kind::StringValue),

@@ -22,7 +22,7 @@ pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
         .iter()
         .map(|(name, json)| {
             let kind = kind_of(json).map_err(|reason| format!("column {name:?}: {reason}"))?;
-            Ok((name.clone(), proto::Value { kind }))
+            Ok((name.clone(), proto::Value { kind: Some(kind) }))
         })
         .collect::<Result<_, String>>()?;
     Ok(proto::NewItem {
@@ -31,9 +31,9 @@ pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
     })
 }
 
-fn kind_of(json: &Json) -> Result<Option<Kind>, String> {
-    Ok(Some(match json {
-        Json::Null => return Ok(None),
+fn kind_of(json: &Json) -> Result<Kind, String> {
+    Ok(match json {
+        Json::Null => Kind::NullValue(prost_types::NullValue::NullValue.into()),
         Json::Bool(bool) => Kind::BoolValue(*bool),
         Json::String(text) => Kind::StringValue(text.clone()),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
@@ -68,7 +68,7 @@ fn kind_of(json: &Json) -> Result<Option<Kind>, String> {
             }
         },
         Json::Array(_) => return Err("the value is a list; expected a single value".to_owned()),
-    }))
+    })
 }
 
 fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
@@ -110,7 +110,7 @@ mod tests {
         }))
         .expect("an item");
         let kind = |name: &str| item.columns[name].kind.clone();
-        assert_eq!(kind("n"), None);
+        assert_eq!(kind("n"), Some(Kind::NullValue(0)));
         assert_eq!(kind("b"), Some(Kind::BoolValue(true)));
         assert_eq!(kind("i"), Some(Kind::Int64Value(-5)));
         assert_eq!(kind("d"), Some(Kind::DoubleValue(1.5)));

@@ -90,7 +90,7 @@ fn cell_text(value: &Json) -> String {
 /// Converts a column value to JSON. Bytes become hexadecimal text, timestamps RFC 3339 text, and decimals text.
 pub(super) fn json_value(value: &proto::Value) -> Json {
     match &value.kind {
-        None => Json::Null,
+        None | Some(Kind::NullValue(_)) => Json::Null,
         Some(Kind::BoolValue(bool)) => json!(bool),
         Some(Kind::Int64Value(int)) => json!(int),
         Some(Kind::DoubleValue(double)) => json!(double),

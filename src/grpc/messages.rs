@@ -166,7 +166,7 @@ fn value_from_proto(value: proto::Value) -> std::result::Result<Value, String> {
     use proto::value::Kind;
 
     Ok(match value.kind {
-        None => Value::Null,
+        None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(bool)) => Value::Bool(bool),
         Some(Kind::Int64Value(int)) => Value::Int(int),
         Some(Kind::DoubleValue(double)) => Value::Double(double),
@@ -189,19 +189,18 @@ fn value_to_proto(value: Value) -> proto::Value {
     use proto::value::Kind;
 
     let kind = match value {
-        Value::Null => None,
-        Value::Bool(bool) => Some(Kind::BoolValue(bool)),
-        Value::Int(int) => Some(Kind::Int64Value(int)),
-        Value::Double(double) => Some(Kind::DoubleValue(double)),
-        Value::Text(text) => Some(Kind::StringValue(text)),
-        Value::Bytes(bytes) => Some(Kind::BytesValue(bytes)),
-        Value::Timestamp { seconds, nanos } => Some(Kind::TimestampValue(prost_types::Timestamp {
-            seconds,
-            nanos,
-        })),
-        Value::Decimal(digits) => Some(Kind::DecimalValue(digits)),
+        Value::Null => Kind::NullValue(prost_types::NullValue::NullValue.into()),
+        Value::Bool(bool) => Kind::BoolValue(bool),
+        Value::Int(int) => Kind::Int64Value(int),
+        Value::Double(double) => Kind::DoubleValue(double),
+        Value::Text(text) => Kind::StringValue(text),
+        Value::Bytes(bytes) => Kind::BytesValue(bytes),
+        Value::Timestamp { seconds, nanos } => {
+            Kind::TimestampValue(prost_types::Timestamp { seconds, nanos })
+        }
+        Value::Decimal(digits) => Kind::DecimalValue(digits),
     };
-    proto::Value { kind }
+    proto::Value { kind: Some(kind) }
 }
 
 /// Converts a leased item. `column_names` are the names of its columns, in the same order.

@@ -190,11 +190,25 @@ async fn values_of_every_kind_are_returned() {
     // SQLite has no types for timestamps and decimals. The broker stores them as text, and workers get the text.
     for (name, kind) in &kinds[..5] {
         assert_eq!(column(0, name), *kind, "{name}");
-        assert_eq!(column(1, name), None, "{name}");
+        assert_eq!(column(1, name), Some(Kind::NullValue(0)), "{name}");
     }
     let text = |text: &str| Some(Kind::StringValue(text.to_owned()));
     assert_eq!(column(0, "at"), text("2023-11-14 22:13:20.005"));
     assert_eq!(column(0, "price"), text("-12.50"));
+}
+
+#[tokio::test]
+async fn null_is_accepted_with_and_without_a_kind() {
+    let server =
+        Server::with_config("[queues.work]\nmanaged = { payload = \"text default 'x'\" }").await;
+    let client = server.client().await;
+    for kind in [None, Some(Kind::NullValue(0))] {
+        let item = crate::support::client::item_with("payload", Value { kind });
+        client.try_enqueue(vec![item]).await.expect("added");
+        let lease = client.claim_one().await;
+        let columns = &lease.item.as_ref().expect("an item").columns;
+        assert_eq!(columns["payload"].kind, Some(Kind::NullValue(0)));
+    }
 }
 
 #[tokio::test]
