@@ -15,7 +15,7 @@ use uuid::Uuid;
 use lease_broker::config::Sources;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Ending, NewItem, QueueIndex, Settlement, Store as _,
+    ClaimCall, ClaimedItem, Ending, NewItem, QueueIndex, Settled, Settlement, Store as _,
 };
 use lease_broker::value::Value;
 
@@ -95,7 +95,11 @@ async fn cycle(store: &SqliteStore, rounds: u64, width: usize, batch: usize) -> 
         let start = Instant::now();
         let states = store.settle(QUEUE, completions).await.expect("settled");
         times[1] += start.elapsed();
-        assert!(states.iter().all(Option::is_some));
+        assert!(
+            states
+                .iter()
+                .all(|result| matches!(result, Settled::Ended(_)))
+        );
     }
     times
 }

@@ -56,10 +56,9 @@ use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
 use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
-use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::QueueSpec;
-use crate::store::{LeaseExpiry, NewItem, QueueIndex, Renewal, Settlement, Store};
+use crate::store::{LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement, Store};
 use crate::value::Key;
 
 /// Serves the queues of one store.
@@ -85,7 +84,7 @@ struct Queue {
     wakeups: Arc<Wakeups>,
     claims: ClaimDispatcher,
     heartbeats: GroupCommit<Renewal, Option<LeaseExpiry>>,
-    settlements: GroupCommit<Settlement, Option<State>>,
+    settlements: GroupCommit<Settlement, Settled>,
     enqueues: GroupCommit<NewItem, Key>,
 }
 

@@ -92,12 +92,11 @@ pub trait Store: Send + Sync + 'static {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError>;
 
-    /// Ends leases. Returns one result per lease, in request order: the new state of its item, or `None` if the lease
-    /// was lost.
+    /// Ends leases. Returns one result per lease, in request order.
     ///
     /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended
     /// this lease, the call changes nothing and returns the item's present state. This works until the item is claimed
-    /// or redriven. If completion removes the row, a repeated completion finds no row and returns `None`.
+    /// or redriven. If completion removes the row, a repeated completion returns [`Settled::Gone`].
     ///
     /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease. A repeated
     /// completion does not add them again.
@@ -113,7 +112,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Option<State>>, StoreError>;
+    ) -> Result<Vec<Settled>, StoreError>;
 
     /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those
     /// that were due first.
@@ -239,6 +238,20 @@ pub enum Ending {
         /// The delay until the item is ready; zero makes it ready immediately.
         delay: Duration,
     },
+}
+
+/// The result of one settlement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The lease has ended, by this settlement or by an earlier one of the same kind. The present state of its item.
+    Ended(State),
+    /// The lease is not held. The settlement changed nothing.
+    Lost,
+    /// A completion found no row with the key of the lease. Only completions have this result.
+    ///
+    /// An earlier completion of this lease removed the row, or the completion of a later lease did after this one had
+    /// expired, or another program deleted it. The store cannot tell these apart.
+    Gone,
 }
 
 /// An item that a completion adds to a queue.

@@ -89,7 +89,8 @@ macro_rules! conformance {
                     completion_differs_from_failure_and_release
                     repeat_is_recognised_after_the_item_became_ready
                     repeat_after_another_claim_is_lost
-                    repeat_after_row_removal_is_lost
+                    completion_without_a_row_is_gone
+                    completion_of_a_later_lease_makes_it_gone
                     repeated_completion_of_a_recurring_item_is_recognised
                     failure_of_a_recurring_item_is_no_completion
                     expired_lease_cannot_be_repeated

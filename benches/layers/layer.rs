@@ -12,10 +12,9 @@ use lease_broker::broker::{
     Broker, BrokerConfig, ClaimRequest, LeaseCompletion, LeaseFailure, UndeliveredLeases,
 };
 use lease_broker::config::{Config, Sources};
-use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
-use lease_broker::store::{ClaimCall, Ending, NewItem, QueueIndex, Settlement, Store};
+use lease_broker::store::{ClaimCall, Ending, NewItem, QueueIndex, Settled, Settlement, Store};
 use lease_broker::value::{Key, Value};
 
 /// The queue of the default configuration.
@@ -224,7 +223,7 @@ fn completion() -> Ending {
     }
 }
 
-async fn settle(store: &Arc<dyn Store>, leases: Vec<Lease>, ending: Ending) -> Vec<Option<State>> {
+async fn settle(store: &Arc<dyn Store>, leases: Vec<Lease>, ending: Ending) -> Vec<Settled> {
     let settlement = |lease: Lease| Settlement {
         lease: lease.lease,
         ending: ending.clone(),
@@ -234,8 +233,10 @@ async fn settle(store: &Arc<dyn Store>, leases: Vec<Lease>, ending: Ending) -> V
     states.expect("settled")
 }
 
-fn assert_applied(states: &[Option<State>]) {
-    assert!(states.iter().all(Option::is_some), "a lease was lost");
+fn assert_applied(results: &[Settled]) {
+    let mut results = results.iter();
+    let applied = results.all(|result| matches!(result, Settled::Ended(_)));
+    assert!(applied, "a lease was lost");
 }
 
 fn integer(key: &Key) -> i64 {

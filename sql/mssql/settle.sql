@@ -14,7 +14,8 @@
 --   in seconds, and the milliseconds beyond; e: the error. No two leases have the same key. The lists of follow-ups begin at
 --   @P7.
 -- Results: index and new state of each lease that this batch ends. If it ends fewer than the list has, a second result has
---   index and present state of each lease that an earlier settlement of the same kind ended.
+--   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
+--   completion whose key has no row.
 -- Locks, in order: U on the rows of held leases, in the order of the key (leases.sql says how far that holds). X on the rows
 --   that follow-ups add. X on the rows of held leases. X on the rows added to the archive.
 -- Indexes: the key's.
@@ -48,8 +49,8 @@ DECLARE @held_count int = @@ROWCOUNT;
 IF @held_count < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state
     FROM {lease_list}
-        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-    WHERE {is_same_lease}
+        LEFT JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    WHERE l.lb_kind = 0 AND {has_no_row} OR {is_same_lease}
         AND (l.lb_kind = 0 AND (t.{lease_state} = 3
                 OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} = 0 AND t.{lease_owner} IS NOT NULL)
             OR l.lb_kind = 1 AND (t.{lease_state} = 4

@@ -1,7 +1,8 @@
 -- Purpose: end one lease: complete, fail or release its item.
 -- Sections: one of `complete`, `delete`, `fail` and `release` runs first, and changes no row if the lease was lost. If a queue
 --   archives its completed items, `copy_to_archive` and `delete_archived` follow `complete`. If no row was changed,
---   `find_earlier_settlement` reads the row of a lease that has ended. All run in the writer's transaction.
+--   `find_earlier_settlement` reads the row. It returns 1 and the row's state if the lease has ended, 0 or NULL if the row has
+--   another lease, and no row if there is none with this key. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new due time (ms since 1970, or NULL);
 --   ?7 fencing token; ?8 new state; ?9 error text.
 -- Locks: the write lock of the file.
@@ -39,6 +40,6 @@ SET {lease_state} = ?8, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_o
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
 -- :: find_earlier_settlement
-SELECT {lease_state}, {lease_attempt}, {lease_owner} IS NULL
+SELECT {lease_state} <> 1 AND {lease_token} = ?4 AND {lease_fence} = ?7, {lease_state}, {lease_attempt}, {lease_owner} IS NULL
 FROM {table}
-WHERE {key_match} AND {lease_state} <> 1 AND {lease_token} = ?4 AND {lease_fence} = ?7
+WHERE {key_match}

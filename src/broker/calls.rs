@@ -3,7 +3,7 @@
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
 //! result to the queue's claim dispatcher or group commit. A malformed request is refused as a whole and changes
-//! nothing. A lease id that is not held fails alone: the result for its lease is `None`.
+//! nothing. A lease that is not held fails alone: its result says so.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::operation_metrics::Operation;
 use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
-use crate::item_state::{AfterFailure, State};
-use crate::store::{Ending, LeaseExpiry, NewItem, Renewal, StoreError};
+use crate::item_state::AfterFailure;
+use crate::store::{Ending, LeaseExpiry, NewItem, Renewal, Settled, StoreError};
 use crate::value::Key;
 
 impl Broker {
@@ -60,6 +60,7 @@ impl Broker {
             let lease = self.decode_lease_id(queue, id)?;
             Some(Renewal { lease, duration })
         });
+        let renewals = renewals.map(|renewal| renewal.ok_or(None));
         let expiries = submit_valid(renewals, &queue.heartbeats).await?;
         if expiries.iter().any(Option::is_some) {
             queue.wakeups.reaper_timer.advance_to(duration);
@@ -69,7 +70,7 @@ impl Broker {
 
     /// Ends leases whose work is done, and adds their follow-up items in the same transaction.
     ///
-    /// Returns one result per completion, in request order: the item's state, or `None` if the lease was lost.
+    /// Returns one result per completion, in request order.
     ///
     /// # Errors
     /// As [`Self::heartbeat`]. A follow-up that the store rejects is an invalid field.
@@ -77,7 +78,7 @@ impl Broker {
         &self,
         queue: &str,
         completions: Vec<LeaseCompletion>,
-    ) -> Result<Vec<Option<State>>, Error> {
+    ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
         self.limits.check_length("completions", completions.len())?;
         let follow_ups = completions
@@ -106,23 +107,23 @@ impl Broker {
         &self,
         completions: Vec<LeaseCompletion>,
         next: ClaimRequest,
-    ) -> Result<(Vec<Option<State>>, UndeliveredLeases), Error> {
+    ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         self.metrics.add_call(Operation::Claim);
         let queue = self.queue(&next.queue)?;
         let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
         let call = call.map_err(|error| error.in_message("next"))?;
-        let (states, leases) = tokio::join!(
+        let (results, leases) = tokio::join!(
             self.complete(&queue.spec.name, completions),
             queue.claims.claim(call, None)
         );
         let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
-        Ok((states?, leases))
+        Ok((results?, leases))
     }
 
     /// Ends leases whose work failed. The item is tried again after a delay, or becomes a dead letter if its attempts
     /// are used up or the failure says so.
     ///
-    /// Returns one result per failure, in request order: the item's state, or `None` if the lease was lost.
+    /// Returns one result per failure, in request order.
     ///
     /// # Errors
     /// As [`Self::heartbeat`].
@@ -130,7 +131,7 @@ impl Broker {
         &self,
         queue: &str,
         failures: Vec<LeaseFailure>,
-    ) -> Result<Vec<Option<State>>, Error> {
+    ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
         self.limits.check_length("failures", failures.len())?;
         let mut settlements = Vec::with_capacity(failures.len());
@@ -160,7 +161,7 @@ impl Broker {
 
     /// Ends leases whose work was not done and gives their attempts back.
     ///
-    /// Returns one result per release, in request order: the item's state, or `None` if the lease was lost.
+    /// Returns one result per release, in request order.
     ///
     /// # Errors
     /// As [`Self::heartbeat`].
@@ -168,7 +169,7 @@ impl Broker {
         &self,
         queue: &str,
         releases: Vec<LeaseRelease>,
-    ) -> Result<Vec<Option<State>>, Error> {
+    ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
         self.limits.check_length("releases", releases.len())?;
         let mut settlements = Vec::with_capacity(releases.len());

@@ -15,7 +15,7 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
     Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
@@ -124,7 +124,7 @@ impl Store for FailFastStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         let work = self.store.settle(queue, settlements);
         self.run(Operation::Settle, work, Vec::len).await
     }

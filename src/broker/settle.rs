@@ -1,37 +1,36 @@
 //! Settlement: ends leases on behalf of the complete, fail and release calls.
 //!
-//! A lease id that cannot be decoded is held by no worker. Its result is `None`, as for a lost lease.
+//! A lease id that cannot be decoded is held by no worker. Its result is that of a lost lease.
 
 use super::error::Error;
 use super::group_commit::GroupCommit;
 use super::limits::check_delay;
 use super::operation_metrics::Operation;
 use super::{Broker, Queue};
-use crate::item_state::State;
 use crate::lease_id::LeaseRef;
-use crate::store::{Ending, FollowUp, NewItem, Settlement, StoreError};
+use crate::store::{Ending, FollowUp, NewItem, Settled, Settlement, StoreError};
 
 impl Broker {
     /// Ends leases. A settlement's lease is `None` if its lease id cannot be decoded.
     ///
-    /// Returns one result per settlement, in request order: the item's state, or `None` if the lease was lost.
+    /// Returns one result per settlement, in request order.
     pub(super) async fn settle(
         &self,
         queue: &Queue,
         settlements: Vec<(Option<LeaseRef>, Ending)>,
-    ) -> Result<Vec<Option<State>>, Error> {
+    ) -> Result<Vec<Settled>, Error> {
         self.metrics.add_call(Operation::Settle);
         let settlements = settlements.into_iter().map(|(lease, ending)| {
             let lease = match &ending {
                 // The store sees every completion, because an invalid follow-up is refused whether the lease is held or
                 // not.
                 Ending::Complete { .. } => lease.unwrap_or_else(LeaseRef::invalid),
-                Ending::Fail { .. } | Ending::Release { .. } => lease?,
+                Ending::Fail { .. } | Ending::Release { .. } => lease.ok_or(Settled::Lost)?,
             };
-            Some(Settlement { lease, ending })
+            Ok(Settlement { lease, ending })
         });
-        let states = submit_valid(settlements, &queue.settlements).await;
-        states.map_err(|error| match error {
+        let results = submit_valid(settlements, &queue.settlements).await;
+        results.map_err(|error| match error {
             StoreError::Rejected(rejection) => match rejection.follow_up {
                 // Only completions have follow-ups, and the store sees all of them, so the store's index is the
                 // request's.
@@ -68,24 +67,29 @@ impl Broker {
     }
 }
 
-/// Submits the requests that are `Some` and returns one result per request, in order. The result of a `None` is `None`.
+/// Submits the requests that are `Ok` and returns one result per request, in order. The result of an `Err` is its value.
 pub(super) async fn submit_valid<I, R>(
-    requests: impl Iterator<Item = Option<I>>,
-    group_commit: &GroupCommit<I, Option<R>>,
-) -> Result<Vec<Option<R>>, StoreError>
+    requests: impl Iterator<Item = Result<I, R>>,
+    group_commit: &GroupCommit<I, R>,
+) -> Result<Vec<R>, StoreError>
 where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
     let mut valid_requests = Vec::new();
-    let is_valid: Vec<bool> = requests
-        .map(|request| {
-            request
-                .map(|request| valid_requests.push(request))
-                .is_some()
+    let known_results: Vec<Option<R>> = requests
+        .map(|request| match request {
+            Ok(request) => {
+                valid_requests.push(request);
+                None
+            }
+            Err(result) => Some(result),
         })
         .collect();
     let mut results = group_commit.submit(valid_requests).await?.into_iter();
-    let result = |is_valid: bool| is_valid.then(|| results.next().flatten()).flatten();
-    Ok(is_valid.into_iter().map(result).collect())
+    // The store returns one result per valid request.
+    let results = known_results
+        .into_iter()
+        .filter_map(|known| known.or_else(|| results.next()));
+    Ok(results.collect())
 }

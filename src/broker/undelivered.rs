@@ -17,9 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group_commit::GroupCommit;
-use crate::item_state::State;
 use crate::lease_id::Secret;
-use crate::store::{ClaimedItem, Ending, Settlement};
+use crate::store::{ClaimedItem, Ending, Settled, Settlement};
 
 /// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background.
 pub struct UndeliveredLeases {
@@ -36,7 +35,7 @@ pub(super) struct LeasedQueue {
     /// The secret that signs lease ids.
     pub(super) secret: Secret,
     /// The group commit that releases leases.
-    pub(super) settlements: GroupCommit<Settlement, Option<State>>,
+    pub(super) settlements: GroupCommit<Settlement, Settled>,
 }
 
 /// A lease that its worker receives.

@@ -14,7 +14,7 @@ use super::group_commit::GroupCommit;
 use super::wakeups::Wakeups;
 use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec};
-use crate::store::{Ending, LeaseExpiry, NewItem, QueueIndex, Renewal, Settlement, Store};
+use crate::store::{Ending, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement, Store};
 use crate::value::Key;
 
 /// The group-commit tasks of all queues.
@@ -84,7 +84,7 @@ pub(super) fn settle(
     queue: QueueIndex,
     spec: &QueueSpec,
     wakeups: Arc<[Arc<Wakeups>]>,
-) -> GroupCommit<Settlement, Option<State>> {
+) -> GroupCommit<Settlement, Settled> {
     let on_complete = spec.on_complete.clone();
     GroupCommit::spawn(
         &tasks.tasks,
@@ -94,14 +94,14 @@ pub(super) fn settle(
             let (store, wakeups, on_complete) =
                 (store.clone(), wakeups.clone(), on_complete.clone());
             async move {
-                let states = store.settle(queue, settlements.clone()).await?;
-                for (settlement, state) in settlements.iter().zip(&states) {
-                    if let Some(state) = state {
+                let results = store.settle(queue, settlements.clone()).await?;
+                for (settlement, result) in settlements.iter().zip(&results) {
+                    if let Settled::Ended(state) = result {
                         let ending = &settlement.ending;
                         wake_after_settlement(ending, *state, queue, &on_complete, &wakeups);
                     }
                 }
-                Ok(states)
+                Ok(results)
             }
             .boxed()
         },

@@ -50,11 +50,12 @@ pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     match outcome {
         proto::Outcome::Applied => "applied",
         proto::Outcome::LeaseLost => "lease lost",
+        proto::Outcome::Gone => "gone",
         proto::Outcome::Unspecified => "unknown",
     }
 }
 
-/// Checks that no lease was lost.
+/// Checks that no lease was lost. A row that is gone counts as a lost lease.
 ///
 /// # Errors
 /// Exit code 1, with the number of lost leases.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::proto;
 use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure, LeaseRelease};
 use crate::item_state::State;
-use crate::store::{ClaimedItem, LeaseExpiry, NewItem};
+use crate::store::{ClaimedItem, LeaseExpiry, NewItem, Settled};
 use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -239,41 +239,47 @@ pub(super) fn heartbeat_results(
     results
         .map(|(lease_id, expiry)| proto::HeartbeatResult {
             lease_id,
-            outcome: outcome(expiry.is_some()),
+            outcome: match expiry {
+                Some(_) => proto::Outcome::Applied.into(),
+                None => proto::Outcome::LeaseLost.into(),
+            },
             expire_time: expiry.map(|expiry| timestamp(expiry.expire_time)),
             time_left: expiry.map(|expiry| duration_to_proto(expiry.time_left)),
         })
         .collect()
 }
 
-/// Converts the results of settlements: the state of each item, or `None` if its lease is lost.
+/// Converts the results of settlements.
 pub(super) fn settle_results(
     lease_ids: Vec<String>,
-    states: Vec<Option<State>>,
+    results: Vec<Settled>,
 ) -> Vec<proto::SettleResult> {
-    let results = lease_ids.into_iter().zip(states);
+    use proto::{ItemState, Outcome};
+
+    let results = lease_ids.into_iter().zip(results);
     results
-        .map(|(lease_id, state)| proto::SettleResult {
-            lease_id,
-            outcome: outcome(state.is_some()),
-            state: match state {
-                None => proto::ItemState::Unspecified,
-                Some(State::Ready) => proto::ItemState::Ready,
-                Some(State::Leased) => proto::ItemState::Leased,
-                Some(State::Delayed) => proto::ItemState::Delayed,
-                Some(State::Completed) => proto::ItemState::Completed,
-                Some(State::Dead) => proto::ItemState::Dead,
+        .map(|(lease_id, result)| {
+            let (outcome, state) = match result {
+                Settled::Ended(state) => (Outcome::Applied, item_state(state)),
+                Settled::Lost => (Outcome::LeaseLost, ItemState::Unspecified),
+                Settled::Gone => (Outcome::Gone, ItemState::Unspecified),
+            };
+            proto::SettleResult {
+                lease_id,
+                outcome: outcome.into(),
+                state: state.into(),
             }
-            .into(),
         })
         .collect()
 }
 
-fn outcome(applied: bool) -> i32 {
-    if applied {
-        proto::Outcome::Applied.into()
-    } else {
-        proto::Outcome::LeaseLost.into()
+fn item_state(state: State) -> proto::ItemState {
+    match state {
+        State::Ready => proto::ItemState::Ready,
+        State::Leased => proto::ItemState::Leased,
+        State::Delayed => proto::ItemState::Delayed,
+        State::Completed => proto::ItemState::Completed,
+        State::Dead => proto::ItemState::Dead,
     }
 }
 

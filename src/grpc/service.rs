@@ -79,16 +79,16 @@ impl LeaseBrokerService for Service {
             let lease_ids = lease_ids(&request.completions, |completion| &completion.lease_id);
             let completions = completions_from_proto(request.completions, trace_parent.as_deref())?;
             let Some(next) = request.next else {
-                let states = self.broker.complete(&queue, completions).await?;
+                let results = self.broker.complete(&queue, completions).await?;
                 return Ok(Response::new(proto::CompleteResponse {
-                    results: settle_results(lease_ids, states),
+                    results: settle_results(lease_ids, results),
                     next_leases: Vec::new(),
                 }));
             };
             let next = next_claim_from_proto(&queue, next, deadline.time_for_claim())?;
             let both = self.broker.complete_and_claim(completions, next);
-            let (states, leases) = both.await?;
-            let results = settle_results(lease_ids, states);
+            let (results, leases) = both.await?;
+            let results = settle_results(lease_ids, results);
             let used_bytes = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::CompleteResponse {
                 results,
@@ -104,9 +104,9 @@ impl LeaseBrokerService for Service {
         let call = async {
             let lease_ids = lease_ids(&request.failures, |failure| &failure.lease_id);
             let failures = failures_from_proto(request.failures)?;
-            let states = self.broker.fail(&request.queue, failures).await?;
+            let results = self.broker.fail(&request.queue, failures).await?;
             Ok(Response::new(proto::FailResponse {
-                results: settle_results(lease_ids, states),
+                results: settle_results(lease_ids, results),
             }))
         };
         deadline.run(call).await
@@ -121,9 +121,9 @@ impl LeaseBrokerService for Service {
         let call = async {
             let lease_ids = lease_ids(&request.releases, |release| &release.lease_id);
             let releases = releases_from_proto(request.releases)?;
-            let states = self.broker.release(&request.queue, releases).await?;
+            let results = self.broker.release(&request.queue, releases).await?;
             Ok(Response::new(proto::ReleaseResponse {
-                results: settle_results(lease_ids, states),
+                results: settle_results(lease_ids, results),
             }))
         };
         deadline.run(call).await

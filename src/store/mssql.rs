@@ -50,7 +50,7 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
     Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
@@ -204,7 +204,7 @@ impl Store for MssqlStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.settle(queue, &settlements).await
         })

@@ -45,7 +45,7 @@ use self::queue_statements::QueueStatements;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
     Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
@@ -179,7 +179,7 @@ impl Store for SqliteStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         let settle = move |context: &WriteContext| settle::settle(context, queue, &settlements);
         self.writer.run(settle).await
     }

@@ -198,7 +198,7 @@ async fn retry_after_the_next_claim_is_lost() {
 }
 
 #[tokio::test]
-async fn retry_after_deletion_is_lost() {
+async fn retried_completion_of_a_deleted_row_is_gone() {
     let server = Server::with_config(
         "[queues.work]
         managed = { payload = 'text' }
@@ -208,10 +208,16 @@ async fn retry_after_deletion_is_lost() {
     let client = server.client().await;
     let id = enqueue_and_claim(&client).await;
     assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
+    let retried = client.complete(&[&id]).await;
+    assert_eq!(outcomes(&retried), [Outcome::Gone]);
+    assert_eq!(retried[0].state(), ItemState::Unspecified);
+    assert_eq!(client.fail(&id, "no").await.outcome(), Outcome::LeaseLost);
     assert_eq!(
-        outcomes(&client.complete(&[&id]).await),
+        outcomes(&client.release(&[&id]).await),
         [Outcome::LeaseLost]
     );
+    let heartbeats = client.try_heartbeat(&[&id], None).await.expect("no error");
+    assert_eq!(heartbeats[0].outcome(), Outcome::LeaseLost);
 }
 
 #[tokio::test]

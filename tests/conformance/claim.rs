@@ -105,7 +105,7 @@ pub(crate) async fn lease_of_a_deleted_row_is_lost<H: Harness>() {
     let item = fixture.one().await;
     fixture.harness.delete("item", ("id", Value::Int(1))).await;
     assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
-    assert_eq!(fixture.complete(&item.lease).await, None);
+    assert_eq!(fixture.settle(&item.lease, fail(None)).await, None);
     assert_eq!(keys(&fixture.claim(9).await), ["2"]);
 }
 

@@ -69,9 +69,9 @@ pub(crate) async fn repeated_completion_adds_follow_ups_once<H: Harness>() {
             .await
             .expect("held");
         // The repeats have other follow-ups, so the store can recognise them only by the lease.
-        fixture.settle(&lease, complete_adding(&[20])).await;
+        fixture.outcome(&lease, complete_adding(&[20])).await;
         let other = fixture.another().await;
-        other.settle(&lease, complete_adding(&[30])).await;
+        other.outcome(&lease, complete_adding(&[30])).await;
         assert_eq!(keys(&fixture.at(1).claim(9).await), ["10"]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
-use lease_broker::store::Ending;
+use lease_broker::store::{Ending, Settled};
 
 use super::settle::endings;
 use crate::harness::Harness;
@@ -89,14 +89,50 @@ pub(crate) async fn repeat_after_another_claim_is_lost<H: Harness>() {
     }
 }
 
-pub(crate) async fn repeat_after_row_removal_is_lost<H: Harness>() {
-    for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
-        let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = on_complete).await;
-        let lease = fixture.one().await.lease;
-        assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
-        assert_eq!(fixture.complete(&lease).await, None);
-        assert_eq!(fixture.settle(&lease, fail(None)).await, None);
+pub(crate) async fn completion_without_a_row_is_gone<H: Harness>() {
+    for on_complete in [
+        OnComplete::Delete,
+        OnComplete::Archive("done".to_owned()),
+        OnComplete::Keep,
+    ] {
+        let is_kept = on_complete == OnComplete::Keep;
+        let fixture = Fixture::<H>::with(2, |spec| spec.on_complete = on_complete).await;
+        let items = fixture.claim(2).await;
+        let (lease, other) = (&items[0].lease, &items[1].lease);
+        assert_eq!(fixture.complete(lease).await, Some(State::Completed));
+        if is_kept {
+            let row = ("id", lease.key.0[0].clone());
+            fixture.harness.delete("item", row).await;
+        }
+        let repeats = vec![
+            (lease, complete()),
+            (other, complete()),
+            (lease, complete()),
+        ];
+        let results = fixture.try_settle(repeats).await.expect("settle");
+        let expected = [
+            Settled::Gone,
+            Settled::Ended(State::Completed),
+            Settled::Gone,
+        ];
+        assert_eq!(results, expected);
+        for ending in [fail(None), fail(Some(MINUTE)), release(NO_DELAY)] {
+            assert_eq!(fixture.settle(lease, ending).await, None);
+        }
+        assert_eq!(fixture.heartbeat(lease, HOUR).await, None);
     }
+}
+
+pub(crate) async fn completion_of_a_later_lease_makes_it_gone<H: Harness>() {
+    let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = OnComplete::Delete).await;
+    let expired = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    fixture.advance(HOUR).await;
+    fixture.reap(9).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.complete(&expired).await, None);
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
+    let repeat = fixture.outcome(&expired, complete()).await;
+    assert_eq!(repeat, Settled::Gone);
 }
 
 pub(crate) async fn repeated_completion_of_a_recurring_item_is_recognised<H: Harness>() {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use lease_broker::item_state::State;
+use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::OnComplete;
-use lease_broker::store::Ending;
+use lease_broker::store::{Ending, Settled};
+use lease_broker::value::{Key, Value};
 
 use super::heartbeat::similar_leases;
 use crate::harness::Harness;
@@ -27,7 +29,7 @@ pub(crate) async fn each_settlement_leads_to_its_state<H: Harness>() {
     let items = fixture.claim(5).await;
     let settlements = items.iter().map(|item| &item.lease).zip(endings());
     let states = fixture.try_settle(settlements.collect()).await;
-    let expected = [Completed, Dead, Delayed, Ready, Delayed].map(Some);
+    let expected = [Completed, Dead, Delayed, Ready, Delayed].map(Settled::Ended);
     assert_eq!(states.expect("settle"), expected);
     assert_eq!(fixture.counts().await, [1, 0, 2, 1, 1]);
 }
@@ -98,17 +100,23 @@ pub(crate) async fn unknown_lease_cannot_be_settled<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let before = fixture.snapshot().await;
+    let has_no_row = |lease: &LeaseRef| lease.key == Key([Value::Int(999)].into());
     for similar in similar_leases(&lease) {
         for ending in endings() {
-            let state = fixture.settle(&similar, ending).await;
-            assert_eq!(state, None, "{similar:?}");
+            let expected = match ending {
+                Ending::Complete { .. } if has_no_row(&similar) => Settled::Gone,
+                _ => Settled::Lost,
+            };
+            let result = fixture.outcome(&similar, ending).await;
+            assert_eq!(result, expected, "{similar:?}");
         }
     }
     assert_eq!(fixture.snapshot().await, before);
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
     for similar in similar_leases(&lease) {
-        let state = fixture.complete(&similar).await;
-        assert_eq!(state, None, "{similar:?} was taken for a repeat");
+        let result = fixture.outcome(&similar, complete()).await;
+        let is_repeat = matches!(result, Settled::Ended(_));
+        assert!(!is_repeat, "{similar:?} was taken for a repeat");
     }
 }
 
@@ -122,7 +130,12 @@ pub(crate) async fn lost_lease_in_a_list_leaves_the_others_intact<H: Harness>() 
         (&items[0].lease, fail(None)),
     ];
     let states = fixture.try_settle(settlements).await.expect("settle");
-    assert_eq!(states, [Some(State::Completed), None, Some(State::Dead)]);
+    let expected = [
+        Settled::Ended(State::Completed),
+        Settled::Lost,
+        Settled::Ended(State::Dead),
+    ];
+    assert_eq!(states, expected);
     assert_eq!(fixture.counts().await, [0, 1, 0, 1, 1]);
 }
 
@@ -143,10 +156,8 @@ pub(crate) async fn lease_named_twice_is_settled_once<H: Harness>() {
         (&lease, fail(None)),
     ];
     let states = fixture.try_settle(settlements).await.expect("settle");
-    assert_eq!(
-        states,
-        [Some(State::Completed), Some(State::Completed), None]
-    );
+    let completed = Settled::Ended(State::Completed);
+    assert_eq!(states, [completed.clone(), completed, Settled::Lost]);
 }
 
 pub(crate) async fn empty_list_settles_nothing<H: Harness>() {

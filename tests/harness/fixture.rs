@@ -14,7 +14,7 @@ use lease_broker::queue::{
 };
 use lease_broker::store::{
     ClaimCall, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped,
-    Renewal, Settlement, Store, StoreError,
+    Renewal, Settled, Settlement, Store, StoreError,
 };
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
@@ -205,20 +205,29 @@ impl Broker {
     pub(crate) async fn try_settle(
         &self,
         settlements: Vec<(&LeaseRef, Ending)>,
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         let asked = settlements.len();
         let settlements = settlements.into_iter().map(|(lease, ending)| Settlement {
             lease: lease.clone(),
             ending,
         });
-        let states = self.store.settle(self.queue, settlements.collect()).await?;
-        assert_eq!(states.len(), asked, "one result per settlement");
-        Ok(states)
+        let results = self.store.settle(self.queue, settlements.collect()).await?;
+        assert_eq!(results.len(), asked, "one result per settlement");
+        Ok(results)
     }
 
+    pub(crate) async fn outcome(&self, lease: &LeaseRef, ending: Ending) -> Settled {
+        let results = self.try_settle(vec![(lease, ending)]).await;
+        results.expect("settle").remove(0)
+    }
+
+    /// Settles a lease and returns the state of its item, or `None` if the lease is lost.
     pub(crate) async fn settle(&self, lease: &LeaseRef, ending: Ending) -> Option<State> {
-        let states = self.try_settle(vec![(lease, ending)]).await;
-        states.expect("settle").remove(0)
+        match self.outcome(lease, ending).await {
+            Settled::Ended(state) => Some(state),
+            Settled::Lost => None,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) async fn complete(&self, lease: &LeaseRef) -> Option<State> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
+use lease_broker::store::Settled;
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
@@ -54,10 +55,10 @@ pub(crate) struct Item {
 /// The expected result of a settlement.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    Exactly(Option<State>),
+    Exactly(Settled),
     /// For a failure after a release, or a release after a failure. The row of a store may not tell them apart, so the result
     /// is this state or a lost lease.
-    StateOrNone(State),
+    StateOrLost(State),
 }
 
 #[derive(Debug)]
@@ -189,7 +190,7 @@ impl Model {
                     Policy::Delete | Policy::Archive => {
                         self.items.remove(&id(&lease.key));
                         self.archived += usize::from(policy == Policy::Archive);
-                        return Answer::Exactly(Some(State::Completed));
+                        return Answer::Exactly(Settled::Ended(State::Completed));
                     }
                 }
             }
@@ -210,24 +211,28 @@ impl Model {
                 }
             }
         }
-        Answer::Exactly(Some(item.state))
+        Answer::Exactly(Settled::Ended(item.state))
     }
 
     fn repeat(&self, lease: &LeaseRef, end: End) -> Answer {
-        let settled = self.items.get(&id(&lease.key)).filter(|item| {
-            item.state != State::Leased
-                && item.token == Some(lease.token)
-                && item.fence == lease.fence
-        });
-        let Some((item, ended)) = settled.and_then(|item| Some((item, item.ended?))) else {
-            return Answer::Exactly(None);
+        let Some(item) = self.items.get(&id(&lease.key)) else {
+            return Answer::Exactly(match end {
+                End::Complete => Settled::Gone,
+                End::Fail(_) | End::Release(_) => Settled::Lost,
+            });
+        };
+        let is_same_lease = item.state != State::Leased
+            && item.token == Some(lease.token)
+            && item.fence == lease.fence;
+        let Some(ended) = item.ended.filter(|_| is_same_lease) else {
+            return Answer::Exactly(Settled::Lost);
         };
         match (ended, end) {
             (End::Complete, End::Complete)
             | (End::Fail(_), End::Fail(_))
-            | (End::Release(_), End::Release(_)) => Answer::Exactly(Some(item.state)),
-            (End::Complete, _) | (_, End::Complete) => Answer::Exactly(None),
-            _ => Answer::StateOrNone(item.state),
+            | (End::Release(_), End::Release(_)) => Answer::Exactly(Settled::Ended(item.state)),
+            (End::Complete, _) | (_, End::Complete) => Answer::Exactly(Settled::Lost),
+            _ => Answer::StateOrLost(item.state),
         }
     }
 

@@ -12,7 +12,8 @@ use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Ending, FollowUp, NewItem, QueueIndex, Renewal, Settlement, StoreError,
+    ClaimCall, ClaimedItem, Ending, FollowUp, NewItem, QueueIndex, Renewal, Settled, Settlement,
+    StoreError,
 };
 use lease_broker::value::Value;
 use rand::rngs::StdRng;
@@ -319,8 +320,9 @@ impl Worker {
                     queue: QueueIndex(1),
                     item: new_item(&[("item", Value::Int(id))]),
                 };
-                let state = self.settle(&item, complete_with(vec![follow_up])).await;
-                assert_eq!(state, Some(State::Completed), "{}: {item:?}", self.name);
+                let result = self.settle(&item, complete_with(vec![follow_up])).await;
+                let completed = Settled::Ended(State::Completed);
+                assert_eq!(result, completed, "{}: {item:?}", self.name);
                 let mut reports = self.load.reports.lock().expect("no panic");
                 let fresh = reports.completed.insert(item.lease.key.to_string());
                 assert!(fresh, "completed twice: {item:?}");
@@ -328,7 +330,7 @@ impl Worker {
         }
     }
 
-    async fn settle(&self, item: &ClaimedItem, ending: Ending) -> Option<State> {
+    async fn settle(&self, item: &ClaimedItem, ending: Ending) -> Settled {
         let settlement = Settlement {
             lease: item.lease.clone(),
             ending,
@@ -337,7 +339,7 @@ impl Worker {
             let settlement = [settlement.clone()];
             async move {
                 let settled = broker.store.settle(broker.queue, settlement.into()).await;
-                settled.map(|mut states| states.remove(0))
+                settled.map(|mut results| results.remove(0))
             }
         };
         self.retry_while_unavailable(settle).await

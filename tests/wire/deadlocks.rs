@@ -1,7 +1,7 @@
 //! Statements that the server chooses as deadlock victims. The server undoes them, so the broker may send them again.
 
 use lease_broker::item_state::State;
-use lease_broker::store::StoreError;
+use lease_broker::store::{Settled, StoreError};
 
 use crate::answers::{OPERATION, claimed, enqueued, settled};
 use crate::fixture::Fixture;
@@ -21,7 +21,7 @@ async fn deadlock_victim_is_retried_with_success() {
         vec![deadlock_reply(), Reply::Answer(settled(1, 3))],
     );
     let states = fixture.complete(1).await.expect("settled");
-    assert_eq!(states, [Some(State::Completed)]);
+    assert_eq!(states, [Settled::Ended(State::Completed)]);
     assert_eq!(fixture.server.requests(OPERATION).len(), 2);
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    ClaimedItem, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal, Settlement, Store as _,
-    StoreError,
+    ClaimedItem, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement,
+    Store as _, StoreError,
 };
 use lease_broker::value::{Key, Value};
 
@@ -132,7 +131,7 @@ impl Fixture {
     }
 
     /// Completes the given number of leases.
-    pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Option<State>>, StoreError> {
+    pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Settled>, StoreError> {
         let settlements = (1..=leases).map(|id| Settlement {
             lease: lease(id),
             ending: complete(),
@@ -141,10 +140,7 @@ impl Fixture {
     }
 
     /// Completes the given number of leases, each with two follow-ups.
-    pub(crate) async fn complete_and_add(
-        &self,
-        leases: i64,
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    pub(crate) async fn complete_and_add(&self, leases: i64) -> Result<Vec<Settled>, StoreError> {
         let follow_up = |delay| FollowUp {
             queue: QUEUE,
             item: NewItem { delay, ..item(0) },

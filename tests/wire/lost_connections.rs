@@ -1,7 +1,7 @@
 //! Connections that end before a reply is complete. The server may have run the statement or not.
 
 use lease_broker::item_state::State;
-use lease_broker::store::StoreError;
+use lease_broker::store::{Settled, StoreError};
 
 use crate::answers::{
     OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, settled, settled_row,
@@ -38,7 +38,13 @@ async fn settlement_cut_among_its_rows_is_retried() {
     let replies = vec![Reply::Cut(cut), Reply::Answer(settled(2, 3))];
     fixture.server.on(OPERATION, replies);
     let states = fixture.complete(2).await.expect("settled");
-    assert_eq!(states, [Some(State::Completed); 2]);
+    assert_eq!(
+        states,
+        [
+            Settled::Ended(State::Completed),
+            Settled::Ended(State::Completed)
+        ]
+    );
     assert_sent_twice(&fixture);
 }
 
@@ -48,7 +54,13 @@ async fn settlement_is_retried_with_the_same_parameters() {
     let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(settled(2, 3))];
     fixture.server.on(OPERATION, replies);
     let states = fixture.complete(2).await.expect("settled");
-    assert_eq!(states, [Some(State::Completed); 2]);
+    assert_eq!(
+        states,
+        [
+            Settled::Ended(State::Completed),
+            Settled::Ended(State::Completed)
+        ]
+    );
     assert_sent_twice(&fixture);
 }
 

@@ -62,6 +62,14 @@ pub(super) fn state(row: &Row, column: usize) -> Result<State, StoreError> {
     State::from_code(code).ok_or_else(|| unexpected(format!("unknown state {code}")))
 }
 
+/// Reads the state of an item like [`state`]; `None` for NULL.
+pub(super) fn optional_state(row: &Row, column: usize) -> Result<Option<State>, StoreError> {
+    match types::decode(row.get_column_data(column)?)? {
+        Value::Null => Ok(None),
+        _ => state(row, column).map(Some),
+    }
+}
+
 /// Reads a lease token.
 pub(super) fn token(row: &Row, column: usize) -> Result<Uuid, StoreError> {
     let token = optional::<Uuid>(row, column)?;

@@ -150,6 +150,11 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
         });
         placeholders.insert(placeholder, equal.collect::<Vec<_>>().join(" AND "));
     }
+    // After an outer join. A key that a lease names has no NULL, so a row that was found has none either.
+    let first = key
+        .first()
+        .map(|column| format!("t.{} IS NULL", quote(&column.name)));
+    placeholders.insert("has_no_row", first.unwrap_or_default());
     let present = key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND t.{} IS NOT NULL", quote(&column.name)));
     placeholders.insert("key_not_null", present.collect::<Vec<_>>().concat());

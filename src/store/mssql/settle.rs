@@ -14,7 +14,7 @@ use super::utf16::cut;
 use crate::item_state::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
-use crate::store::{Ending, QueueIndex, Rejection, Settlement, StoreError};
+use crate::store::{Ending, QueueIndex, Rejection, Settled, Settlement, StoreError};
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
 const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
@@ -34,12 +34,12 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         settlements: &[Settlement],
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         let queue = self.queue(queue)?;
         follow_ups::check(settlements, |queue, item| {
             Ok(self.queue(queue)?.encode_item(item).map(drop))
         })?;
-        let mut states = vec![None; settlements.len()];
+        let mut results = vec![Settled::Lost; settlements.len()];
         let mut remaining: Vec<usize> = (0..settlements.len())
             .filter(|index| queue.can_have_key(&settlements[*index].lease.key))
             .collect();
@@ -49,12 +49,12 @@ impl MssqlOperations {
             let (batch, later): (Vec<usize>, Vec<usize>) = remaining
                 .into_iter()
                 .partition(|index| keys.insert(settlements[*index].lease.key.to_string()));
-            for (index, state) in self.settle_batch(queue, settlements, &batch).await? {
-                states[index] = Some(state);
+            for (index, result) in self.settle_batch(queue, settlements, &batch).await? {
+                results[index] = result;
             }
             remaining = later;
         }
-        Ok(states)
+        Ok(results)
     }
 
     /// Settles the settlements at `indexes` in one batch. No two of them have the same key.
@@ -63,7 +63,7 @@ impl MssqlOperations {
         queue: &QueueStatements,
         settlements: &[Settlement],
         indexes: &[usize],
-    ) -> Result<Vec<(usize, State)>, StoreError> {
+    ) -> Result<Vec<(usize, Settled)>, StoreError> {
         let outcome = self.run_batch(queue, settlements, indexes, COMMIT).await;
         match outcome {
             Err(StoreError::Rejected(rejection)) => {
@@ -80,21 +80,24 @@ impl MssqlOperations {
         settlements: &[Settlement],
         indexes: &[usize],
         end: &str,
-    ) -> Result<Vec<(usize, State)>, StoreError> {
+    ) -> Result<Vec<(usize, Settled)>, StoreError> {
         let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
         let results = self
             .pool
             .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;
         let results = results.map_err(into_rejection)?;
-        // The batch returns at least one result set, even if that is empty.
-        decode::result_set(&results, 0)?;
-        let mut settled = Vec::new();
         // The first result set has the leases that this batch ended. A second one has those that an earlier settlement
-        // ended.
-        for row in results.iter().flatten() {
+        // ended, and the completions without a row.
+        let mut settled = Vec::new();
+        for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, settlements.len())?;
-            settled.push((index, decode::state(row, 1)?));
+            settled.push((index, Settled::Ended(decode::state(row, 1)?)));
+        }
+        for row in results.iter().skip(1).flatten() {
+            let index = decode::request_index(row, 0, settlements.len())?;
+            let state = decode::optional_state(row, 1)?;
+            settled.push((index, state.map_or(Settled::Gone, Settled::Ended)));
         }
         Ok(settled)
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use rusqlite::ToSql;
 use rusqlite::types::Null;
-use rusqlite::{OptionalExtension as _, ToSql};
 
 use super::enqueue::{self, ItemError};
 use super::queue_statements::QueueStatements;
@@ -13,14 +13,15 @@ use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{Ending, FollowUp, QueueIndex, Settlement, StoreError, follow_ups};
+use crate::store::{Ending, FollowUp, QueueIndex, Settled, Settlement, StoreError, follow_ups};
+use crate::value::Value;
 
 /// Ends leases. See [`Store::settle`](crate::store::Store::settle).
 pub(super) fn settle(
     context: &WriteContext,
     queue: QueueIndex,
     settlements: &[Settlement],
-) -> Result<Vec<Option<State>>, StoreError> {
+) -> Result<Vec<Settled>, StoreError> {
     let queue = context.queue(queue)?;
     follow_ups::check(settlements, |queue, item| {
         Ok(context.queue(queue)?.encode_item(item).map(drop))
@@ -34,19 +35,19 @@ pub(super) fn settle(
         .iter()
         .enumerate()
         .map(|(index, Settlement { lease, ending })| {
-            if lease.key.0.len() != queue.key_len {
-                return Ok(None);
+            if lease.key.0.len() != queue.key_len || lease.key.0.contains(&Value::Null) {
+                return Ok(Settled::Lost);
             }
             let ended = settler
                 .end_lease(lease, ending)
                 .map_err(|error| error.of_request(index, None))?;
-            if ended.is_none() {
+            let Some(state) = ended else {
                 return settler.find_earlier_settlement(lease, ending);
-            }
+            };
             if let Ending::Complete { follow_ups } = ending {
                 add_follow_ups(context, index, follow_ups, settler.now)?;
             }
-            Ok(ended)
+            Ok(Settled::Ended(state))
         })
         .collect()
 }
@@ -144,12 +145,14 @@ impl<'a> Settler<'a> {
         Ok((statement.raw_execute()? > 0).then_some(state))
     }
 
-    /// Returns the present state of the item if an earlier settlement of the same kind ended this lease.
+    /// Returns the result for a lease that is not held. It depends on whether the row exists, and on whether an earlier
+    /// settlement of the same kind ended this lease.
     fn find_earlier_settlement(
         &mut self,
         lease: &LeaseRef,
         ending: &Ending,
-    ) -> Result<Option<State>, StoreError> {
+    ) -> Result<Settled, StoreError> {
+        let is_completion = matches!(ending, Ending::Complete { .. });
         let statement = self
             .statement
             .get(&self.queue.sql.find_earlier_settlement)?;
@@ -161,14 +164,20 @@ impl<'a> Settler<'a> {
             &[&Token(&lease.token), &Null, &Null, &lease.fence],
         )?;
         let mut rows = statement.raw_query();
-        let Some(row) = rows.next().optional()?.flatten() else {
-            return Ok(None);
+        let Some(row) = rows.next()? else {
+            return Ok(if is_completion {
+                Settled::Gone
+            } else {
+                Settled::Lost
+            });
         };
-        let Some(state) = State::from_code(row.get(0)?) else {
-            return Ok(None);
+        let has_ended: Option<bool> = row.get(0)?;
+        let code: Option<i64> = row.get(1)?;
+        let (Some(true), Some(state)) = (has_ended, code.and_then(State::from_code)) else {
+            return Ok(Settled::Lost);
         };
-        let attempts: i64 = row.get(1)?;
-        let was_released: bool = row.get(2)?;
+        let attempts: i64 = row.get(2)?;
+        let was_released: bool = row.get(3)?;
         let is_unfinished = matches!(state, State::Ready | State::Delayed);
         let is_same_kind = match ending {
             Ending::Complete { .. } => {
@@ -179,6 +188,10 @@ impl<'a> Settler<'a> {
             }
             Ending::Release { .. } => is_unfinished && was_released,
         };
-        Ok(is_same_kind.then_some(state))
+        Ok(if is_same_kind {
+            Settled::Ended(state)
+        } else {
+            Settled::Lost
+        })
     }
 }

@@ -9,7 +9,7 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
     Settlement, Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
@@ -56,7 +56,7 @@ impl Store for SharedStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Option<State>>, StoreError> {
+    ) -> Result<Vec<Settled>, StoreError> {
         shared(self.0.settle(queue, settlements)).await
     }
 
