@@ -25,10 +25,14 @@ mod keys;
 mod killed_broker;
 #[path = "sql_server/lost_replies.rs"]
 mod lost_replies;
+#[path = "sql_server/migrations.rs"]
+mod migrations;
 #[path = "sql_server/names.rs"]
 mod names;
 #[path = "sql_server/network_faults.rs"]
 mod network_faults;
+#[path = "sql_server/permissions.rs"]
+mod permissions;
 #[path = "sql_server/proxy.rs"]
 mod proxy;
 #[path = "sql_server/random_load.rs"]

@@ -11,9 +11,11 @@
 -- Why VIEW DEFINITION on the queues' tables: any right on a table shows its columns, indexes and triggers, but SQL Server shows
 -- the filter of an index only with this right. Without it the broker recognises its indexes by their names and logs a warning.
 -- VIEW DEFINITION shows the definition of the table and none of its rows.
--- Why the rights are granted per table and not on the schema: a user that can read lease_broker_meta can forge lease ids.
+-- Why the rights are granted per table and not on the schema: a user that can read lease_broker_secret can forge
+-- lease ids.
 --
--- Babelfish 4.3 accepts all of it. There INSERT alone does not show an archive in the catalogue, so archives get SELECT too.
+-- Babelfish 4.3 accepts all but VIEW DEFINITION: leave these lines out. There INSERT alone does not show an archive in the
+-- catalogue, so archives get SELECT too.
 
 -- 1. A login and its user. CHANGE the names and the password. Leave this part out if both exist.
 -- Azure SQL Database: run CREATE LOGIN in master and the rest in the database, or create a contained user
@@ -33,11 +35,14 @@ GO
 ALTER ROLE lease_broker ADD MEMBER lease_broker_service;                                    -- CHANGE
 GO
 
--- 3. The broker's own tables. Lease ids are authenticated with the row `secret` of lease_broker_meta. The broker updates the
--- row `probe` to test that the database accepts writes.
+-- 3. The broker's own tables. Lease ids are authenticated with the rows of lease_broker_secret. The broker updates the row of
+-- lease_broker_probe to test that the database accepts writes.
 GRANT SELECT ON dbo.lease_broker_migration TO lease_broker;
-GRANT SELECT ON dbo.lease_broker_meta TO lease_broker;
-GRANT UPDATE (value) ON dbo.lease_broker_meta TO lease_broker;
+GRANT SELECT ON dbo.lease_broker_secret TO lease_broker;
+GRANT SELECT, UPDATE ON dbo.lease_broker_probe TO lease_broker;
+-- Version 0.1.0 kept the secret in lease_broker_meta, which later versions do not use.
+REVOKE SELECT ON dbo.lease_broker_meta FROM lease_broker;
+REVOKE UPDATE (value) ON dbo.lease_broker_meta FROM lease_broker;
 -- lease_broker_state is for people and reports: grant SELECT on it to those who need it.
 GO
 

@@ -2,36 +2,67 @@
 //!
 //! A migration is a numbered SQL file that is applied once. The table `lease_broker_migration` records each one with the
 //! checksum of its text. The files never change: a database keeps the checksum of the text that it was prepared with.
+//!
+//! The table also records the oldest version of lease-broker that can run on a database with the migration. An older build
+//! that does not know the migration can therefore decide if it may start. So two versions can serve one database during an
+//! upgrade, and an operator can go back to the older one.
 
 use std::collections::BTreeMap;
 
+use semver::Version;
 use sha2::{Digest as _, Sha256};
 
 use super::StoreError;
 use crate::lease_id::Secret;
 use crate::value::hex;
 
+/// The name of the migration that creates the table in which builds before 0.2.0 keep the secret, with a secret that SQL has
+/// made. On a new database the store replaces this secret with a [`new_secret`], in the same transaction.
+pub(super) const FIRST_SECRET: &str = "0001_broker";
+
+/// A migration that this build knows.
+pub(super) struct Migration {
+    pub(super) name: &'static str,
+    pub(super) sql: &'static str,
+    /// The oldest version of lease-broker that can run on a database with this migration.
+    pub(super) oldest_reader: &'static str,
+}
+
+/// A migration that was applied to a database, as the database records it.
+pub(super) struct Applied {
+    pub(super) name: String,
+    pub(super) checksum: String,
+    /// The oldest version that can run on the database. `None`: a build before 0.2.0 applied the migration.
+    pub(super) oldest_reader: Option<String>,
+}
+
 /// A migration that a database needs.
 pub(super) struct Pending {
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
+    pub(super) oldest_reader: &'static str,
     /// SHA-256 of the text, in hexadecimal digits.
     pub(super) checksum: String,
 }
 
-/// Returns the migrations of `known` (name and text, in order) that are not in `applied` (name and checksum).
+/// Returns the migrations of `known`, which is in order, that are not in `applied`.
 ///
 /// # Errors
-/// [`StoreError::Misconfigured`] if a migration was applied with another text, or if `applied` has an unknown one, which only
-/// a newer broker can have applied.
+/// [`StoreError::Misconfigured`] if a migration was applied with another text, or if `applied` has an unknown migration that
+/// this version cannot run with.
 pub(super) fn pending(
-    known: &[(&'static str, &'static str)],
-    mut applied: BTreeMap<String, String>,
+    known: &[Migration],
+    applied: impl IntoIterator<Item = Applied>,
 ) -> Result<Vec<Pending>, StoreError> {
+    let applied = applied.into_iter();
+    let mut applied: BTreeMap<String, Applied> = applied
+        .map(|migration| (migration.name.clone(), migration))
+        .collect();
     let mut pending = Vec::new();
-    for &(name, sql) in known {
-        let checksum = hex(&Sha256::digest(sql.as_bytes()));
-        match applied.remove(name) {
+    for migration in known {
+        let name = migration.name;
+        let checksum = hex(&Sha256::digest(migration.sql.as_bytes()));
+        match applied.remove(name).map(|applied| applied.checksum) {
             Some(applied) if applied == checksum => {}
             Some(applied) => {
                 return Err(StoreError::Misconfigured(format!(
@@ -41,20 +72,50 @@ pub(super) fn pending(
             }
             None => pending.push(Pending {
                 name,
-                sql,
+                sql: migration.sql,
+                oldest_reader: migration.oldest_reader,
                 checksum,
             }),
         }
     }
-    match applied.into_keys().next_back() {
-        Some(unknown) => Err(StoreError::Misconfigured(format!(
-            "this database has migration {unknown}, which this build does not know: run a newer lease-broker"
-        ))),
-        None => Ok(pending),
+    for unknown in applied.values() {
+        check_readable(unknown, env!("CARGO_PKG_VERSION"))?;
     }
+    Ok(pending)
 }
 
-/// Returns the deployment's secret from the row of `lease_broker_meta` that holds it.
+/// Checks that version `own` can run on a database with an unknown migration.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if `own` is older than the migration's oldest reader, or if the database does not record a
+/// valid version.
+fn check_readable(unknown: &Applied, own: &str) -> Result<(), StoreError> {
+    let oldest_reader = unknown.oldest_reader.as_deref().unwrap_or("unknown");
+    let version = |text| Version::parse(text).ok();
+    let is_readable = version(oldest_reader)
+        .zip(version(own))
+        .is_some_and(|(oldest_reader, own)| oldest_reader <= own);
+    let name = &unknown.name;
+    if is_readable {
+        tracing::info!(
+            migration = name,
+            oldest_reader,
+            "a newer version has prepared this database"
+        );
+        return Ok(());
+    }
+    Err(StoreError::Misconfigured(format!(
+        "this database has migration {name}, which lease-broker {own} does not know. Oldest version that can run on it: \
+         {oldest_reader}. Run a newer lease-broker"
+    )))
+}
+
+/// Returns the bytes of a new secret, from a cryptographic generator.
+pub(super) fn new_secret() -> [u8; 16] {
+    rand::random()
+}
+
+/// Returns the deployment's secret from the row of `lease_broker_secret` that holds it.
 ///
 /// # Errors
 /// [`StoreError::Misconfigured`] if the row is missing or does not have 16 bytes. Every lease id carries a tag that is computed
@@ -63,8 +124,44 @@ pub(super) fn secret(value: Option<&[u8]>) -> Result<Secret, StoreError> {
     let bytes = value.and_then(|value| value.try_into().ok());
     bytes.map(Secret::new).ok_or_else(|| {
         StoreError::Misconfigured(
-            "lease_broker_meta has no secret of 16 bytes: restore the row \"secret\" from a backup"
+            "lease_broker_secret has no secret 0 of 16 bytes: restore the row with id 0 from a backup"
                 .to_owned(),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(oldest_reader: Option<&str>, own: &str) -> bool {
+        let unknown = Applied {
+            name: "9999_future".to_owned(),
+            checksum: String::new(),
+            oldest_reader: oldest_reader.map(str::to_owned),
+        };
+        check_readable(&unknown, own).is_ok()
+    }
+
+    #[test]
+    fn versions_are_compared_by_number_and_not_as_text() {
+        assert!(is_readable(Some("0.2.0"), "0.10.0"));
+        assert!(!is_readable(Some("0.10.0"), "0.2.0"));
+        assert!(is_readable(Some("0.2.0"), "0.2.0"));
+        assert!(!is_readable(Some("1.0.0"), "0.99.9"));
+        assert!(!is_readable(Some("0.3.0"), "0.3.0-alpha.1"));
+        assert!(is_readable(Some("0.3.0-alpha.1"), "0.3.0"));
+    }
+
+    #[test]
+    fn unknown_oldest_reader_is_refused() {
+        for oldest_reader in [None, Some(""), Some("0.2"), Some("new")] {
+            assert!(!is_readable(oldest_reader, "0.2.0"), "{oldest_reader:?}");
+        }
+    }
+
+    #[test]
+    fn new_secrets_differ() {
+        assert_ne!(new_secret(), new_secret());
+    }
 }

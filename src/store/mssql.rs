@@ -59,8 +59,7 @@ use crate::queue::QueueSpec;
 use crate::value::Key;
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
-const PROBE_SQL: &str =
-    "UPDATE lease_broker_meta SET value = CONVERT(varbinary(64), NEWID()) WHERE name = 'probe'";
+const PROBE_SQL: &str = "UPDATE lease_broker_probe SET write_time = SYSUTCDATETIME() WHERE id = 0";
 
 /// A store on a SQL Server database.
 pub struct MssqlStore {

@@ -224,7 +224,7 @@ impl Store for SqliteStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        let write = "UPDATE lease_broker_meta SET value = value + 1 WHERE name = 'probe'";
+        let write = "UPDATE lease_broker_probe SET writes = writes + 1 WHERE id = 0";
         self.writer
             .run(move |context| {
                 context.connection.prepare_cached(write)?.execute([])?;

@@ -54,7 +54,7 @@ pub(crate) fn answer(request: &Request) -> Tokens {
         Tokens::new().rows(&[vec![Cell::Int(Some(0))]])
     } else if is(&["select", "from lease_broker_migration"]) {
         Tokens::new().rows(&migrations())
-    } else if is(&["select", "lease_broker_meta", "secret"]) {
+    } else if is(&["select", "from lease_broker_secret"]) {
         Tokens::new().rows(&[vec![Cell::Bytes(Some(vec![7; 16]))]])
     } else if is(&["sys.index_columns"]) {
         Tokens::new().rows(&indexes(&request.text))
@@ -88,7 +88,7 @@ fn server_info() -> Vec<Cell> {
     ]
 }
 
-/// The rows of all migrations of this build: name and checksum.
+/// The rows of all migrations of this build: name, checksum and oldest reader.
 fn migrations() -> Vec<Vec<Cell>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/mssql/migrations");
     let files = fs::read_dir(folder).expect("migrations");
@@ -97,7 +97,7 @@ fn migrations() -> Vec<Vec<Cell>> {
         let digest = Sha256::digest(fs::read(path).expect("a migration"));
         let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
         let checksum = digest.iter().fold(String::new(), hex);
-        vec![Cell::text(&name), Cell::text(&checksum)]
+        vec![Cell::text(&name), Cell::text(&checksum), Cell::Text(None)]
     };
     files
         .map(|file| row(&file.expect("a migration").path()))

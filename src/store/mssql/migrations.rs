@@ -1,23 +1,36 @@
 //! Applies the migrations of the broker's own tables to a database on a server.
 
-use std::collections::BTreeMap;
+use tiberius::{Row, ToSql};
 
 use super::connection::Connection;
 use super::decode;
 use crate::lease_id::Secret;
-use crate::store::{StoreError, migrations};
+use crate::store::StoreError;
+use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [(&str, &str); 1] = [(
-    "0001_broker",
-    include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
-)];
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        name: "0001_broker",
+        sql: include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
+        oldest_reader: "0.1.0",
+    },
+    Migration {
+        name: "0002_secret",
+        sql: include_str!("../../../sql/mssql/migrations/0002_secret.sql"),
+        oldest_reader: "0.2.0",
+    },
+];
 
+/// Creates the history table, or adds the column that 0.2.0 added.
 const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
     CREATE TABLE lease_broker_migration (
         name varchar(64) NOT NULL PRIMARY KEY,
         checksum varchar(64) NOT NULL,
-        apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
-    )";
+        apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+        oldest_reader varchar(64) NULL
+    )
+ELSE IF COL_LENGTH(N'lease_broker_migration', N'oldest_reader') IS NULL
+    ALTER TABLE lease_broker_migration ADD oldest_reader varchar(64) NULL";
 
 /// Waits 3 s for an application lock that belongs to the session. Returns a negative number if another session holds it.
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
@@ -62,15 +75,7 @@ pub(super) async fn with_migration_lock(
 /// Those of [`migrations::pending`].
 pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     connection.batch(CREATE_HISTORY_TABLE).await?;
-    let results = connection
-        .batch("SELECT name, checksum FROM lease_broker_migration")
-        .await?;
-    let mut applied = BTreeMap::new();
-    for row in results.iter().flatten() {
-        let (name, checksum): (Option<&str>, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
-        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-        applied.insert(text(name), text(checksum));
-    }
+    let applied = read_applied(connection).await?;
     for migration in migrations::pending(&MIGRATIONS, applied)? {
         // The transaction prevents a half-applied migration if the broker stops in between.
         connection
@@ -79,13 +84,39 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreErro
         for batch in migration.sql.split("\nGO\n") {
             connection.batch(batch).await?;
         }
-        let record = "INSERT lease_broker_migration (name, checksum) VALUES (@P1, @P2)";
-        connection
-            .query(record, &[&migration.name, &migration.checksum])
-            .await?;
+        if migration.name == migrations::FIRST_SECRET {
+            let replace = "UPDATE lease_broker_meta SET value = @P1 WHERE name = 'secret'";
+            let secret = migrations::new_secret();
+            connection.query(replace, &[&&secret[..]]).await?;
+        }
+        let record =
+            "INSERT lease_broker_migration (name, checksum, oldest_reader) VALUES (@P1, @P2, @P3)";
+        let parameters: [&dyn ToSql; 3] = [
+            &migration.name,
+            &migration.checksum,
+            &migration.oldest_reader,
+        ];
+        connection.query(record, &parameters).await?;
         connection.batch("COMMIT TRANSACTION").await?;
     }
     Ok(())
+}
+
+async fn read_applied(connection: &mut Connection) -> Result<Vec<Applied>, StoreError> {
+    let results = connection
+        .batch("SELECT name, checksum, oldest_reader FROM lease_broker_migration")
+        .await?;
+    let read = |row: &Row| -> Result<Applied, StoreError> {
+        let text = |index| -> Result<Option<String>, StoreError> {
+            Ok(row.try_get::<&str, _>(index)?.map(str::to_owned))
+        };
+        Ok(Applied {
+            name: text(0)?.unwrap_or_default(),
+            checksum: text(1)?.unwrap_or_default(),
+            oldest_reader: text(2)?,
+        })
+    };
+    results.iter().flatten().map(read).collect()
 }
 
 /// Reads the deployment's secret.
@@ -94,7 +125,7 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreErro
 /// Those of [`migrations::secret`].
 pub(super) async fn secret(connection: &mut Connection) -> Result<Secret, StoreError> {
     let results = connection
-        .batch("SELECT value FROM lease_broker_meta WHERE name = 'secret'")
+        .batch("SELECT secret FROM lease_broker_secret WHERE id = 0")
         .await?;
     let value: Option<&[u8]> = match results.first().and_then(|rows| rows.first()) {
         Some(row) => row.try_get(0)?,

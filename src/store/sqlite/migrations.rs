@@ -1,25 +1,37 @@
 //! Applies the migrations of the broker's own tables to a `SQLite` file.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::lease_id::Secret;
-use crate::store::{StoreError, migrations};
+use crate::store::StoreError;
+use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [(&str, &str); 1] = [(
-    "0001_broker",
-    include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
-)];
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        name: "0001_broker",
+        sql: include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
+        oldest_reader: "0.1.0",
+    },
+    Migration {
+        name: "0002_secret",
+        sql: include_str!("../../../sql/sqlite/migrations/0002_secret.sql"),
+        oldest_reader: "0.2.0",
+    },
+];
 
 const CREATE_HISTORY_TABLE: &str = "CREATE TABLE IF NOT EXISTS lease_broker_migration (
     name TEXT PRIMARY KEY NOT NULL,
     checksum TEXT NOT NULL,
-    apply_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+    apply_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    oldest_reader TEXT
 )";
+/// Returns a row if the history table has the column that 0.2.0 added.
+const FIND_OLDEST_READER: &str =
+    "SELECT 1 FROM pragma_table_info('lease_broker_migration') WHERE name = 'oldest_reader'";
+const ADD_OLDEST_READER: &str = "ALTER TABLE lease_broker_migration ADD COLUMN oldest_reader TEXT";
 
 /// Applies the migrations that the file needs, in one transaction. The transaction holds the write lock from its start, so
-/// two brokers that start together do not apply a migration twice.
+/// two brokers that start together do not apply a migration twice, and both find the same secret.
 ///
 /// # Errors
 /// Those of [`migrations::pending`].
@@ -32,17 +44,40 @@ pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
 
 fn apply_pending(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch(CREATE_HISTORY_TABLE)?;
-    let mut statement = connection.prepare("SELECT name, checksum FROM lease_broker_migration")?;
-    let applied = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let applied: BTreeMap<String, String> = applied.collect::<rusqlite::Result<_>>()?;
-    for migration in migrations::pending(&MIGRATIONS, applied)? {
+    if !connection.prepare(FIND_OLDEST_READER)?.exists([])? {
+        connection.execute_batch(ADD_OLDEST_READER)?;
+    }
+    for migration in migrations::pending(&MIGRATIONS, read_applied(connection)?)? {
         connection.execute_batch(migration.sql)?;
+        if migration.name == migrations::FIRST_SECRET {
+            connection.execute(
+                "UPDATE lease_broker_meta SET value = ?1 WHERE name = 'secret'",
+                [migrations::new_secret()],
+            )?;
+        }
         connection.execute(
-            "INSERT INTO lease_broker_migration (name, checksum) VALUES (?1, ?2)",
-            [migration.name, &migration.checksum],
+            "INSERT INTO lease_broker_migration (name, checksum, oldest_reader) VALUES (?1, ?2, ?3)",
+            [
+                migration.name,
+                &migration.checksum,
+                migration.oldest_reader,
+            ],
         )?;
     }
     Ok(())
+}
+
+fn read_applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
+    let mut statement =
+        connection.prepare("SELECT name, checksum, oldest_reader FROM lease_broker_migration")?;
+    let applied = statement.query_map([], |row| {
+        Ok(Applied {
+            name: row.get(0)?,
+            checksum: row.get(1)?,
+            oldest_reader: row.get(2)?,
+        })
+    })?;
+    Ok(applied.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Reads the deployment's secret.
@@ -52,7 +87,7 @@ fn apply_pending(connection: &Connection) -> Result<(), StoreError> {
 pub(super) fn secret(connection: &Connection) -> Result<Secret, StoreError> {
     let value: Option<Vec<u8>> = connection
         .query_row(
-            "SELECT value FROM lease_broker_meta WHERE name = 'secret'",
+            "SELECT secret FROM lease_broker_secret WHERE id = 0",
             [],
             |row| row.get(0),
         )
