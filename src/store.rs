@@ -18,6 +18,7 @@
 mod adoption;
 mod error;
 mod follow_ups;
+mod foreign_keys;
 mod index_role;
 mod migrations;
 mod millis;

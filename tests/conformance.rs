@@ -22,6 +22,8 @@ mod enqueue;
 mod expire;
 #[path = "conformance/follow_ups.rs"]
 mod follow_ups;
+#[path = "conformance/foreign_keys.rs"]
+mod foreign_keys;
 #[path = "conformance/heartbeat.rs"]
 mod heartbeat;
 #[path = "conformance/inspect.rs"]
@@ -176,6 +178,10 @@ macro_rules! conformance {
                     unknown_column_in_a_follow_up_refuses_the_list
                     constraint_error_in_a_follow_up_refuses_the_list
                     unknown_column_is_refused_even_for_a_lost_lease
+                }
+                foreign_keys {
+                    keys_that_refuse_or_change_removals_are_warned_of
+                    keys_do_not_matter_where_rows_are_kept
                 }
                 heartbeat {
                     heartbeat_extends_the_lease_from_now

@@ -19,6 +19,11 @@
 -- Why {nullable}: Enterprise, Developer, Azure SQL and Babelfish store the default for existing rows once, in the metadata, so
 --   the column is added as NOT NULL. Other editions would write every row while they lock the table. There the column is added as
 --   NULL, and `backfill` gives existing rows their values.
+-- Why {filegroup}: without it, an index of a partitioned table is partitioned like the table. A search in another order than
+--   that of the partitions would then read, lock and sort the rows of all partitions. So the ready, due and dead index of such a
+--   table are in one piece, on the database's default filegroup. ALTER TABLE … SWITCH is not possible while they exist. The token
+--   index is partitioned, because a search for one token seeks once per partition and sorts nothing. Babelfish accepts the clause
+--   and partitions the index all the same.
 -- Why the state is a smallint: Babelfish cannot add a tinyint with a default to a table that has rows.
 -- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, and tools such as sqlcmd set them off.
 -- Why `backfill` keeps its position in #lb_position: the next run continues after the last key visited. A statement that searched
@@ -119,12 +124,12 @@ SELECT @visited, @changed;
 -- :: ready_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}
+CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}{filegroup}
 
 -- :: due_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}{online}
+CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}{online}{filegroup}
 
 -- :: token_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
@@ -134,7 +139,7 @@ CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}{online}
 -- :: dead_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}
+CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup}
 
 -- :: drop_index
 SET LOCK_TIMEOUT 10000;

@@ -149,11 +149,11 @@ impl QueueArgs {
             for step in steps {
                 print_line!("\n{}", schema.script(&step));
             }
+            for warning in schema.warnings(&queue)? {
+                print_line!("\n-- warning: {warning}");
+            }
             for suggestion in schema.suggestions(&queue)? {
-                print_line!(
-                    "
--- optional: {suggestion}"
-                );
+                print_line!("\n-- optional: {suggestion}");
             }
             print_line!("");
         }
@@ -189,6 +189,9 @@ impl QueueArgs {
             }
             for problem in missing {
                 print_line!("{}: {problem}", queue.name);
+            }
+            for warning in schema.warnings(&queue)? {
+                print_line!("{}: warning: {warning}", queue.name);
             }
         }
         match problems {

@@ -21,6 +21,7 @@ mod list_parameters;
 mod migrations;
 mod mirror;
 mod new_item;
+mod partitions;
 mod placeholders;
 mod pool;
 mod prepared;

@@ -1,7 +1,8 @@
 //! The columns of a table by their use in a queue: key, order, data for workers, columns that new items may set.
 
 use super::table::{Column, Table};
-use crate::queue::{Order, OrderColumn, QueueSpec};
+use super::template::Placeholders;
+use crate::queue::{Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn};
 
 /// The columns of a queue's table, by use. Names are spelled as in the catalogue.
 #[derive(Debug)]
@@ -130,6 +131,15 @@ fn order<Kind>(queue: &QueueSpec, key: &[Column<Kind>]) -> Vec<OrderColumn> {
         }
     }
     order
+}
+
+/// Returns the quoted name of each soft-lock column, for the placeholder with the column's default name.
+pub(super) fn soft_lock_placeholders(
+    soft_lock: &SoftLock,
+    quote: fn(&str) -> String,
+) -> Placeholders {
+    let quoted = |column: SoftLockColumn| (column.default_name(), quote(soft_lock.name(column)));
+    SoftLockColumn::ALL.into_iter().map(quoted).collect()
 }
 
 /// Renders columns to sort by, each with `prefix` before its quoted name.

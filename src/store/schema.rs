@@ -30,6 +30,10 @@ pub trait Schema: Send {
     /// Renders a step as a script to run by hand, with its purpose as a comment.
     fn script(&self, step: &Step) -> String;
 
+    /// Returns the properties of the table and of its dependents that slow the queue down or that refuse completions, one
+    /// sentence each. `serve` accepts them.
+    fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+
     /// Returns optional improvements to the table or its database, one sentence each.
     fn suggestions(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 
@@ -46,4 +50,15 @@ pub struct Step {
     pub sql: String,
     /// Whether the statement changes a limited number of rows, and must run again until no rows are left.
     pub until_no_rows: bool,
+}
+
+impl Step {
+    /// Returns a step that runs once.
+    pub(super) fn once(purpose: String, sql: String) -> Self {
+        Self {
+            purpose,
+            sql,
+            until_no_rows: false,
+        }
+    }
 }

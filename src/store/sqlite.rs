@@ -13,6 +13,7 @@ mod clock;
 mod connection;
 mod enqueue;
 mod error;
+mod foreign_keys;
 mod heartbeat;
 mod index;
 mod inspect;

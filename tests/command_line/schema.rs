@@ -66,6 +66,29 @@ fn plan_prints_valid_sql_and_changes_nothing() {
 }
 
 #[test]
+fn plan_and_check_warn_about_foreign_keys() {
+    let workspace = Workspace::with("[queues.item]\non_complete = 'delete'\n");
+    workspace
+        .database()
+        .execute_batch(
+            "CREATE TABLE item (id INTEGER PRIMARY KEY);
+            CREATE TABLE line (item_id INTEGER REFERENCES item (id))",
+        )
+        .expect("tables");
+    let warning = "warning: a foreign key of table line refers to table \"item\"";
+    let plan = workspace.store("schema plan");
+    assert!(plan.out.contains(&format!("\n-- {warning}")), "{plan:?}");
+    let applied = workspace.store("schema apply");
+    assert_eq!(applied.code, 0, "{applied:?}");
+    let check = workspace.store("schema check");
+    assert_eq!(check.code, 0, "{check:?}");
+    assert!(
+        check.out.starts_with(&format!("item: ok\nitem: {warning}")),
+        "{check:?}"
+    );
+}
+
+#[test]
 fn apply_adopts_existing_rows_once() {
     let workspace = not_adopted();
     let check = workspace.store("schema check");

@@ -42,6 +42,12 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Deletes the rows in which the column of `condition` has the value, as another program would.
     async fn delete(&self, table: &str, condition: (&str, Value));
 
+    /// Runs statements in the SQL of the database, as another program would.
+    ///
+    /// # Errors
+    /// The message of the database.
+    async fn run_sql(&self, sql: &str) -> Result<(), String>;
+
     /// Drops a table.
     async fn drop_table(&self, table: &str);
 
@@ -64,6 +70,9 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
 
     /// Returns the problems for which a broker would refuse the queue. Empty: it would accept the queue.
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the warnings of `schema plan` and `schema check` about the queue's table.
+    async fn warnings(&self, queue: &QueueSpec) -> Vec<String>;
 
     /// Opens a store as one more broker.
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError>;

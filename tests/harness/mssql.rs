@@ -157,6 +157,12 @@ impl Harness for MssqlHarness {
         self.execute(&sql, &[&condition.1]).await;
     }
 
+    async fn run_sql(&self, sql: &str) -> Result<(), String> {
+        let mut connection = self.database().connection.lock().await;
+        let run = shared(async { connection.simple_query(sql).await?.into_results().await });
+        run.await.map(drop).map_err(|error| error.to_string())
+    }
+
     async fn drop_table(&self, table: &str) {
         let _lock = pooled_database::TABLE_DROPS.write().await;
         let sql = format!("DROP TABLE {}", quote(table));
@@ -194,6 +200,12 @@ impl Harness for MssqlHarness {
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         let queue = queue.clone();
         self.with_schema(move |schema| schema.check(&queue)).await
+    }
+
+    async fn warnings(&self, queue: &QueueSpec) -> Vec<String> {
+        let queue = queue.clone();
+        let warnings = self.with_schema(move |schema| schema.warnings(&queue));
+        warnings.await.expect("warnings")
     }
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {

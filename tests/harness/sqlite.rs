@@ -91,6 +91,11 @@ impl Harness for SqliteHarness {
         self.connect().execute(&sql, value).expect(&sql);
     }
 
+    async fn run_sql(&self, sql: &str) -> Result<(), String> {
+        let ran = self.connect().execute_batch(sql);
+        ran.map_err(|error| error.to_string())
+    }
+
     async fn drop_table(&self, table: &str) {
         let sql = format!("DROP TABLE {}", quote(table));
         self.connect().execute_batch(&sql).expect(&sql);
@@ -120,6 +125,11 @@ impl Harness for SqliteHarness {
 
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         SqliteSchema::open(&self.path())?.check(queue)
+    }
+
+    async fn warnings(&self, queue: &QueueSpec) -> Vec<String> {
+        let mut schema = SqliteSchema::open(&self.path()).expect("a schema");
+        schema.warnings(queue).expect("warnings")
     }
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {

@@ -1,4 +1,5 @@
-//! Features that only SQL Server has: temporal, memory-optimised and partitioned tables, rowversion columns, filtered keys.
+//! Partitioned tables, and features that only SQL Server has: temporal and memory-optimised tables, rowversion columns, filtered
+//! keys.
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
@@ -10,7 +11,8 @@ use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, HOUR, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start_on_sql_server};
+use crate::harness::Harness as _;
+use crate::program::{Program, start, start_on_sql_server};
 use crate::tables::problems;
 
 /// Adopts a table and runs every operation on it.
@@ -94,13 +96,29 @@ async fn period_of_a_temporal_table_cannot_be_set() {
     assert_eq!(rejection.column.as_deref(), Some("valid_from"));
 }
 
+/// Replaces the ready index by one that is partitioned like the table, which is a warning.
+async fn check_aligned_index(fixture: &Fixture<MssqlHarness>, program: &Program) {
+    let warnings = fixture.harness.warnings(&queue("item")).await;
+    assert_eq!(warnings, [""; 0]);
+    program.run("DROP INDEX item_lease_ready ON item").await;
+    program
+        .run("CREATE INDEX item_lease_ready ON item (id) WHERE lease_state = 0")
+        .await;
+    let warnings = fixture.harness.warnings(&queue("item")).await;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("item_lease_ready of table \"item\" is partitioned"),
+        "{warnings:?}"
+    );
+}
+
 #[tokio::test]
 async fn partitioned_table_works_as_a_queue() {
-    let Some((harness, program)) = start_on_sql_server("partitioned tables").await else {
+    let Some((harness, program)) = start().await else {
         return;
     };
     program
-        .run("CREATE PARTITION FUNCTION by_tens (int) AS RANGE LEFT FOR VALUES (1, 10, 20)")
+        .run("CREATE PARTITION FUNCTION by_tens (int) AS RANGE RIGHT FOR VALUES (1, 10, 20)")
         .await;
     program
         .run("CREATE PARTITION SCHEME tens AS PARTITION by_tens ALL TO ([PRIMARY])")
@@ -108,8 +126,15 @@ async fn partitioned_table_works_as_a_queue() {
     program
         .run("CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50)) ON tens (id)")
         .await;
+    let plan = harness.plan(&queue("item")).await.expect("a plan");
+    let whole = plan.iter().filter(|step| step.sql.contains("ON [PRIMARY]"));
+    assert_eq!(whole.count(), 3, "{plan:#?}");
     let fixture = Box::pin(check_operations(harness, queue("item"))).await;
     assert_eq!(fixture.counts().await, [1, 0, 0, 1, 0]);
+    if !program.babelfish {
+        check_aligned_index(&fixture, &program).await;
+    }
+    drop(fixture);
     program.run("DROP TABLE item").await;
     program.run("DROP PARTITION SCHEME tens").await;
     program.run("DROP PARTITION FUNCTION by_tens").await;

@@ -12,6 +12,7 @@ use super::error::of_schema_change;
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
+use super::partitions::{self, Partitions, is_whole};
 use super::{Settings, backfill, dependents, index, placeholders, remove, restrictions};
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
@@ -82,6 +83,11 @@ impl Schema for MssqlSchema {
         }
     }
 
+    fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        self.runtime
+            .block_on(warnings(&mut self.connection, queue))
+    }
+
     fn suggestions(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         self.runtime
             .block_on(suggestions(&mut self.connection, queue))
@@ -92,7 +98,7 @@ impl Schema for MssqlSchema {
     }
 }
 
-/// Does what [`Schema::plan`] says.
+/// Returns the steps that turn the table, as it is now, into `queue`.
 pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
@@ -110,6 +116,7 @@ pub(super) async fn plan(
     let columns = queue_columns(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     let placeholders = placeholders::of_table(queue, &table, &columns);
+    let mut filegroup = None;
     if exists {
         let restrictions = restrictions::read(connection, &queue.table).await?;
         let problems = restrictions::problems(&restrictions, queue, &table, &columns);
@@ -118,6 +125,9 @@ pub(super) async fn plan(
         }
         let not_null = connection.server_info.adds_columns_without_rewrite()
             && restrictions::allow_not_null_columns(&restrictions);
+        filegroup = Partitions::read(connection, &queue.table)
+            .await?
+            .filegroup;
         steps.extend(add_columns(queue, &table, &placeholders, not_null));
         let key = &columns.key;
         let backfill =
@@ -131,6 +141,7 @@ pub(super) async fn plan(
         &columns.order,
         &placeholders,
         online,
+        filegroup.as_deref(),
     ));
     if let Some(archive) = archive_name(queue)
         && Table::read(connection, archive).await?.is_none()
@@ -140,8 +151,8 @@ pub(super) async fn plan(
     Ok(steps)
 }
 
-/// Does what [`Schema::apply`] says. A statement that runs repeatedly returns two numbers: the rows that it visited and the
-/// rows that it changed.
+/// Runs one step. A statement that runs repeatedly returns two numbers: the rows that it visited and the rows that it
+/// changed.
 pub(super) async fn apply(
     connection: &mut Connection,
     step: &Step,
@@ -167,7 +178,7 @@ pub(super) async fn apply(
     }
 }
 
-/// Does what [`Schema::check`] says.
+/// Returns the reasons for which `serve` would refuse the queue.
 pub(super) async fn check(
     connection: &mut Connection,
     queue: &QueueSpec,
@@ -202,6 +213,18 @@ pub(super) async fn check(
     ))
 }
 
+/// Returns the warnings about the queue's table and its dependents, one sentence each.
+async fn warnings(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<String>, StoreError> {
+    let mut warnings = dependents::warnings(connection, queue).await?;
+    if let Some(table) = Table::read(connection, &queue.table).await? {
+        warnings.extend(partitions::warnings(connection, queue, &table).await?);
+    }
+    Ok(warnings)
+}
+
 /// Returns optional improvements to the queue's table and its database, one sentence each.
 async fn suggestions(
     connection: &mut Connection,
@@ -209,9 +232,6 @@ async fn suggestions(
 ) -> Result<Vec<String>, StoreError> {
     let mut suggestions = Vec::new();
     let table = Table::read(connection, &queue.table).await?;
-    if table.is_some() {
-        suggestions.extend(dependents::advice(connection, queue).await?);
-    }
     let server = &connection.server_info;
     if !server.babelfish && table.is_some_and(|table| table.lock_escalation) {
         suggestions.push(format!(
@@ -255,13 +275,14 @@ pub(super) fn add_columns(
 }
 
 /// Plans the indexes that the table lacks, and those that have another order. `online`: the table can be written to while an
-/// index is created.
+/// index is created. `filegroup`: the table is partitioned, and the indexes that have to be in one piece go there.
 pub(super) fn add_indexes(
     queue: &QueueSpec,
     table: &Table,
     order: &[OrderColumn],
     placeholders: &Placeholders,
     online: bool,
+    filegroup: Option<&str>,
 ) -> Vec<Step> {
     let online = if online { " WITH (ONLINE = ON)" } else { "" };
     adoption::add_indexes(
@@ -270,8 +291,16 @@ pub(super) fn add_indexes(
             let values = [("index", quote(&index::name(role, queue)))];
             step(purpose, "drop_index", &with(placeholders, values))
         },
-        |purpose, role| {
+        |mut purpose, role| {
+            let filegroup = filegroup.filter(|_| is_whole(role));
+            if filegroup.is_some() {
+                purpose.push_str(
+                    " in one piece, because the table is partitioned (drop the index before ALTER TABLE … SWITCH)",
+                );
+            }
+            let filegroup = filegroup.map(|name| format!(" ON {}", quote(name)));
             let values = [
+                ("filegroup", filegroup.unwrap_or_default()),
                 ("index_literal", text_literal(&index::name(role, queue))),
                 ("online", online.to_owned()),
             ];

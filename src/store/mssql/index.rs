@@ -75,7 +75,7 @@ pub(super) fn all_with_status(
 /// Finds the index that serves `role`. Its columns decide and not its name, because an engine may store another name and an
 /// administrator may have chosen one. The index has to be filtered by the state or led by it: another index of the table may
 /// have the same columns, but holds every row. If the login may not see the filters, the name decides as well.
-fn find<'a>(
+pub(super) fn find<'a>(
     role: IndexRole,
     queue: &QueueSpec,
     order: &[OrderColumn],

@@ -5,15 +5,12 @@ use super::quote::{quote, quote_table, text_literal};
 use super::types::ColumnType;
 use super::{index, mirror};
 use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, SoftLockColumn};
-use crate::store::queue_columns::{QueueColumns, sort_list};
+use crate::store::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
 use crate::store::template::Placeholders;
 
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
-    let mut placeholders: Placeholders = SoftLockColumn::ALL
-        .into_iter()
-        .map(|column| (column.default_name(), quote(queue.soft_lock.name(column))))
-        .collect();
+    let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);

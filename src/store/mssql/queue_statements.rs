@@ -14,7 +14,7 @@ use super::list_parameters::ListEntry;
 use super::quote::quote;
 use super::soft_lock_types::queue_columns;
 use super::types::{self, ColumnType};
-use super::{index, placeholders};
+use super::{index, partitions, placeholders};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec};
@@ -118,6 +118,9 @@ impl QueueStatements {
                 "login may not see the filters of indexes: grant VIEW DEFINITION on the table. Until then the indexes are \
                  recognised by their names"
             );
+        }
+        for warning in partitions::warnings(connection, spec, &table).await? {
+            tracing::warn!(queue = spec.name, warning, "slow index");
         }
         let key_source = KeySource::read(connection, spec, &columns.key).await?;
         Ok(Self::new(

@@ -7,18 +7,19 @@ use rusqlite::Connection;
 use super::adopt_sql::step;
 use super::backfill;
 use super::catalogue::Table;
-use super::connection;
 use super::index::{self, drop_index_placeholders};
 use super::placeholders;
 use super::quote::{quote, quote_all};
 use super::remove;
 use super::types::ColumnType;
+use super::{connection, foreign_keys};
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::adoption::{
     ARCHIVED_SOFT_LOCK, ManagedKey, add_columns, add_indexes, archive_name, create_archive_purpose,
     create_table_purpose, missing_parts, no_table, with,
 };
+use crate::store::foreign_keys::warnings;
 use crate::store::queue_columns::QueueColumns;
 use crate::store::schema::{Schema, Step};
 use crate::store::template::Placeholders;
@@ -141,6 +142,11 @@ impl Schema for SqliteSchema {
             ""
         };
         format!("-- {}{note}\n{};", step.purpose, step.sql)
+    }
+
+    fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        let keys = foreign_keys::read(&self.connection, &queue.table)?;
+        Ok(warnings(queue, &keys))
     }
 
     fn suggestions(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {

@@ -11,9 +11,5 @@ pub(super) fn render(section: &str, placeholders: &Placeholders) -> String {
 
 /// Renders a section as a step that runs once.
 pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
-    Step {
-        purpose,
-        sql: render(section, placeholders),
-        until_no_rows: false,
-    }
+    Step::once(purpose, render(section, placeholders))
 }

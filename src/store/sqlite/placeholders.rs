@@ -4,16 +4,13 @@ use super::catalogue::Table;
 use super::quote::{quote, quote_all};
 use super::types::ColumnType;
 use super::{index, mirror};
-use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
-use crate::store::queue_columns::{QueueColumns, sort_list};
+use crate::queue::{OnComplete, Order, QueueSpec};
+use crate::store::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
 use crate::store::template::Placeholders;
 
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
-    let mut placeholders: Placeholders = SoftLockColumn::ALL
-        .into_iter()
-        .map(|column| (column.default_name(), quote(queue.soft_lock.name(column))))
-        .collect();
+    let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     placeholders.insert("table", quote(&queue.table));
     index::set_names(&mut placeholders, queue);
     if let OnComplete::Archive(archive) = &queue.on_complete {

@@ -55,16 +55,27 @@ impl Database {
     }
 }
 
-/// Drops every table of the connection's database.
+/// Drops every table of the connection's database. A table to which a foreign key refers can be dropped only after the others.
 pub(super) async fn empty(connection: &mut Connection) -> tiberius::Result<()> {
     const TABLES: &str =
         "SELECT SCHEMA_NAME(schema_id), CAST(name AS nvarchar(128)) FROM sys.tables";
 
-    for table in read_texts(connection, TABLES, 2).await? {
-        let sql = format!("DROP TABLE {}.{}", quote(&table[0]), quote(&table[1]));
-        run(connection, &sql).await?;
+    let mut tables = read_texts(connection, TABLES, 2).await?;
+    loop {
+        let (mut remaining, mut refused) = (Vec::new(), Ok(()));
+        let count = tables.len();
+        for table in tables {
+            let sql = format!("DROP TABLE {}.{}", quote(&table[0]), quote(&table[1]));
+            if let Err(error) = run(connection, &sql).await {
+                remaining.push(table);
+                refused = Err(error);
+            }
+        }
+        if remaining.is_empty() || remaining.len() == count {
+            return refused;
+        }
+        tables = remaining;
     }
-    Ok(())
 }
 
 /// Ends the sessions that use the database and drops it.

@@ -4,6 +4,7 @@
 use super::super::catalogue::{Column, Table};
 use super::super::restrictions::{Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
+use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::{index, placeholders};
 use super::spec;
 use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
@@ -181,4 +182,29 @@ fn text_outside_code_page_1252_is_read_as_unicode() {
     assert_eq!(read, "CONVERT(nvarchar(max), t.[id]) AS lb_k1");
     let [_, read, _] = key_expressions("varchar(40)", "Latin1_General_100_CI_AS", 1_252);
     assert_eq!(read, "t.[id] AS lb_k1");
+}
+
+#[test]
+fn index_partitioned_like_its_table_is_a_warning() {
+    let queue = spec("item");
+    let index = |role: &str, column, states: &str| {
+        let filter = Filter::Condition(format!("([lease_state]{states})"));
+        index_on(&format!("item_lease_{role}"), &[column], filter)
+    };
+    let table = table(vec![
+        index("ready", "id", "=(0)"),
+        index("token", "lease_token", "=(1)"),
+    ]);
+    let order = queue_columns(&queue, &table).expect("columns").order;
+    let warnings = |indexes: &[&str]| {
+        let partitions = Partitions {
+            filegroup: Some("PRIMARY".to_owned()),
+            indexes: indexes.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        partitioned_indexes(&partitions, &queue, &order, &table)
+    };
+    let ready = warnings(&["PK", "item_lease_ready", "item_lease_token"]);
+    assert_eq!(ready.len(), 1, "{ready:?}");
+    assert!(ready[0].contains("the ready index item_lease_ready"));
+    assert_eq!(warnings(&["PK", "item_lease_token"]), [""; 0]);
 }

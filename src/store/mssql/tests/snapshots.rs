@@ -99,7 +99,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     for step in adopt::add_columns(spec, before, &placeholders, true) {
         show(&step.purpose, &step.sql);
     }
-    for step in adopt::add_indexes(spec, before, &columns.order, &placeholders, true) {
+    for step in adopt::add_indexes(spec, before, &columns.order, &placeholders, true, None) {
         show(&step.purpose, &step.sql);
     }
     let operations_start = out.len();
@@ -301,6 +301,18 @@ async fn a_composite_key_without_filtered_indexes_on_babelfish() {
     let (spec, mut table) = composite_key_without_filtered_indexes();
     table.reports_filters = false;
     insta::assert_snapshot!(render(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+}
+
+#[test]
+fn indexes_of_a_partitioned_table() {
+    let spec = spec("Events");
+    let table = table(&["Event_ID: bigint"], 1);
+    let columns = queue_columns(&spec, &table).expect("the columns are there");
+    let placeholders = placeholders::of_table(&spec, &table, &columns);
+    let filegroup = Some("work [1]");
+    let steps = adopt::add_indexes(&spec, &table, &columns.order, &placeholders, true, filegroup);
+    let steps = steps.iter().map(|step| format!("===== {}\n{}\n", step.purpose, step.sql));
+    insta::assert_snapshot!(steps.collect::<Vec<_>>().join("\n"));
 }
 
 #[tokio::test]

@@ -1,0 +1,59 @@
+//! Foreign keys that refer to a queue's table. They matter if completion removes the row: a foreign key can refuse that, or
+//! change the rows that refer to it.
+
+use crate::queue::{OnComplete, QueueSpec};
+
+/// The effect of a foreign key on the rows that refer to a removed row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnDelete {
+    /// NO ACTION or RESTRICT: the row cannot be removed while others refer to it.
+    Refuse,
+    Cascade,
+    /// SET NULL or SET DEFAULT.
+    Change,
+}
+
+/// An enabled foreign key that refers to a queue's table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ForeignKey {
+    /// The table that has the foreign key.
+    pub(super) table: String,
+    /// `None` on `SQLite`, which does not keep the name.
+    pub(super) name: Option<String>,
+    pub(super) on_delete: OnDelete,
+}
+
+/// Returns one warning for each of `keys`. Empty if completion keeps the rows of `queue`.
+pub(super) fn warnings(queue: &QueueSpec, keys: &[ForeignKey]) -> Vec<String> {
+    let removes = match &queue.on_complete {
+        OnComplete::Delete => "deletes completed rows",
+        OnComplete::Archive(_) => "moves completed rows to its archive",
+        OnComplete::Keep | OnComplete::Recur(_) => return Vec::new(),
+    };
+    let warning = |key: &ForeignKey| {
+        let ForeignKey { table, name, .. } = key;
+        let foreign_key = match name {
+            Some(name) => format!("the foreign key {name} of table {table}"),
+            None => format!("a foreign key of table {table}"),
+        };
+        let effect = match key.on_delete {
+            OnDelete::Refuse => {
+                "a row to which it refers cannot be completed. Remove the rows that refer to it first, or set on_complete = \
+                 \"keep\""
+            }
+            OnDelete::Cascade => {
+                "each completion also deletes and locks the rows that refer to its row. Without an index on the columns of \
+                 the foreign key it reads that whole table"
+            }
+            OnDelete::Change => {
+                "each completion also changes and locks the rows that refer to its row. Without an index on the columns of \
+                 the foreign key it reads that whole table"
+            }
+        };
+        format!(
+            "{foreign_key} refers to table {:?}, and the queue {removes}: {effect}",
+            queue.table
+        )
+    };
+    keys.iter().map(warning).collect()
+}

@@ -1,0 +1,101 @@
+//! Partitioned tables: the filegroup for the queue's indexes of such a table, and indexes that are partitioned like it.
+
+use super::catalogue::Table;
+use super::connection::Connection;
+use super::decode::integer;
+use super::index;
+use super::quote::quote_table;
+use super::soft_lock_types::queue_columns;
+use crate::queue::{OrderColumn, QueueSpec};
+use crate::store::StoreError;
+use crate::store::index_role::IndexRole;
+
+/// Reads the partitions of the table `@P1`. If the table is partitioned, the first row has the database's default filegroup.
+/// Each further row has an index that is partitioned.
+const PARTITIONS: &str = "SELECT 0 AS lb_kind, CAST(g.name AS nvarchar(128)) AS lb_name
+FROM sys.indexes AS i
+    INNER JOIN sys.partition_schemes AS s ON s.data_space_id = i.data_space_id
+    INNER JOIN sys.filegroups AS g ON g.is_default = 1 AND g.type = 'FG'
+WHERE i.object_id = OBJECT_ID(@P1) AND i.index_id IN (0, 1)
+UNION ALL
+SELECT 1, CAST(i.name AS nvarchar(128))
+FROM sys.indexes AS i
+    INNER JOIN sys.partition_schemes AS s ON s.data_space_id = i.data_space_id
+WHERE i.object_id = OBJECT_ID(@P1) AND i.index_id > 1";
+
+/// The partitions of a table. Empty for a table that is not partitioned.
+#[derive(Debug, Default)]
+pub(super) struct Partitions {
+    /// The database's default filegroup, if the table is partitioned.
+    pub(super) filegroup: Option<String>,
+    /// The names of the indexes that are partitioned.
+    pub(super) indexes: Vec<String>,
+}
+
+impl Partitions {
+    pub(super) async fn read(
+        connection: &mut Connection,
+        table: &str,
+    ) -> Result<Self, StoreError> {
+        let results = connection
+            .query(PARTITIONS, &[&quote_table(table)])
+            .await?;
+        let mut partitions = Self::default();
+        for row in results.iter().flatten() {
+            let name: Option<&str> = row.try_get(1)?;
+            let name = name.unwrap_or_default().to_owned();
+            match integer(row, 0)? {
+                0 => partitions.filegroup = Some(name),
+                _ => partitions.indexes.push(name),
+            }
+        }
+        Ok(partitions)
+    }
+}
+
+/// Returns the warnings about the queue's indexes, one sentence each. Babelfish partitions every index of a partitioned table, so
+/// there is nothing to correct.
+pub(super) async fn warnings(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+    table: &Table,
+) -> Result<Vec<String>, StoreError> {
+    let Ok(columns) = queue_columns(queue, table) else {
+        return Ok(Vec::new());
+    };
+    if connection.server_info.babelfish {
+        return Ok(Vec::new());
+    }
+    let partitions = Partitions::read(connection, &queue.table).await?;
+    Ok(partitioned_indexes(&partitions, queue, &columns.order, table))
+}
+
+/// Returns one warning for each index of the queue that should be in one piece and is partitioned.
+pub(super) fn partitioned_indexes(
+    partitions: &Partitions,
+    queue: &QueueSpec,
+    order: &[OrderColumn],
+    table: &Table,
+) -> Vec<String> {
+    let whole = IndexRole::ALL.into_iter().filter(|role| is_whole(*role));
+    let partitioned = whole.filter_map(|role| {
+        let name = &index::find(role, queue, order, table)?.name;
+        partitions.indexes.contains(name).then_some((role, name))
+    });
+    let warning = |(role, name): (IndexRole, &String)| {
+        format!(
+            "the {} index {name} of table {:?} is partitioned: unless its first column is the partitioning column, a search \
+             reads, locks and sorts the rows of all partitions. Drop the index and run `lease-broker schema apply`, which \
+             creates it in one piece",
+            role.name(),
+            queue.table
+        )
+    };
+    partitioned.map(warning).collect()
+}
+
+/// Returns whether the index of `role` has to be in one piece. Claims, the reaper and redrive take the first rows of an index
+/// in its order. A look-up by token takes one row, so it may seek in each partition.
+pub(super) fn is_whole(role: IndexRole) -> bool {
+    role != IndexRole::Token
+}
