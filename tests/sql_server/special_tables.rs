@@ -9,9 +9,9 @@ use lease_broker::store::schema::Schema as _;
 use lease_broker::value::Value;
 use uuid::Uuid;
 
+use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, HOUR, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::harness::Harness as _;
 use crate::program::{Program, start, start_on_sql_server};
 use crate::tables::problems;
 

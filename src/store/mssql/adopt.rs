@@ -9,10 +9,10 @@ use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::integer;
 use super::error::of_schema_change;
+use super::partitions::{self, Partitions, is_whole};
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
-use super::partitions::{self, Partitions, is_whole};
 use super::{Settings, backfill, dependents, index, placeholders, remove, restrictions};
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
@@ -84,8 +84,7 @@ impl Schema for MssqlSchema {
     }
 
     fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        self.runtime
-            .block_on(warnings(&mut self.connection, queue))
+        self.runtime.block_on(warnings(&mut self.connection, queue))
     }
 
     fn suggestions(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -125,9 +124,7 @@ pub(super) async fn plan(
         }
         let not_null = connection.server_info.adds_columns_without_rewrite()
             && restrictions::allow_not_null_columns(&restrictions);
-        filegroup = Partitions::read(connection, &queue.table)
-            .await?
-            .filegroup;
+        filegroup = Partitions::read(connection, &queue.table).await?.filegroup;
         steps.extend(add_columns(queue, &table, &placeholders, not_null));
         let key = &columns.key;
         let backfill =

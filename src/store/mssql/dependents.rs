@@ -9,7 +9,8 @@ use crate::store::foreign_keys::{self, ForeignKey, OnDelete};
 
 /// Reads the dependents of the table `@P1`, one per row: kind, table or view, foreign key, `delete_referential_action`. A
 /// view is indexed if it has a clustered index. Babelfish has no indexed views, and its list of dependencies is empty.
-const DEPENDENTS: &str = "SELECT 0 AS lb_kind, CONCAT(OBJECT_SCHEMA_NAME(v.object_id), N'.', v.name) AS lb_name,
+const DEPENDENTS: &str =
+    "SELECT 0 AS lb_kind, CONCAT(OBJECT_SCHEMA_NAME(v.object_id), N'.', v.name) AS lb_name,
     NULL AS lb_key, 0 AS lb_action
 FROM sys.views AS v
 WHERE EXISTS (SELECT * FROM sys.indexes AS i WHERE i.object_id = v.object_id AND i.index_id = 1)

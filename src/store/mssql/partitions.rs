@@ -33,13 +33,8 @@ pub(super) struct Partitions {
 }
 
 impl Partitions {
-    pub(super) async fn read(
-        connection: &mut Connection,
-        table: &str,
-    ) -> Result<Self, StoreError> {
-        let results = connection
-            .query(PARTITIONS, &[&quote_table(table)])
-            .await?;
+    pub(super) async fn read(connection: &mut Connection, table: &str) -> Result<Self, StoreError> {
+        let results = connection.query(PARTITIONS, &[&quote_table(table)]).await?;
         let mut partitions = Self::default();
         for row in results.iter().flatten() {
             let name: Option<&str> = row.try_get(1)?;
@@ -67,7 +62,12 @@ pub(super) async fn warnings(
         return Ok(Vec::new());
     }
     let partitions = Partitions::read(connection, &queue.table).await?;
-    Ok(partitioned_indexes(&partitions, queue, &columns.order, table))
+    Ok(partitioned_indexes(
+        &partitions,
+        queue,
+        &columns.order,
+        table,
+    ))
 }
 
 /// Returns one warning for each index of the queue that should be in one piece and is partitioned.

@@ -2,9 +2,9 @@
 //! masked columns, ledger tables, code pages, long names.
 
 use super::super::catalogue::{Column, Table};
+use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::restrictions::{Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
-use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::{index, placeholders};
 use super::spec;
 use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};

@@ -310,8 +310,17 @@ fn indexes_of_a_partitioned_table() {
     let columns = queue_columns(&spec, &table).expect("the columns are there");
     let placeholders = placeholders::of_table(&spec, &table, &columns);
     let filegroup = Some("work [1]");
-    let steps = adopt::add_indexes(&spec, &table, &columns.order, &placeholders, true, filegroup);
-    let steps = steps.iter().map(|step| format!("===== {}\n{}\n", step.purpose, step.sql));
+    let steps = adopt::add_indexes(
+        &spec,
+        &table,
+        &columns.order,
+        &placeholders,
+        true,
+        filegroup,
+    );
+    let steps = steps
+        .iter()
+        .map(|step| format!("===== {}\n{}\n", step.purpose, step.sql));
     insta::assert_snapshot!(steps.collect::<Vec<_>>().join("\n"));
 }
 
