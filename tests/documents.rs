@@ -1,6 +1,6 @@
-//! Runs the commands that the README and the recipes show, and compares their output with the output shown.
+//! Runs the commands and the SQL that the README and pages of `docs` show, and compares the output with the output shown.
 //!
-//! The recipes run on both stores.
+//! The recipes and the page about plain SQL run on both stores.
 
 #[path = "harness/harness.rs"]
 mod harness;
@@ -66,7 +66,7 @@ fn readme_shows_what_its_commands_print() {
 macro_rules! recipes {
     ($store:ident, $run:path) => {
         mod $store {
-            use super::{recipe, under_app_lock};
+            use super::{read, recipe, under_app_lock};
 
             #[test]
             fn soft_locks_on_an_events_table() {
@@ -96,6 +96,11 @@ macro_rules! recipes {
             #[test]
             fn critical_section_and_timestamped_reads() {
                 $run(&recipe("S5."));
+            }
+
+            #[test]
+            fn plain_sql_beside_the_broker() {
+                $run(&read("docs/plain-sql.md"));
             }
 
             #[test]

@@ -50,7 +50,7 @@ impl Session {
             let (kind, after) = after.split_once('\n').expect("a block begins with a line");
             let (block, after) = after.split_once("```").expect("a block ends");
             match kind {
-                language if language == self.store.language() => self.sql.push_str(block),
+                language if language == self.store.language() => self.run_sql(block),
                 "toml" => self.configure(block),
                 "console" => steps(block)
                     .into_iter()
@@ -58,6 +58,16 @@ impl Session {
                 _ => {}
             }
             rest = after;
+        }
+    }
+
+    /// Runs SQL as another program. Before the configuration, which names the database, it only remembers it.
+    fn run_sql(&mut self, sql: &str) {
+        if self.configuration.is_empty() {
+            self.sql.push_str(sql);
+        } else {
+            let folder = self.folder.path();
+            self.store.run_sql(sql, folder, &self.configuration);
         }
     }
 

@@ -52,21 +52,26 @@ impl Store {
         }
     }
 
-    /// Creates the tables. Saves in `folder` the database file, or the file with the connection string that a variable names.
-    pub(crate) fn make(&self, tables: &str, folder: &Path, configuration: &str) {
+    /// Runs SQL as another program of the reader would.
+    pub(crate) fn run_sql(&self, sql: &str, folder: &Path, configuration: &str) {
         match self {
             Self::Sqlite => {
                 let connection = rusqlite::Connection::open(folder.join(file(configuration)));
-                let made = connection.expect("a database").execute_batch(tables);
-                made.expect("the tables are made");
+                let ran = connection.expect("a database").execute_batch(sql);
+                ran.unwrap_or_else(|error| panic!("{error}: {sql}"));
             }
-            Self::SqlServer { database, exports } => {
-                database.run(tables);
-                let variable = exports.iter().find(|(name, _)| name.ends_with("_FILE"));
-                let (_, name) = variable.expect("a file for the connection string");
-                let saved = std::fs::write(folder.join(name), database.connection_string());
-                saved.expect("the connection string is saved");
-            }
+            Self::SqlServer { database, .. } => database.run(sql),
+        }
+    }
+
+    /// Creates the tables. Saves in `folder` the database file, or the file with the connection string that a variable names.
+    pub(crate) fn make(&self, tables: &str, folder: &Path, configuration: &str) {
+        self.run_sql(tables, folder, configuration);
+        if let Self::SqlServer { database, exports } = self {
+            let variable = exports.iter().find(|(name, _)| name.ends_with("_FILE"));
+            let (_, name) = variable.expect("a file for the connection string");
+            let saved = std::fs::write(folder.join(name), database.connection_string());
+            saved.expect("the connection string is saved");
         }
     }
 
