@@ -39,10 +39,13 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 pub use self::error::Error;
 pub use self::operation_metrics::{Operation, OperationCount};
-pub use self::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease};
+pub use self::requests::{
+    ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, ReleaseRequest, Released,
+};
 pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
 
 use self::claim_dispatcher::ClaimDispatcher;
@@ -85,6 +88,7 @@ struct Queue {
     claims: ClaimDispatcher,
     heartbeats: GroupCommit<Renewal, Option<LeaseExpiry>>,
     settlements: GroupCommit<Settlement, Settled>,
+    claim_releases: GroupCommit<Uuid, usize>,
     enqueues: GroupCommit<NewItem, Key>,
 }
 
@@ -187,6 +191,12 @@ impl Broker {
             claims,
             heartbeats: write_operations::heartbeat(tasks, store.clone(), index),
             settlements,
+            claim_releases: write_operations::release_claims(
+                tasks,
+                store.clone(),
+                index,
+                wakeups.clone(),
+            ),
             enqueues: write_operations::enqueue(tasks, store.clone(), index, wakeups.clone()),
             wakeups,
             spec: spec.clone(),

@@ -115,6 +115,18 @@ pub trait Store: Send + Sync + 'static {
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError>;
 
+    /// Releases every lease that the claim calls with these tokens got and that is still held, without a delay. Returns
+    /// the number of released leases of each call, in request order. If a token is in the list twice, its leases count
+    /// once.
+    ///
+    /// A claim that runs at the same time with one of these tokens is waited for, and its leases are released too. The
+    /// operation takes one transaction for each 1,000 leases.
+    async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<Vec<usize>, StoreError>;
+
     /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those
     /// that were due first.
     ///

@@ -40,6 +40,8 @@ mod names;
 mod order;
 #[path = "conformance/policies.rs"]
 mod policies;
+#[path = "conformance/release_claims.rs"]
+mod release_claims;
 #[path = "conformance/repeated_settlement.rs"]
 mod repeated_settlement;
 #[path = "conformance/retried_claim.rs"]
@@ -262,6 +264,15 @@ macro_rules! conformance {
                     failed_item_is_not_archived
                     archive_without_a_data_column_is_refused
                     recurring_item_is_ready_again_with_all_attempts
+                }
+                release_claims {
+                    all_leases_of_a_claim_are_released
+                    claims_are_released_once
+                    leases_of_other_claims_stay
+                    settled_and_expired_leases_stay
+                    lease_released_by_its_claim_is_lost
+                    released_claim_sets_the_ready_mirror
+                    more_than_1000_leases_are_released
                 }
                 retried_claim {
                     same_request_gets_the_same_leases_and_no_more

@@ -8,12 +8,13 @@
 use std::time::Duration;
 
 use rand::RngExt as _;
+use uuid::Uuid;
 
 use super::Broker;
 use super::error::Error;
 use super::limits::{self, check_delay};
 use super::operation_metrics::Operation;
-use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease};
+use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, ReleaseRequest, Released};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use crate::item_state::AfterFailure;
@@ -161,17 +162,24 @@ impl Broker {
 
     /// Ends leases whose work was not done and gives their attempts back.
     ///
-    /// Returns one result per release, in request order.
+    /// A release by request id also ends the claims with that id that wait at this broker, without leases.
     ///
     /// # Errors
-    /// As [`Self::heartbeat`].
-    pub async fn release(
-        &self,
-        queue: &str,
-        releases: Vec<LeaseRelease>,
-    ) -> Result<Vec<Settled>, Error> {
-        let queue = self.queue(queue)?;
+    /// As [`Self::heartbeat`]. If the store becomes unavailable, some of the leases may have been released.
+    pub async fn release(&self, request: ReleaseRequest) -> Result<Released, Error> {
+        let queue = self.queue(&request.queue)?;
+        let ReleaseRequest {
+            releases,
+            worker_id,
+            request_ids,
+            ..
+        } = request;
         self.limits.check_length("releases", releases.len())?;
+        let entries = releases.len() + request_ids.len();
+        self.limits.check_length("request_ids", entries)?;
+        if !request_ids.is_empty() {
+            self.limits.check_worker_id("worker_id", &worker_id)?;
+        }
         let mut settlements = Vec::with_capacity(releases.len());
         for (index, release) in releases.into_iter().enumerate() {
             let delay = release.delay.unwrap_or_default();
@@ -179,7 +187,26 @@ impl Broker {
             let lease = self.decode_lease_id(queue, &release.lease_id);
             settlements.push((lease, Ending::Release { delay }));
         }
-        self.settle(queue, settlements).await
+        let results = self.settle(queue, settlements).await?;
+        if request_ids.is_empty() {
+            return Ok(Released {
+                results,
+                by_request_id: 0,
+            });
+        }
+        let secret = self.store.secret();
+        let name = &queue.spec.name;
+        let tokens = request_ids
+            .into_iter()
+            .map(|id| secret.token_of_request(name, &worker_id, id));
+        let tokens: Vec<Uuid> = tokens.collect();
+        // A claim of these that still waits could otherwise get leases after they were released.
+        queue.claims.withdraw(tokens.clone()).await;
+        let counts = queue.claim_releases.submit(tokens).await?;
+        Ok(Released {
+            results,
+            by_request_id: counts.into_iter().sum(),
+        })
     }
 
     /// Adds items. Returns their keys in request order.

@@ -9,7 +9,7 @@
 //!   interval doubles with each poll that finds nothing, from `polling.min` to `polling.max`, and starts again when
 //!   items are found.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,8 +36,20 @@ const MIN_PRUNE_THRESHOLD: usize = 1_024;
 
 /// A handle to the task that serves the claims on one queue.
 pub(super) struct ClaimDispatcher {
-    claims: mpsc::UnboundedSender<PendingClaim>,
+    messages: mpsc::UnboundedSender<Message>,
     leased_queue: Arc<LeasedQueue>,
+}
+
+/// A message to the task.
+enum Message {
+    /// A claim to serve.
+    Claim(PendingClaim),
+    /// Answers the claims with these tokens without leases.
+    Withdraw {
+        tokens: HashSet<Uuid>,
+        /// Is told when no store operation for these claims runs.
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// A claim that has not been answered.
@@ -66,7 +78,7 @@ impl ClaimDispatcher {
         leased_queue: Arc<LeasedQueue>,
         draining: CancellationToken,
     ) -> Self {
-        let (claims, inbox) = mpsc::unbounded_channel();
+        let (messages, inbox) = mpsc::unbounded_channel();
         let task = DispatcherTask {
             store,
             queue,
@@ -81,9 +93,19 @@ impl ClaimDispatcher {
         };
         tasks.spawn(task.run(inbox, draining));
         Self {
-            claims,
+            messages,
             leased_queue,
         }
+    }
+
+    /// Answers the claims with these tokens, which have request ids, without leases. Returns when no store operation
+    /// for them runs any more. Leases that they have got by then are in the store.
+    pub(super) async fn withdraw(&self, tokens: Vec<Uuid>) {
+        let (done, is_done) = oneshot::channel();
+        let tokens = tokens.into_iter().collect();
+        // If the task has ended, no claim is left.
+        let _ = self.messages.send(Message::Withdraw { tokens, done });
+        let _ = is_done.await;
     }
 
     /// Claims items, and waits up to `wait` until there is at least one. Returns no leases if there is none, or if the
@@ -105,7 +127,7 @@ impl ClaimDispatcher {
             takes_over_leases: false,
             caller,
         };
-        if self.claims.send(claim).is_err() {
+        if self.messages.send(Message::Claim(claim)).is_err() {
             // The task has ended because the broker drains.
             return Ok(self.no_leases());
         }
@@ -152,15 +174,15 @@ impl DispatcherTask {
     /// Serves claims until `draining` is cancelled or the [`ClaimDispatcher`] is dropped.
     async fn run(
         mut self,
-        mut inbox: mpsc::UnboundedReceiver<PendingClaim>,
+        mut inbox: mpsc::UnboundedReceiver<Message>,
         draining: CancellationToken,
     ) {
         loop {
             let none_waiting = self.waiting.is_empty();
             let mut woken = false;
             tokio::select! {
-                claim = inbox.recv() => match claim {
-                    Some(claim) => self.arrived.push_back(claim),
+                message = inbox.recv() => match message {
+                    Some(message) => self.receive(message),
                     None => return,
                 },
                 () = self.wakeups.items_ready.notified(), if !none_waiting => woken = true,
@@ -170,8 +192,8 @@ impl DispatcherTask {
                 }
                 () = draining.cancelled() => break,
             }
-            while let Ok(claim) = inbox.try_recv() {
-                self.arrived.push_back(claim);
+            while let Ok(message) = inbox.try_recv() {
+                self.receive(message);
             }
             // If claims are already waiting, no item is ready. A new claim that accepts waiting joins them without a
             // store operation. A claim with a request id needs one, because its token may already hold leases.
@@ -190,9 +212,33 @@ impl DispatcherTask {
             claim.answer(Ok(Vec::new()), &self.leased_queue);
         }
         inbox.close();
-        while let Some(claim) = inbox.recv().await {
-            claim.answer(Ok(Vec::new()), &self.leased_queue);
+        while let Some(message) = inbox.recv().await {
+            if let Message::Claim(claim) = message {
+                claim.answer(Ok(Vec::new()), &self.leased_queue);
+            }
         }
+    }
+
+    /// Takes a message. A claim waits in `arrived` for the next store operation.
+    fn receive(&mut self, message: Message) {
+        let (tokens, done) = match message {
+            Message::Claim(claim) => return self.arrived.push_back(claim),
+            Message::Withdraw { tokens, done } => (tokens, done),
+        };
+        let is_withdrawn =
+            |claim: &PendingClaim| claim.call.has_request_id && tokens.contains(&claim.call.token);
+        for claims in [&mut self.arrived, &mut self.waiting] {
+            if claims.iter().any(is_withdrawn) {
+                let (withdrawn, others): (Vec<_>, Vec<_>) =
+                    std::mem::take(claims).into_iter().partition(is_withdrawn);
+                *claims = others.into();
+                for claim in withdrawn {
+                    claim.answer(Ok(Vec::new()), &self.leased_queue);
+                }
+            }
+        }
+        // No store operation runs now, because the task waits for each before it receives messages.
+        let _ = done.send(());
     }
 
     /// Claims items from the store, one call group after the other, until no item is ready or every claim is answered.

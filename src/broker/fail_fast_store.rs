@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use uuid::Uuid;
 
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
@@ -127,6 +128,16 @@ impl Store for FailFastStore {
     ) -> Result<Vec<Settled>, StoreError> {
         let work = self.store.settle(queue, settlements);
         self.run(Operation::Settle, work, Vec::len).await
+    }
+
+    async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<Vec<usize>, StoreError> {
+        let work = self.store.release_claims(queue, tokens);
+        let items = |counts: &Vec<usize>| counts.iter().sum();
+        self.run(Operation::Settle, work, items).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {

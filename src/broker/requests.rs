@@ -8,7 +8,7 @@ use super::error::Error;
 use super::limits::{RequestLimits, lease_duration};
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
-use crate::store::{ClaimCall, NewItem};
+use crate::store::{ClaimCall, NewItem, Settled};
 
 /// A request to lease items.
 #[derive(Clone, Debug)]
@@ -81,6 +81,28 @@ pub struct LeaseFailure {
     pub retry_delay: Option<Duration>,
     /// True: the item becomes a dead letter now, even if attempts are left.
     pub dead_letter: bool,
+}
+
+/// A request to release leases: single leases by their ids, or all leases of claims.
+#[derive(Clone, Debug)]
+pub struct ReleaseRequest {
+    /// The queue's name.
+    pub queue: String,
+    /// The leases to release by id.
+    pub releases: Vec<LeaseRelease>,
+    /// The worker that sent the claims in `request_ids`. Unused if there are none.
+    pub worker_id: String,
+    /// The request ids of claims. Every lease that they got is released.
+    pub request_ids: Vec<Uuid>,
+}
+
+/// The result of a [`ReleaseRequest`].
+#[derive(Clone, Debug)]
+pub struct Released {
+    /// One result per entry of `releases`, in request order.
+    pub results: Vec<Settled>,
+    /// The number of leases that were released by request id.
+    pub by_request_id: usize,
 }
 
 /// The release of one lease.

@@ -1,4 +1,4 @@
-//! The group commits of a queue's heartbeats, settlements and new items.
+//! The group commits of a queue's heartbeats, settlements, releases of whole claims, and new items.
 //!
 //! Each function connects a [`GroupCommit`] to one method of the store. After an operation succeeds, the tasks that its
 //! effects concern are woken: the claim dispatcher if items are ready, the reaper if something falls due earlier.
@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use super::group_commit::GroupCommit;
 use super::wakeups::Wakeups;
@@ -46,6 +47,32 @@ pub(super) fn heartbeat(
         move |renewals| {
             let store = store.clone();
             async move { store.heartbeat(queue, renewals).await }.boxed()
+        },
+    )
+}
+
+/// Starts the group commit of a queue's releases of whole claims. An item is the token of a claim, and its result is the
+/// number of released leases.
+pub(super) fn release_claims(
+    tasks: &GroupCommitTasks,
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+    wakeups: Arc<Wakeups>,
+) -> GroupCommit<Uuid, usize> {
+    GroupCommit::spawn(
+        &tasks.tasks,
+        &tasks.close,
+        store.max_concurrent_operations(),
+        move |tokens: Arc<[Uuid]>| {
+            let (store, wakeups) = (store.clone(), wakeups.clone());
+            async move {
+                let counts = store.release_claims(queue, tokens).await?;
+                if counts.iter().any(|count| *count > 0) {
+                    wakeups.items_ready.notify_one();
+                }
+                Ok(counts)
+            }
+            .boxed()
         },
     )
 }

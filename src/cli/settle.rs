@@ -159,6 +159,7 @@ impl Release {
         let request = proto::ReleaseRequest {
             queue: self.leases.queue,
             releases: releases.collect(),
+            ..proto::ReleaseRequest::default()
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.release(request).await?.into_inner().results;

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::proto;
 use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure, LeaseRelease};
 use crate::item_state::State;
@@ -119,6 +121,15 @@ pub(super) fn releases_from_proto(releases: Vec<proto::Release>) -> Result<Vec<L
         })
     };
     releases.into_iter().enumerate().map(convert).collect()
+}
+
+/// Converts the request ids of a release.
+pub(super) fn request_ids_from_proto(request_ids: &[String]) -> Result<Vec<Uuid>> {
+    let convert = |(index, id): (usize, &String)| {
+        id.parse()
+            .map_err(|_| Error::invalid(format!("request_ids[{index}]"), "must be a UUID"))
+    };
+    request_ids.iter().enumerate().map(convert).collect()
 }
 
 /// Converts new items. They take the trace context of the call.

@@ -10,11 +10,11 @@ use super::deadline::Deadline;
 use super::messages::{
     claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
     heartbeat_results, lease_to_proto, new_items_from_proto, next_claim_from_proto,
-    releases_from_proto, settle_results,
+    releases_from_proto, request_ids_from_proto, settle_results,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use super::response_size::count_within_limit;
-use crate::broker::{Broker, UndeliveredLeases};
+use crate::broker::{Broker, ReleaseRequest, UndeliveredLeases};
 use crate::lease_id::is_trace_parent;
 
 /// The API as tonic calls it.
@@ -120,10 +120,16 @@ impl LeaseBrokerService for Service {
         let request = request.into_inner();
         let call = async {
             let lease_ids = lease_ids(&request.releases, |release| &release.lease_id);
-            let releases = releases_from_proto(request.releases)?;
-            let results = self.broker.release(&request.queue, releases).await?;
+            let released = self.broker.release(ReleaseRequest {
+                queue: request.queue,
+                releases: releases_from_proto(request.releases)?,
+                worker_id: request.worker_id,
+                request_ids: request_ids_from_proto(&request.request_ids)?,
+            });
+            let released = released.await?;
             Ok(Response::new(proto::ReleaseResponse {
-                results: settle_results(lease_ids, results),
+                results: settle_results(lease_ids, released.results),
+                released_by_request_id: i32::try_from(released.by_request_id).unwrap_or(i32::MAX),
             }))
         };
         deadline.run(call).await

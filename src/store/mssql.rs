@@ -28,6 +28,7 @@ mod prepared;
 mod queue_statements;
 mod quote;
 mod reap;
+mod release_claims;
 mod remedy;
 mod remove;
 mod restrictions;
@@ -44,6 +45,7 @@ mod value_limits;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
 use self::inspect::CountMethod;
@@ -207,6 +209,17 @@ impl Store for MssqlStore {
     ) -> Result<Vec<Settled>, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.settle(queue, &settlements).await
+        })
+        .await
+    }
+
+    async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<Vec<usize>, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.release_claims(queue, &tokens).await
         })
         .await
     }

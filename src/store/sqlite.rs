@@ -24,6 +24,7 @@ mod placeholders;
 mod queue_statements;
 mod quote;
 mod reap;
+mod release_claims;
 mod remove;
 mod settle;
 mod state_counts;
@@ -39,6 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
+use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
 pub use self::clock::{Clock, system_clock};
@@ -183,6 +185,16 @@ impl Store for SqliteStore {
     ) -> Result<Vec<Settled>, StoreError> {
         let settle = move |context: &WriteContext| settle::settle(context, queue, &settlements);
         self.writer.run(settle).await
+    }
+
+    async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<Vec<usize>, StoreError> {
+        let release =
+            move |context: &WriteContext| release_claims::release_claims(context, queue, &tokens);
+        self.writer.run(release).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {

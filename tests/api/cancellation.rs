@@ -7,7 +7,7 @@ use lease_broker::grpc::proto::Outcome;
 use crate::support::client::{Client, duration};
 use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
-use crate::support::timeout::wait_until;
+use crate::support::timeout::{wait_until, with_timeout};
 
 /// Returns the state and the fencing token of the only item, separated by a space.
 fn state(server: &Server) -> String {
@@ -21,6 +21,21 @@ fn long_claim(client: &Client) -> tokio::task::JoinHandle<()> {
     request.lease_duration = Some(duration(Duration::from_secs(3_600)));
     let client = client.clone();
     tokio::spawn(async move { drop(client.try_claim(request).await) })
+}
+
+/// Does the same as [`long_claim`], with a request id.
+fn long_claim_with_id(client: &Client, id: &str) -> tokio::task::JoinHandle<()> {
+    let mut request = client.waiting_claim_request(1, Duration::from_secs(60));
+    request.lease_duration = Some(duration(Duration::from_secs(3_600)));
+    id.clone_into(&mut request.request_id);
+    let client = client.clone();
+    tokio::spawn(async move { drop(client.try_claim(request).await) })
+}
+
+/// Returns the number of leased items.
+fn leased(server: &Server) -> i64 {
+    let sql = "SELECT count(*) FROM work WHERE lease_state = 1";
+    database::query_value(&server.database(), sql)
 }
 
 #[tokio::test]
@@ -126,6 +141,90 @@ async fn retried_claim_gets_the_same_items() {
         })
         .await;
     }
+}
+
+/// Cancelled claims can leave leases behind: a response that was sent cannot be taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn released_requests_of_cancelled_claims_hold_nothing() {
+    let server = Server::start().await;
+    let (client, producer) = (server.client().await, server.client().await);
+    let ids: Vec<String> = (0..100)
+        .map(|id| uuid::Uuid::from_u128(id).to_string())
+        .collect();
+    let claims: Vec<_> = ids
+        .iter()
+        .map(|id| long_claim_with_id(&client, id))
+        .collect();
+    client.wait_until_received().await;
+    // The first claim gets its lease. Its response counts as lost.
+    producer.enqueue(&["first"]).await;
+    wait_until("an item is leased", async || leased(&server) == 1).await;
+    let items_arrive = async {
+        for _ in 0..100 {
+            producer.enqueue(&["a"]).await;
+        }
+    };
+    let claims_are_cancelled = async {
+        for claim in claims {
+            let pause = rand::random_range(0..500);
+            tokio::time::sleep(Duration::from_micros(pause)).await;
+            claim.abort();
+            let _ = claim.await;
+        }
+    };
+    tokio::join!(items_arrive, claims_are_cancelled);
+    let released = client.try_release_requests(&ids).await.expect("a release");
+    assert!(released > 0, "the first claim held a lease");
+    // A claim that was cancelled before its handler ran may still take an item and release it.
+    wait_until("nothing is leased", async || leased(&server) == 0).await;
+    assert_eq!(client.claim(1_000).await.len(), 101);
+}
+
+#[tokio::test]
+async fn claim_that_waits_ends_when_its_request_is_released() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let ids = [1, 2].map(|id| uuid::Uuid::from_u128(id).to_string());
+    let [released, other] = ids.each_ref().map(|id| {
+        let mut request = client.waiting_claim_request(1, Duration::from_secs(60));
+        request.request_id.clone_from(id);
+        let client = client.clone();
+        tokio::spawn(async move { client.try_claim(request).await })
+    });
+    client.wait_until_received().await;
+    // Another worker's request of the same id is another request.
+    let stranger = client.as_worker("stranger");
+    for (client, id) in [(&stranger, &ids[1]), (&client, &ids[0])] {
+        let count = client.try_release_requests(std::slice::from_ref(id)).await;
+        assert_eq!(count.expect("a release"), 0);
+    }
+    let empty = with_timeout(released).await.expect("a task");
+    assert_eq!(empty.expect("a claim"), []);
+    client.enqueue(&["a"]).await;
+    let leases = with_timeout(other).await.expect("a task");
+    assert_eq!(leases.expect("a claim").len(), 1);
+}
+
+#[tokio::test]
+async fn release_by_request_id_is_safe_to_send_again() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b", "c"]).await;
+    let ids = [uuid::Uuid::from_u128(7).to_string()];
+    let mut request = client.claim_request(2);
+    request.request_id.clone_from(&ids[0]);
+    let leases = client.try_claim(request.clone()).await.expect("a claim");
+    client.complete(&[&leases[0].lease_id]).await;
+    for count in [1, 0] {
+        let released = client.try_release_requests(&ids).await;
+        assert_eq!(released.expect("a release"), count);
+    }
+    // The same id then claims like a new one.
+    let again = client.try_claim(request).await.expect("a claim");
+    let attempts = again
+        .iter()
+        .map(|lease| (lease.attempt, lease.fencing_token));
+    assert_eq!(attempts.collect::<Vec<_>>(), [(1, 2), (1, 1)]);
 }
 
 #[tokio::test]

@@ -177,10 +177,25 @@ async fn invalid_release_delay_is_named() {
         let request = ReleaseRequest {
             queue: "work".to_owned(),
             releases: vec![release(None), release(wrong)],
+            ..ReleaseRequest::default()
         };
         let mut rpc = fixture.client.rpc.clone();
         fixture
             .rejects(rpc.release(request), "releases[1].delay")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn invalid_request_id_of_release_is_named() {
+    let fixture = Fixture::start().await;
+    let ids = [uuid::Uuid::nil().to_string(), "x".to_owned()];
+    let release = fixture.client.try_release_requests(&ids);
+    fixture.rejects(release, "request_ids[1]").await;
+    for worker in ["", "a\0b"] {
+        let client = fixture.client.as_worker(worker);
+        fixture
+            .rejects(client.try_release_requests(&ids[..1]), "worker_id")
             .await;
     }
 }

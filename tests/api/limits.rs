@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{HeartbeatRequest, NewItem};
+use lease_broker::grpc::proto::{HeartbeatRequest, NewItem, Release, ReleaseRequest};
 use tonic::Code;
 
 use crate::support::api_error::{ApiError, assert_field_error};
@@ -49,6 +49,22 @@ async fn lists_over_1000_items_are_rejected() {
         client.try_release(&vec![id; too_many], None).await,
         "releases",
     );
+    let request_ids = vec![String::from("0d3adb33-f000-4000-8000-000000000001"); too_many];
+    assert_over_limit(
+        client.try_release_requests(&request_ids).await,
+        "request_ids",
+    );
+    let release = Release {
+        lease_id: id.to_owned(),
+        delay: None,
+    };
+    let both = ReleaseRequest {
+        queue: client.queue.clone(),
+        releases: vec![release; 501],
+        worker_id: client.worker.clone(),
+        request_ids: request_ids[..500].to_vec(),
+    };
+    assert_over_limit(client.rpc.clone().release(both).await, "request_ids");
     assert_over_limit(
         client.try_fail(vec![failure(id, ""); too_many]).await,
         "failures",

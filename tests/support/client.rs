@@ -176,6 +176,7 @@ impl Client {
         let request = ReleaseRequest {
             queue: self.queue.clone(),
             releases: lease_ids.iter().map(release).collect(),
+            ..ReleaseRequest::default()
         };
         Ok(self
             .rpc
@@ -184,6 +185,18 @@ impl Client {
             .await?
             .into_inner()
             .results)
+    }
+
+    /// Releases all leases of the claims with these request ids.
+    pub(crate) async fn try_release_requests(&self, request_ids: &[String]) -> Result<i32, Status> {
+        let request = ReleaseRequest {
+            queue: self.queue.clone(),
+            worker_id: self.worker.clone(),
+            request_ids: request_ids.to_vec(),
+            ..ReleaseRequest::default()
+        };
+        let response = self.rpc.clone().release(request).await?;
+        Ok(response.into_inner().released_by_request_id)
     }
 
     pub(crate) async fn release(&self, lease_ids: &[&str]) -> Vec<SettleResult> {

@@ -142,7 +142,11 @@ impl Client {
                     delay: None,
                 };
                 let releases = lease_ids.into_iter().map(release).collect();
-                let request = proto::ReleaseRequest { queue, releases };
+                let request = proto::ReleaseRequest {
+                    queue,
+                    releases,
+                    ..proto::ReleaseRequest::default()
+                };
                 let response = self.rpc.release(request).await;
                 let response = self.record(Rpc::Release, start, response)?;
                 (response.results, Vec::new())

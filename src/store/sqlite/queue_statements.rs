@@ -23,6 +23,7 @@ use crate::value::{Key, Value};
 const CLAIM: &str = include_str!("../../../sql/sqlite/claim.sql");
 const HEARTBEAT: &str = include_str!("../../../sql/sqlite/heartbeat.sql");
 const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
+const RELEASE_CLAIMS: &str = include_str!("../../../sql/sqlite/release_claims.sql");
 const REAP: &str = include_str!("../../../sql/sqlite/reap.sql");
 const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
 const REDRIVE: &str = include_str!("../../../sql/sqlite/redrive.sql");
@@ -63,6 +64,7 @@ pub(super) struct Statements {
     pub(super) fail: String,
     pub(super) release: String,
     pub(super) find_earlier_settlement: String,
+    pub(super) release_claim: String,
     pub(super) find_due: String,
     pub(super) expire: String,
     pub(super) promote: String,
@@ -156,6 +158,7 @@ impl Statements {
             fail: text(SETTLE, "fail"),
             release: text(SETTLE, "release"),
             find_earlier_settlement: text(SETTLE, "find_earlier_settlement"),
+            release_claim: text(RELEASE_CLAIMS, "release_claim"),
             find_due: text(REAP, "find_due"),
             expire: text(REAP, "expire"),
             promote: text(REAP, "promote"),

@@ -13,6 +13,7 @@ use lease_broker::store::{
     Settlement, Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
+use uuid::Uuid;
 
 use super::runtime::shared;
 
@@ -58,6 +59,14 @@ impl Store for SharedStore {
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
         shared(self.0.settle(queue, settlements)).await
+    }
+
+    async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<Vec<usize>, StoreError> {
+        shared(self.0.release_claims(queue, tokens)).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {

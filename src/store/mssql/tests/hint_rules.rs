@@ -55,7 +55,7 @@ fn check_hints(
         );
     }
     if changes_table || statement.contains("FORCE ORDER") {
-        let by_key = has("FORCESEEK, INDEX ([PK])") || has("lease_token]");
+        let by_key = has("FORCESEEK, INDEX ([PK])") || has("_token]") || has("_token\"");
         assert!(
             by_key || !seeks_by_key,
             "not sought by the key: {statement}"

@@ -161,6 +161,32 @@ impl ProfiledQueue {
         }
     }
 
+    async fn release_claims(&mut self, leases: &[LeaseRef]) {
+        let list = leases.iter().enumerate().map(|(index, lease)| {
+            let mut entry = ListEntry::default();
+            entry.insert("i", json!(index));
+            entry.insert("t", json!(lease.token.to_string()));
+            entry
+        });
+        let (sql, parameters) = (
+            self.statements().sql.release_claims.clone(),
+            ListParameters::new(vec![list.collect()]),
+        );
+        let results = self.run(&sql, &parameters.parameters()).await;
+        let released = results
+            .iter()
+            .flatten()
+            .filter(|row| first_column_is(row, "lb_i"));
+        assert_eq!(released.count(), leases.len());
+        expect(
+            &results,
+            &[
+                ("INSERT", "@held", TOKEN),
+                ("UPDATE", "lease_attempt", BY_KEY),
+            ],
+        );
+    }
+
     async fn reap(&mut self) {
         let sql = self.statements().sql.reap.clone();
         let results = self.run(&sql, &[&1, &3]).await;
@@ -185,7 +211,8 @@ async fn statements_use_the_indexes_that_their_files_name() {
     let mut first = connect(&Settings::new(server.clone())).await;
     batch(&mut first, &format!("CREATE DATABASE [{name}]")).await;
     let mut queue = set_up(&Settings::new(format!("{server};database={name}"))).await;
-    queue.claim(true).await;
+    let leases = queue.claim(true).await;
+    queue.release_claims(&leases).await;
     let leases = queue.claim(false).await;
     queue.heartbeat(&leases).await;
     queue.complete(&leases, false).await;

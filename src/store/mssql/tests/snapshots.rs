@@ -138,6 +138,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     };
     show("claim", &table.sql.claim);
     show("heartbeat", &table.sql.extend);
+    show("release claims", &table.sql.release_claims);
     show("reap", &table.sql.reap);
     show(
         "enqueue",

@@ -146,6 +146,18 @@ fn retried_claim_seeks_its_token() {
 }
 
 #[test]
+fn release_of_a_claim_seeks_its_token() {
+    for_each_queue(|connection, queue, _| {
+        let steps = query_plan(connection, &queue.sql.release_claim);
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert!(
+            steps[0].contains("USING INDEX item_lease_token (lease_token=?"),
+            "{steps:?}"
+        );
+    });
+}
+
+#[test]
 fn reaper_reads_due_index() {
     for_each_queue(|connection, queue, _| {
         let filtered = queue.spec.filtered_indexes;

@@ -1,0 +1,12 @@
+-- Purpose: release every lease that one claim call got and that is still held. The caller of the claim did not get the lease ids.
+-- Sections: `release_claim` runs once per claim, in the writer's transaction. The number of changed rows is the result.
+-- Parameters: ?4 lease token of the claim; ?5 now (ms since 1970).
+-- Locks: the write lock of the file.
+-- Indexes: token.
+-- Why INDEXED BY: if the index is missing, the statement fails. Without the clause SQLite would scan the whole table instead.
+
+-- :: release_claim
+UPDATE {table} INDEXED BY {token_index}
+SET {lease_state} = 0, {lease_state_time} = ?5, {lease_due_time} = NULL, {lease_owner} = NULL,
+    {lease_attempt} = {lease_attempt} - 1{mirror_redrive}
+WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5

@@ -1,0 +1,57 @@
+//! Releases the leases of claims whose callers did not get them.
+
+use std::collections::HashSet;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::MssqlOperations;
+use super::decode;
+use super::error::RetrySafety;
+use super::list_parameters::{ListEntry, ListParameters};
+use crate::store::{QueueIndex, StoreError};
+
+/// Maximum number of leases that one batch releases (`release_claims.sql`).
+const MAX_RELEASED: usize = 1_000;
+
+impl MssqlOperations {
+    pub(super) async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: &[Uuid],
+    ) -> Result<Vec<usize>, StoreError> {
+        let queue = self.queue(queue)?;
+        let mut seen = HashSet::new();
+        let mut list = Vec::new();
+        for (index, token) in tokens.iter().enumerate() {
+            if seen.insert(token) {
+                let mut entry = ListEntry::default();
+                entry.insert("i", json!(index));
+                entry.insert("t", json!(token.to_string()));
+                list.push(entry);
+            }
+        }
+        let parameters = ListParameters::new(vec![list]);
+        let mut counts = vec![0; tokens.len()];
+        loop {
+            let results = self
+                .pool
+                .query(
+                    &queue.sql.release_claims,
+                    &parameters.parameters(),
+                    RetrySafety::Idempotent,
+                )
+                .await?;
+            let mut released = 0;
+            for row in decode::result_set(&results, 0)? {
+                let index = decode::request_index(row, 0, tokens.len())?;
+                let count: usize = decode::integer_as(row, 1)?;
+                counts[index] += count;
+                released += count;
+            }
+            if released < MAX_RELEASED {
+                return Ok(counts);
+            }
+        }
+    }
+}
