@@ -1,9 +1,9 @@
 //! Build script: generates the API's Rust code from `proto/`, and writes the descriptor that the reflection service
-//! sends.
+//! sends. Also passes the compiler's version to the program, for its version report.
 //!
 //! It compiles the .proto file with protox, so that a build needs no installed protoc.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{env, error::Error, fs, path::PathBuf, process::Command};
 
 use prost::Message as _;
 
@@ -19,5 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .btree_map(".")
         .compile_fds(descriptors)?;
+    let compiler = Command::new(env::var("RUSTC")?).arg("--version").output()?;
+    let version = String::from_utf8_lossy(&compiler.stdout);
+    println!("cargo::rustc-env=LEASE_BROKER_RUSTC={}", version.trim());
     Ok(())
 }

@@ -35,6 +35,7 @@ mod write_operations;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -83,6 +84,7 @@ pub struct Broker {
 
 /// A queue with handles to the tasks that serve it.
 struct Queue {
+    index: QueueIndex,
     spec: QueueSpec,
     wakeups: Arc<Wakeups>,
     claims: ClaimDispatcher,
@@ -121,14 +123,15 @@ impl Broker {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(store: Arc<dyn Store>, queues: &[QueueSpec], config: BrokerConfig) -> Self {
-        let (store_health, metrics) = (Arc::new(StoreHealth::new()), Arc::default());
+        let store_health = Arc::new(StoreHealth::new());
+        let metrics = Arc::new(OperationMetrics::new(queues.len()));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let probes = store_health.clone();
         tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
         let store = Arc::new(FailFastStore {
             store,
             health: store_health.clone(),
-            metrics: Arc::clone(&metrics),
+            metrics: metrics.clone(),
         });
         let mut broker = Self {
             store,
@@ -188,6 +191,7 @@ impl Broker {
             self.draining.clone(),
         );
         Queue {
+            index,
             claims,
             heartbeats: write_operations::heartbeat(tasks, store.clone(), index),
             settlements,
@@ -208,9 +212,35 @@ impl Broker {
         self.store_health.subscribe()
     }
 
-    /// Returns the counters of one kind of operation since the broker started.
+    /// Returns the time since when the store has its present health.
+    pub fn store_health_since(&self) -> SystemTime {
+        self.store_health.since()
+    }
+
+    /// Returns the number of queues. Their indexes start at 0.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Returns the counters of one kind of operation on all queues since the broker started.
     pub fn operation_count(&self, operation: Operation) -> OperationCount {
-        self.metrics.count(operation)
+        let queues = (0..self.queues.len()).map(QueueIndex);
+        queues
+            .map(|queue| self.metrics.count(queue, operation))
+            .sum()
+    }
+
+    /// Returns the counters of one kind of operation on one queue since the broker started.
+    ///
+    /// # Panics
+    /// If the broker has no queue with this index.
+    pub fn queue_operation_count(&self, queue: QueueIndex, operation: Operation) -> OperationCount {
+        self.metrics.count(queue, operation)
+    }
+
+    /// Returns true after [`Broker::drain`].
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
     }
 
     /// Stops giving leases. Waiting claims are answered without leases, and new claims fail with [`Error::Draining`].

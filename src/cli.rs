@@ -12,6 +12,7 @@ mod completions;
 mod config_args;
 mod demo;
 mod enqueue;
+mod health;
 mod inspect;
 mod item_input;
 mod lease_args;
@@ -64,6 +65,7 @@ enum Command {
     Complete(settle::Complete),
     Fail(settle::Fail),
     Release(settle::Release),
+    Health(health::Health),
     Stats(inspect::Stats),
     List(inspect::List),
     Redrive(inspect::Redrive),
@@ -89,6 +91,7 @@ impl Cli {
             Command::Complete(command) => block_on(command.run()),
             Command::Fail(command) => block_on(command.run()),
             Command::Release(command) => block_on(command.run()),
+            Command::Health(command) => block_on(command.run()),
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),
             Command::Redrive(command) => block_on(command.run()),

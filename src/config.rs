@@ -4,6 +4,7 @@
 //! the sources, checks the result, and names the file and line, the variable or the flag of a setting that cannot be
 //! used.
 
+mod admin;
 mod duration;
 mod error;
 mod layer;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use self::admin::Admin;
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::layer::Flag;
@@ -48,6 +50,8 @@ pub struct Config {
     pub reaper: Reaper,
     /// The log on standard error.
     pub log: Log,
+    /// The HTTP port for probes, metrics and operators.
+    pub admin: Admin,
     /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,
 }
@@ -164,6 +168,7 @@ struct Document {
     polling: Polling,
     reaper: Reaper,
     log: Log,
+    admin: Admin,
     /// The loader has already merged these settings into every queue. They are read here once more so that an error in
     /// them has the key `queue_defaults`.
     queue_defaults: QueueConfig,
@@ -198,6 +203,7 @@ impl Document {
             polling: self.polling,
             reaper: self.reaper,
             log: self.log,
+            admin: self.admin,
             queues,
         })
     }

@@ -18,6 +18,9 @@
 //!   a list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in
 //!   `sql/`.
 //!
+//! - [`telemetry`] reads the counters of these layers and offers them as metrics. [`admin`] serves them, and the state of
+//!   the broker, over HTTP. No layer above imports these two.
+//!
 //! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`] and
 //! [`value`], which import no layer. [`cli`] starts the layers.
 //!
@@ -43,6 +46,7 @@
 //! 4. `grpc/service.rs` and `broker/calls.rs` have one function per call of the API.
 //! 5. `sql/README.md` explains the statements. `docs/architecture.md` follows one claim through all layers.
 
+pub mod admin;
 pub mod broker;
 pub mod cli;
 pub mod config;
@@ -50,6 +54,8 @@ pub mod grpc;
 pub mod item_state;
 pub mod lease_id;
 pub mod logging;
+mod process;
 pub mod queue;
 pub mod store;
+pub mod telemetry;
 pub mod value;

@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "command_line/admin.rs"]
+mod admin;
 #[path = "command_line/bench.rs"]
 mod bench;
 #[path = "command_line/demo.rs"]

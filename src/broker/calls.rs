@@ -28,8 +28,8 @@ impl Broker {
     /// [`Error::Draining`] after [`Broker::drain`], [`Error::QueueNotFound`], an invalid field, an exceeded limit, or
     /// the store's error.
     pub async fn claim(&self, claim: ClaimRequest) -> Result<UndeliveredLeases, Error> {
-        self.metrics.add_call(Operation::Claim);
         let queue = self.queue(&claim.queue)?;
+        self.metrics.add_call(queue.index, Operation::Claim);
         let time_to_deadline = claim.time_to_deadline.unwrap_or(Duration::MAX);
         let wait = claim.wait_timeout.map(|wait| wait.min(time_to_deadline));
         let call = claim.into_claim_call(&queue.spec, &self.limits, self.store.secret())?;
@@ -53,8 +53,8 @@ impl Broker {
         lease_ids: &[String],
         lease_duration: Option<Duration>,
     ) -> Result<Vec<Option<LeaseExpiry>>, Error> {
-        self.metrics.add_call(Operation::Heartbeat);
         let queue = self.queue(queue)?;
+        self.metrics.add_call(queue.index, Operation::Heartbeat);
         self.limits.check_length("renewals", lease_ids.len())?;
         let duration = limits::lease_duration(&queue.spec, "lease_duration", lease_duration)?;
         let renewals = lease_ids.iter().map(|id| {
@@ -109,8 +109,8 @@ impl Broker {
         completions: Vec<LeaseCompletion>,
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
-        self.metrics.add_call(Operation::Claim);
         let queue = self.queue(&next.queue)?;
+        self.metrics.add_call(queue.index, Operation::Claim);
         let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
         let call = call.map_err(|error| error.in_message("next"))?;
         let (results, leases) = tokio::join!(
@@ -214,8 +214,8 @@ impl Broker {
     /// # Errors
     /// As [`Self::heartbeat`]. An item that the store rejects is an invalid field.
     pub async fn enqueue(&self, queue: &str, items: Vec<NewItem>) -> Result<Vec<Key>, Error> {
-        self.metrics.add_call(Operation::Enqueue);
         let queue = self.queue(queue)?;
+        self.metrics.add_call(queue.index, Operation::Enqueue);
         self.limits.check_length("items", items.len())?;
         for (index, item) in items.iter().enumerate() {
             check_delay(|| format!("items[{index}].delay"), item.delay)?;

@@ -57,14 +57,15 @@ impl FailFastStore {
     /// Runs an operation if the store is healthy, and counts it. `items` returns the number of items in its result.
     async fn run<T>(
         &self,
+        queue: QueueIndex,
         operation: Operation,
         work: impl Future<Output = Result<T, StoreError>> + Send,
         items: impl FnOnce(&T) -> usize + Send,
     ) -> Result<T, StoreError> {
-        self.metrics.add_statement(operation);
+        self.metrics.add_statement(queue, operation);
         let outcome = self.health.fail_fast(work).await;
         if let Ok(result) = &outcome {
-            self.metrics.add_items(operation, items(result));
+            self.metrics.add_items(queue, operation, items(result));
         }
         outcome
     }
@@ -105,7 +106,7 @@ impl Store for FailFastStore {
         };
         let leases =
             |leases_by_call: &Vec<Vec<ClaimedItem>>| leases_by_call.iter().map(Vec::len).sum();
-        let outcome = self.run(Operation::Claim, claim, leases).await;
+        let outcome = self.run(queue, Operation::Claim, claim, leases).await;
         if let Some(claim) = unfinished {
             tokio::spawn(release_late_leases(self.store.clone(), queue, calls, claim));
         }
@@ -118,7 +119,7 @@ impl Store for FailFastStore {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
         let work = self.store.heartbeat(queue, renewals);
-        self.run(Operation::Heartbeat, work, Vec::len).await
+        self.run(queue, Operation::Heartbeat, work, Vec::len).await
     }
 
     async fn settle(
@@ -127,7 +128,7 @@ impl Store for FailFastStore {
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
         let work = self.store.settle(queue, settlements);
-        self.run(Operation::Settle, work, Vec::len).await
+        self.run(queue, Operation::Settle, work, Vec::len).await
     }
 
     async fn release_claims(
@@ -143,7 +144,7 @@ impl Store for FailFastStore {
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
         let work = self.store.reap(queue, limit);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
-        self.run(Operation::Reap, work, items).await
+        self.run(queue, Operation::Reap, work, items).await
     }
 
     async fn enqueue(
@@ -152,17 +153,17 @@ impl Store for FailFastStore {
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
         let work = self.store.enqueue(queue, items);
-        self.run(Operation::Enqueue, work, Vec::len).await
+        self.run(queue, Operation::Enqueue, work, Vec::len).await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
         let work = self.store.stats(queue);
-        self.run(Operation::Other, work, |_| 0).await
+        self.run(queue, Operation::Other, work, |_| 0).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
         let work = self.store.exact_stats(queue);
-        self.run(Operation::Other, work, |_| 0).await
+        self.run(queue, Operation::Other, work, |_| 0).await
     }
 
     async fn list(
@@ -172,12 +173,13 @@ impl Store for FailFastStore {
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
         let work = self.store.list(queue, state, limit);
-        self.run(Operation::Other, work, Vec::len).await
+        self.run(queue, Operation::Other, work, Vec::len).await
     }
 
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
         let work = self.store.redrive(queue, limit);
-        self.run(Operation::Other, work, |items| *items).await
+        self.run(queue, Operation::Other, work, |items| *items)
+            .await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -1,8 +1,11 @@
-//! Counters of the broker's work: calls from clients, store operations, and items.
+//! Counters of the broker's work, for each queue: calls from clients, store operations, and items.
 //!
 //! The ratio of calls to store operations shows how well group commit works.
 
+use std::iter::Sum;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::store::QueueIndex;
 
 /// A kind of store operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +48,11 @@ impl Operation {
     }
 }
 
-/// The counters of one kind of store operation since the broker started.
+/// The counters of one kind of store operation, on one queue or on all, since the broker started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationCount {
-    /// Calls received from clients, including calls that were refused.
+    /// Calls received from clients, including calls that were refused. A call that names no configured queue is not
+    /// counted.
     pub calls: u64,
     /// Store operations started, including those that failed. One operation can serve many calls.
     pub statements: u64,
@@ -57,13 +61,24 @@ pub struct OperationCount {
     pub items: u64,
 }
 
-/// The counters of all kinds, updated by any number of tasks.
+impl Sum for OperationCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| Self {
+            calls: sum.calls + count.calls,
+            statements: sum.statements + count.statements,
+            items: sum.items + count.items,
+        })
+    }
+}
+
+/// The counters of all queues and kinds, updated by any number of tasks.
 ///
 /// The counters do not synchronize anything, so every access is relaxed.
-#[derive(Debug, Default)]
-pub(super) struct OperationMetrics([Counters; Operation::ALL.len()]);
+#[derive(Debug)]
+pub(super) struct OperationMetrics(Box<[[Counters; Operation::ALL.len()]]>);
 
-/// The counters of one kind. They fill one cache line, so that cores that run different kinds do not share one.
+/// The counters of one kind on one queue. They fill one cache line, so that cores that run different kinds do not share
+/// one.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counters {
@@ -73,27 +88,32 @@ struct Counters {
 }
 
 impl OperationMetrics {
+    /// Creates the counters of this number of queues.
+    pub(super) fn new(queues: usize) -> Self {
+        Self((0..queues).map(|_| Default::default()).collect())
+    }
+
     /// Counts a call from a client.
-    pub(super) fn add_call(&self, operation: Operation) {
-        let counters = &self.0[operation as usize];
+    pub(super) fn add_call(&self, queue: QueueIndex, operation: Operation) {
+        let counters = &self.0[queue.0][operation as usize];
         counters.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a store operation that starts.
-    pub(super) fn add_statement(&self, operation: Operation) {
-        let counters = &self.0[operation as usize];
+    pub(super) fn add_statement(&self, queue: QueueIndex, operation: Operation) {
+        let counters = &self.0[queue.0][operation as usize];
         counters.statements.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the items of a store operation that has succeeded.
-    pub(super) fn add_items(&self, operation: Operation, items: usize) {
-        let counters = &self.0[operation as usize];
+    pub(super) fn add_items(&self, queue: QueueIndex, operation: Operation, items: usize) {
+        let counters = &self.0[queue.0][operation as usize];
         counters.items.fetch_add(items as u64, Ordering::Relaxed);
     }
 
-    /// Reads the counters of one kind.
-    pub(super) fn count(&self, operation: Operation) -> OperationCount {
-        let counters = &self.0[operation as usize];
+    /// Reads the counters of one kind on one queue.
+    pub(super) fn count(&self, queue: QueueIndex, operation: Operation) -> OperationCount {
+        let counters = &self.0[queue.0][operation as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         OperationCount {
             calls: read(&counters.calls),

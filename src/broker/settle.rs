@@ -19,7 +19,7 @@ impl Broker {
         queue: &Queue,
         settlements: Vec<(Option<LeaseRef>, Ending)>,
     ) -> Result<Vec<Settled>, Error> {
-        self.metrics.add_call(Operation::Settle);
+        self.metrics.add_call(queue.index, Operation::Settle);
         let settlements = settlements.into_iter().map(|(lease, ending)| {
             let lease = match &ending {
                 // The store sees every completion, because an invalid follow-up is refused whether the lease is held or

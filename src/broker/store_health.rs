@@ -7,8 +7,8 @@
 //! The store becomes unhealthy when a probe fails or takes longer than [`PROBE_TIMEOUT`], and healthy when one
 //! succeeds. While it is unhealthy, operations fail at once. Otherwise every call would wait for a timeout of its own.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ pub(super) struct StoreHealth {
     /// Wakes the task that probes.
     probe_wanted: Notify,
     healthy: watch::Sender<bool>,
+    /// The time of the last change of `healthy`.
+    since: Mutex<SystemTime>,
 }
 
 impl StoreHealth {
@@ -35,6 +37,7 @@ impl StoreHealth {
         Self {
             probe_wanted: Notify::new(),
             healthy: watch::Sender::new(true),
+            since: Mutex::new(SystemTime::now()),
         }
     }
 
@@ -77,6 +80,11 @@ impl StoreHealth {
     /// Returns a receiver of the store's health: true while the store is healthy.
     pub(super) fn subscribe(&self) -> watch::Receiver<bool> {
         self.healthy.subscribe()
+    }
+
+    /// Returns the time since when the store has its present health.
+    pub(super) fn since(&self) -> SystemTime {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Probes the store whenever an operation asks for it, until `stop` is cancelled.
@@ -123,6 +131,7 @@ impl StoreHealth {
         if !self.healthy.send_if_modified(replace) {
             return;
         }
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = SystemTime::now();
         if healthy {
             tracing::info!("store is healthy");
         } else {

@@ -40,6 +40,12 @@ impl ClientArgs {
         &self,
         wait: Duration,
     ) -> Result<LeaseBrokerServiceClient<Channel>, CommandError> {
+        let channel = self.channel(wait).await?;
+        Ok(LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX))
+    }
+
+    /// Connects to the service, for another client than that of [`Self::connect`].
+    pub(super) async fn channel(&self, wait: Duration) -> Result<Channel, CommandError> {
         let address = if self.address.contains("://") {
             self.address.clone()
         } else {
@@ -49,15 +55,14 @@ impl ClientArgs {
             .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?
             .timeout(self.timeout + wait)
             .connect_timeout(self.timeout);
-        let channel = endpoint.connect().await.map_err(|error| {
+        endpoint.connect().await.map_err(|error| {
             let cause =
                 std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
             CommandError::unavailable(format!(
                 "cannot connect to the service at {address}: {cause}; start it with `lease-broker serve`, or name another \
                  address with --address"
             ))
-        })?;
-        Ok(LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX))
+        })
     }
 }
 

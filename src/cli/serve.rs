@@ -1,6 +1,7 @@
 //! `serve`: runs the service. The code is in the order in which the service starts and stops.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use clap::Args;
 use tokio::net::TcpListener;
@@ -10,11 +11,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::config_args::{ConfigArgs, open_store};
 use super::output::print_line;
 use super::{CommandError, run};
+use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag};
 use crate::grpc;
 use crate::logging;
 use crate::queue::QueueSpec;
+use crate::telemetry::Telemetry;
 
 /// Serve the configured queues over gRPC
 ///
@@ -33,6 +36,9 @@ pub(super) struct Serve {
     /// Address and port to listen on. Port 0 selects a free port [setting: server.listen]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Address and port of the admin port. "" turns it off [setting: admin.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<String>,
     /// Log level: error, warn, info, debug, trace, or a list of targets with levels [setting: log.level]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -53,18 +59,28 @@ impl Serve {
             key: &["server", "listen"],
             value: listen.as_str().into(),
         });
+        let admin_listen = self.admin_listen.iter().map(|listen| Flag {
+            name: "--admin-listen",
+            key: &["admin", "listen"],
+            value: listen.as_str().into(),
+        });
         let level = self.log_level.iter().map(|level| Flag {
             name: "--log-level",
             key: &["log", "level"],
             value: level.as_str().into(),
         });
-        listen.chain(level).collect()
+        listen.chain(admin_listen).chain(level).collect()
     }
 }
 
 async fn serve(config: Config) -> Result<(), CommandError> {
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
+    let telemetry = Telemetry::start(&config.queues).map_err(CommandError::io)?;
+    let telemetry = Arc::new(telemetry);
+    // Opened before the store, so that it can report that the broker is starting.
+    let started_broker = Arc::default();
+    let admin_port = start_admin_port(&config, &telemetry, &started_broker)?;
     let store = open_store(&config).await?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -75,9 +91,14 @@ async fn serve(config: Config) -> Result<(), CommandError> {
     let location = store.location();
     let settings = broker::BrokerConfig::from(&config);
     let broker = Arc::new(Broker::start(store, &config.queues, settings));
+    telemetry.observe_broker(&broker);
+    let _ = started_broker.set(broker.clone());
     let mut serving = grpc::serve(listener, broker.clone(), &config.server)
         .map_err(|error| CommandError::io(error.to_string()))?;
     announce(&config, &location, serving.address());
+    if let Some(port) = &admin_port {
+        print_line!("admin port: http://{}", port.address());
+    }
 
     tokio::select! {
         error = serving.failed() => return Err(CommandError::io(error.to_string())),
@@ -103,6 +124,29 @@ async fn serve(config: Config) -> Result<(), CommandError> {
         _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
         _ = interrupt.recv() => Err(CommandError::failed("ended by a second signal")),
     }
+}
+
+/// Opens the admin port, unless the configuration turns it off. It reports on the broker once `broker` is set.
+fn start_admin_port(
+    config: &Config,
+    telemetry: &Arc<Telemetry>,
+    broker: &Arc<OnceLock<Arc<Broker>>>,
+) -> Result<Option<AdminPort>, CommandError> {
+    let subject = admin::Subject {
+        started: SystemTime::now(),
+        store: config.store.kind,
+        queues: config.queues.clone(),
+        broker: broker.clone(),
+        pulse: admin::Pulse::start(),
+        telemetry: telemetry.clone(),
+    };
+    admin::start(&config.admin, subject).map_err(|error| {
+        let address = config.admin.listen.map(|address| address.to_string());
+        let address = address.unwrap_or_default();
+        CommandError::io(format!(
+            "cannot open the admin port on {address}: {error}; choose another address with --admin-listen"
+        ))
+    })
 }
 
 /// Logs the number of calls, store statements and items of each operation since the start. Several calls can share one

@@ -52,6 +52,16 @@ pub enum StoreKind {
     Mssql,
 }
 
+impl StoreKind {
+    /// Returns the kind's name, as the setting `store.kind` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Mssql => "mssql",
+        }
+    }
+}
+
 impl Store {
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         if self.kind == StoreKind::Mssql {

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::skipped::skipped;
 use crate::workspace::Workspace;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "demo",
     "bench",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 16] = [
     "complete",
     "fail",
     "release",
+    "health",
     "stats",
     "list",
     "redrive",

@@ -14,6 +14,7 @@ static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"^(worker-\d) .* (killed|finished)$", "$1 ENDED"),
         (r"127\.0\.0\.1:4\d{4}", "ADDRESS"),
         (r"127\.0\.0\.1:3\d{4}", "ADDRESS"),
+        (r"^admin port: http://127.0.0.1:\d+$", "admin port: ADDRESS"),
         (r" +", " "),
     ]
     .map(|(pattern, replacement)| (Regex::new(pattern).expect("a pattern"), replacement))

@@ -1,4 +1,4 @@
-//! Helpers that several test targets share: a broker, a client, the database file, errors and timeouts.
+//! Helpers that several test targets share: a broker, a client, the database file, HTTP, errors and timeouts.
 //!
 //! Each target that needs them declares `mod support;`.
 
@@ -7,6 +7,7 @@
 pub(crate) mod api_error;
 pub(crate) mod client;
 pub(crate) mod database;
+pub(crate) mod http;
 pub(crate) mod process;
 pub(crate) mod server;
 pub(crate) mod timeout;

@@ -1,7 +1,7 @@
 //! The compiled program: a broker as a separate process, and commands run to their end.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -111,6 +111,29 @@ impl BrokerProcess {
     /// Returns the text that the process has written to standard error so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Returns the address of the admin port, which is the last line that the process prints at its start.
+    pub(crate) fn admin_address(&mut self) -> SocketAddr {
+        loop {
+            let line = self.next_line();
+            assert_ne!(
+                line,
+                "",
+                "the process printed no admin port: {}",
+                self.log()
+            );
+            if let Some(address) = line.strip_prefix("admin port: http://") {
+                return address.trim().parse().expect("an address");
+            }
+        }
+    }
+
+    /// Reads standard output until the process ends.
+    pub(crate) fn rest_of_output(&mut self) -> String {
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).expect("text");
+        text
     }
 
     /// Reads the next line of standard output.

@@ -1,4 +1,4 @@
-//! Resources in use, read from `/proc`: CPU time and memory of a process, and the hardware of this machine.
+//! The processes and files that a run observes, and the hardware of this machine.
 //!
 //! On systems without `/proc`, every value is unknown, which is `None`.
 
@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+
+use crate::process::{cpu_time, read_bytes, read_field, resident_bytes};
 
 /// The process and the file to observe during a run, where they are known.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +27,7 @@ impl Watch {
 
     /// Returns the bytes of memory that the broker uses now.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        read_bytes(&format!("/proc/{}/status", self.broker?), "VmRSS")
+        resident_bytes(self.broker?)
     }
 
     /// Returns the most bytes of memory that the broker has used since its start.
@@ -40,20 +42,6 @@ impl Watch {
         log.push("-wal");
         Some(metadata(file).ok()?.len() + metadata(log).map_or(0, |log| log.len()))
     }
-}
-
-/// Returns the CPU time that all threads of a process have used.
-pub(super) fn cpu_time(pid: u32) -> Option<Duration> {
-    let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in brackets, which can contain spaces and brackets.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
-    Some(Duration::from_millis(
-        (user + system) * 1_000 / ticks_per_second,
-    ))
 }
 
 /// The hardware and the kernel, on which the figures depend.
@@ -76,19 +64,4 @@ impl Machine {
             kernel: kernel.map(|release| release.trim().to_owned()),
         }
     }
-}
-
-/// Returns the first value with this name from a file of `name: value` lines.
-fn read_field(file: &str, name: &str) -> Option<String> {
-    let text = read_to_string(file).ok()?;
-    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = fields.find(|(field, _)| field.trim() == name)?;
-    Some(value.trim().to_owned())
-}
-
-/// Reads a value that is given in kB.
-fn read_bytes(file: &str, name: &str) -> Option<u64> {
-    let size = read_field(file, name)?;
-    let kibibytes: u64 = size.strip_suffix(" kB")?.parse().ok()?;
-    Some(kibibytes * 1_024)
 }

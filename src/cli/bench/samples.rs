@@ -8,8 +8,8 @@ use tokio::time::{Instant, interval_at};
 
 use super::item_ledger::ItemCounts;
 use super::latency::{Rpc, RpcSummary, per_second};
-use super::process_stats::cpu_time;
 use super::run_state::RunState;
+use crate::process::cpu_time;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

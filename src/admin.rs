@@ -1,0 +1,22 @@
+//! The admin port: an HTTP/1.1 server for probes, metrics scrapes and operators.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `GET /livez` | 200 while the process runs its tasks, otherwise 503 |
+//! | `GET /readyz` | 200 while the broker serves calls, otherwise 503 with the reasons |
+//! | `GET /metrics` | all metrics as Prometheus text |
+//! | `GET /version` | version, build and start time |
+//! | `GET /debug/queues` | the configuration and the counters of each queue |
+//!
+//! No request reaches the database. The server has a thread and a runtime of its own, so it also answers while all
+//! threads that serve calls are busy. It has no login, and its answers contain no secret and no row.
+
+mod answers;
+mod pulse;
+mod queues;
+mod routes;
+mod server;
+
+pub use self::pulse::Pulse;
+pub use self::routes::Subject;
+pub use self::server::{AdminPort, start};

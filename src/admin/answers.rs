@@ -1,0 +1,48 @@
+//! The answers of `/readyz` and `/version`.
+
+use std::time::SystemTime;
+
+use humantime::format_rfc3339_millis;
+use serde_json::{Value as Json, json};
+
+use super::routes::Subject;
+use crate::broker::Broker;
+
+/// Returns whether the broker serves calls, and the answer of `/readyz`. `None`: the store is still being opened.
+pub(super) fn readiness(broker: Option<&Broker>) -> (bool, Json) {
+    let Some(broker) = broker else {
+        return (false, json!({ "ready": false, "reasons": ["starting"] }));
+    };
+    let up = *broker.store_health().borrow();
+    let reasons: Vec<&str> = [
+        ("draining", broker.is_draining()),
+        ("store_unavailable", !up),
+    ]
+    .into_iter()
+    .filter_map(|(reason, holds)| holds.then_some(reason))
+    .collect();
+    let body = json!({
+        "ready": reasons.is_empty(),
+        "reasons": reasons,
+        "store": { "up": up, "since": rfc3339(broker.store_health_since()) },
+    });
+    (reasons.is_empty(), body)
+}
+
+/// Returns the answer of `/version`.
+pub(super) fn version(subject: &Subject) -> Json {
+    json!({
+        "name": env!("CARGO_PKG_NAME"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("LEASE_BROKER_COMMIT"),
+        "rustc": env!("LEASE_BROKER_RUSTC"),
+        "api": "leasebroker.v1",
+        "store": subject.store.name(),
+        "instance_id": subject.telemetry.instance_id().to_string(),
+        "started": rfc3339(subject.started),
+    })
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    format_rfc3339_millis(time).to_string()
+}

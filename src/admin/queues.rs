@@ -1,0 +1,77 @@
+//! The answer of `/debug/queues`: the configuration and the counters of each queue.
+
+use humantime::format_duration;
+use serde_json::{Map, Value as Json, json};
+
+use super::routes::Subject;
+use crate::broker::{Broker, Operation};
+use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec};
+use crate::store::QueueIndex;
+
+/// Describes every queue.
+pub(super) fn describe(subject: &Subject) -> Json {
+    let broker = subject.broker.get();
+    let queues = subject.queues.iter().enumerate().map(|(index, spec)| {
+        let served = broker.map(|broker| served(broker, QueueIndex(index)));
+        json!({ "queue": spec.name, "configuration": configuration(spec), "served": served })
+    });
+    Json::Array(queues.collect())
+}
+
+/// Returns the settings of a queue, as they are in effect.
+fn configuration(spec: &QueueSpec) -> Json {
+    let order = match &spec.order {
+        Order::None => json!("none"),
+        Order::By(columns) => columns
+            .iter()
+            .map(|order| {
+                format!(
+                    "{}{}",
+                    order.column,
+                    if order.descending { " desc" } else { "" }
+                )
+            })
+            .collect(),
+    };
+    let on_complete = match &spec.on_complete {
+        OnComplete::Keep => json!("keep"),
+        OnComplete::Delete => json!("delete"),
+        OnComplete::Archive(table) => json!({ "archive": table }),
+        OnComplete::Recur(interval) => json!({ "recur": format_duration(*interval).to_string() }),
+    };
+    let backoff = spec.retry.backoff;
+    json!({
+        "table": spec.table,
+        "managed": spec.managed.is_some(),
+        "key": spec.key,
+        "columns": spec.columns,
+        "order": order,
+        "lease": format_duration(spec.lease.default).to_string(),
+        "min_lease": format_duration(spec.lease.min).to_string(),
+        "max_lease": format_duration(spec.lease.max).to_string(),
+        "max_attempts": spec.retry.max_attempts.unwrap_or(0),
+        "backoff": {
+            "initial": format_duration(backoff.initial).to_string(),
+            "factor": backoff.factor,
+            "max": format_duration(backoff.max).to_string(),
+            "jitter": backoff.jitter,
+        },
+        "on_complete": on_complete,
+        "filtered_indexes": spec.filtered_indexes,
+        "claim_strategy": match spec.claim_strategy {
+            ClaimStrategy::SkipLocked => "skip_locked",
+            ClaimStrategy::AppLock => "app_lock",
+        },
+    })
+}
+
+/// Returns the counters of a queue since the broker started.
+fn served(broker: &Broker, queue: QueueIndex) -> Map<String, Json> {
+    let counters = Operation::ALL.map(|operation| {
+        let count = broker.queue_operation_count(queue, operation);
+        let counters =
+            json!({ "calls": count.calls, "statements": count.statements, "items": count.items });
+        (operation.name().to_owned(), counters)
+    });
+    counters.into_iter().collect()
+}

@@ -1,0 +1,133 @@
+//! The server of the admin port: its listener, its thread, and the limits of a connection.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::routes::{Subject, router};
+use crate::config;
+
+/// The maximum number of open connections. A further client waits until one of them closes.
+const MAX_CONNECTIONS: usize = 64;
+/// The time limit of a connection. Each connection carries one request.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a connection could not be accepted, for example because the process has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A running admin port. Dropping it closes the port.
+pub struct AdminPort {
+    address: SocketAddr,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Opens the admin port. Returns `None` if the configuration turns it off.
+///
+/// If the default address is in use, for example by another broker on the host, a free port is taken.
+///
+/// # Errors
+/// The address cannot be used, or the thread cannot be started.
+pub fn start(settings: &config::Admin, subject: Subject) -> io::Result<Option<AdminPort>> {
+    let Some(listener) = bind(settings)? else {
+        return Ok(None);
+    };
+    let address = listener.local_addr()?;
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let router = router(Arc::new(subject));
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let thread = std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(listener, router) => {}
+                    () = stopped.cancelled() => {}
+                }
+            });
+        })?;
+    Ok(Some(AdminPort {
+        address,
+        stop,
+        thread: Some(thread),
+    }))
+}
+
+impl AdminPort {
+    /// Returns the address and port that the admin port listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for AdminPort {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bind(settings: &config::Admin) -> io::Result<Option<TcpListener>> {
+    let Some(address) = settings.listen else {
+        return Ok(None);
+    };
+    match TcpListener::bind(address) {
+        Err(error)
+            if address == config::Admin::DEFAULT_LISTEN
+                && error.kind() == io::ErrorKind::AddrInUse =>
+        {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(Some)
+        }
+        bound => bound.map(Some),
+    }
+}
+
+/// Accepts connections until the future is dropped.
+async fn serve(listener: TcpListener, router: Router) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "admin port failed"),
+    };
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    // A client that is too slow is disconnected.
+                    let answered = answer(stream, router);
+                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, answered).await;
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Answers the one request of a connection.
+async fn answer(stream: TcpStream, router: Router) -> hyper::Result<()> {
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await
+}

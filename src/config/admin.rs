@@ -1,0 +1,49 @@
+//! The section `admin` of the configuration: the HTTP port for probes, metrics and operators.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+/// Settings of the admin port.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    /// The address and port to listen on. Port 0 selects a free port. `None`, written as empty text: no admin port.
+    #[serde(deserialize_with = "address")]
+    pub listen: Option<SocketAddr>,
+    /// True: requests that change something are allowed although the port does not listen on a loopback address.
+    pub allow_changes: bool,
+}
+
+impl Admin {
+    /// The address of the default configuration. Several brokers on one host share it, so a broker that finds it in use
+    /// takes a free port.
+    pub const DEFAULT_LISTEN: SocketAddr =
+        SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9_464));
+}
+
+fn address<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(input)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let address = text.parse().map(Some);
+    address.map_err(|_| {
+        D::Error::custom(format!(
+            "{text:?} is not an address such as \"127.0.0.1:9464\"; \"\" turns the admin port off"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Sources;
+
+    use super::Admin;
+
+    #[test]
+    fn constant_is_the_default_of_the_configuration() {
+        let config = Sources::default().load().expect("valid");
+        assert_eq!(config.admin.listen, Some(Admin::DEFAULT_LISTEN));
+    }
+}

@@ -1,0 +1,125 @@
+//! Tests of the admin port and of `health`.
+
+use std::net::{SocketAddr, TcpListener};
+
+use crate::support::database::WriteLock;
+use crate::support::http::{get, send};
+use crate::support::process::BrokerProcess;
+use crate::support::timeout::wait_until_blocking;
+use crate::workspace::{QUEUES, Workspace};
+
+/// Starts a broker with more configuration, with its admin port on a free port.
+fn serving(toml: &str) -> (Workspace, SocketAddr) {
+    let mut workspace = Workspace::with(&format!("admin.listen = '127.0.0.1:0'\n{toml}\n{QUEUES}"));
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    (workspace, admin)
+}
+
+#[test]
+fn probes_and_version_of_a_ready_broker() {
+    let (workspace, admin) = serving("");
+    let live = get(admin, "/livez");
+    assert_eq!((live.status, &live.json()["status"]), (200, &"ok".into()));
+    let ready = get(admin, "/readyz");
+    assert_eq!(ready.status, 200, "{ready:?}");
+    assert_eq!(ready.json()["ready"], true);
+    assert_eq!(ready.json()["store"]["up"], true);
+    let version = get(admin, "/version").json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(version["store"], "sqlite");
+    assert!(
+        version["rustc"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("rustc "))
+    );
+    assert_eq!(get(admin, "/nothing").status, 404);
+    assert_eq!(send(admin, "POST", "/livez", "").status, 405);
+    drop(workspace);
+}
+
+#[test]
+fn queues_show_settings_and_counts() {
+    let (workspace, admin) = serving("");
+    workspace.lease();
+    let queues = get(admin, "/debug/queues").json();
+    let work = &queues[1];
+    assert_eq!(work["queue"], "work", "{queues}");
+    assert_eq!(work["configuration"]["max_attempts"], 1);
+    assert_eq!(work["served"]["claim"]["calls"], 1);
+    assert_eq!(work["served"]["enqueue"]["items"], 1);
+    assert_eq!(queues[0]["served"]["claim"]["calls"], 0);
+}
+
+#[test]
+fn draining_broker_is_live_but_not_ready() {
+    let (mut workspace, admin) = serving("server.drain_delay = '60s'");
+    workspace
+        .process
+        .as_mut()
+        .expect("a service")
+        .signal("TERM");
+    wait_until_blocking("it drains", || get(admin, "/readyz").status == 503);
+    assert_eq!(get(admin, "/readyz").json()["reasons"][0], "draining");
+    assert_eq!(get(admin, "/livez").status, 200);
+    let health = workspace.call("health");
+    assert_eq!(health.code, 1, "{health:?}");
+    assert!(health.out.contains("NOT_SERVING"), "{health:?}");
+}
+
+#[test]
+fn locked_store_makes_the_broker_unready() {
+    let (workspace, admin) = serving("");
+    let lock = WriteLock::acquire(&workspace.path("q.db"));
+    let refused = workspace.call("enqueue work --set payload=x");
+    assert_eq!(refused.code, 69, "{refused:?}");
+    wait_until_blocking("it is not ready", || get(admin, "/readyz").status == 503);
+    let ready = get(admin, "/readyz").json();
+    assert_eq!(ready["reasons"][0], "store_unavailable");
+    assert_eq!(ready["store"]["up"], false);
+    drop(lock);
+    wait_until_blocking("it is ready again", || get(admin, "/readyz").status == 200);
+}
+
+#[test]
+fn health_of_a_ready_service_is_0_and_of_no_service_69() {
+    let workspace = Workspace::serving();
+    let health = workspace.call("health");
+    assert_eq!(health.json()[0]["status"], "SERVING");
+    let service = workspace.call("health --service leasebroker.v1.LeaseBrokerService");
+    assert_eq!(service.code, 0, "{service:?}");
+    assert_eq!(workspace.call("health --service nothing").code, 1);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let silent = workspace.run(&format!("health --address {address} --timeout 100ms"));
+    assert_eq!(silent.code, 69, "{silent:?}");
+    drop(listener);
+    let absent = workspace.run(&format!("health --address {address}"));
+    assert_eq!(absent.code, 69, "{absent:?}");
+}
+
+#[test]
+fn taken_default_port_is_replaced_and_taken_set_port_exits_74() {
+    // Another broker on this machine may have the default port already.
+    let _taken = TcpListener::bind("127.0.0.1:9464");
+    let mut workspace = Workspace::serving();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    assert_ne!(admin.port(), 9464);
+    assert_eq!(get(admin, "/readyz").status, 200);
+    let set = workspace.store(&format!(
+        "serve --listen 127.0.0.1:0 --admin-listen {admin}"
+    ));
+    assert_eq!(set.code, 74, "{set:?}");
+    assert!(set.err.contains(&admin.to_string()), "{set:?}");
+}
+
+#[test]
+fn empty_address_turns_the_admin_port_off() {
+    let workspace = Workspace::with(&format!("admin.listen = ''\n{QUEUES}"));
+    let mut process = BrokerProcess::serve(&workspace.path("q.db"), &workspace.path("queues.toml"));
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    assert!(!process.rest_of_output().contains("admin port"));
+}

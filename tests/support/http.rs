@@ -1,0 +1,50 @@
+//! A small HTTP client for the admin port. Each request has its own connection.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) struct HttpResponse {
+    pub(crate) status: u16,
+    /// The lines before the body, in lower case.
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl HttpResponse {
+    /// Parses the body as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Sends a GET request.
+pub(crate) fn get(address: SocketAddr, path: &str) -> HttpResponse {
+    send(address, "GET", path, "")
+}
+
+/// Sends a request with a body.
+pub(crate) fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> HttpResponse {
+    let mut stream = TcpStream::connect(address).expect("the port accepts connections");
+    let timeout = Some(Duration::from_secs(20));
+    stream.set_read_timeout(timeout).expect("a timeout");
+    let length = body.len();
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{body}");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the request is sent");
+    let mut response = String::new();
+    stream
+        .read_to_string(&mut response)
+        .expect("the response is complete");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a response");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    HttpResponse {
+        status: status.unwrap_or_else(|| panic!("no status in {head}")),
+        head: head.to_ascii_lowercase(),
+        body: body.to_owned(),
+    }
+}
