@@ -138,7 +138,7 @@ impl Store for FailFastStore {
     ) -> Result<Vec<usize>, StoreError> {
         let work = self.store.release_claims(queue, tokens);
         let items = |counts: &Vec<usize>| counts.iter().sum();
-        self.run(Operation::Settle, work, items).await
+        self.run(queue, Operation::Settle, work, items).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
