@@ -124,6 +124,7 @@ macro_rules! conformance {
                     follow_ups_of_concurrent_repeats_are_added_once
                     request_sent_by_many_brokers_gets_the_same_leases
                     claim_and_reaper_never_share_a_lease
+                    simultaneous_reapers_report_each_lease_once
                     producers_and_workers_lose_and_repeat_nothing
                     refused_operation_leaves_concurrent_ones_intact
                     operation_without_a_caller_runs_to_its_end

@@ -19,6 +19,8 @@ mod program;
 mod adoption;
 #[path = "sql_server/application_lock.rs"]
 mod application_lock;
+#[path = "sql_server/broker_process.rs"]
+mod broker_process;
 #[path = "sql_server/keys.rs"]
 mod keys;
 #[path = "sql_server/killed_broker.rs"]
@@ -45,6 +47,8 @@ mod service;
 mod shared_proxy;
 #[path = "sql_server/special_tables.rs"]
 mod special_tables;
+#[path = "sql_server/stopped_broker.rs"]
+mod stopped_broker;
 #[path = "sql_server/tables.rs"]
 mod tables;
 #[path = "sql_server/texts.rs"]

@@ -1,7 +1,8 @@
 -- Purpose: leases ready items to several calls, and returns the leases of calls that are sent again with the same request id.
---   One batch, one transaction, one round trip.
+--   One batch and one round trip. The batch commits one transaction, and then reads the leases.
 -- Sections: `claim` is the batch. It contains `lease_columns`. With claim_strategy = "app_lock" it also contains `claim_lock`.
---   If any of the calls has a request id, it contains `find_retried_claims` and `except_answered`.
+--   If any of the calls has a request id, it contains `find_retried_claims`, `except_answered` and `read_retried_claims`. A
+--   claim that is tried again contains them too: the broker then treats every call as one with a request id.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
@@ -11,7 +12,15 @@
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
 --      broker runs it again. The batch waits at most 5 s for all its application locks together.
 --   3. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked.
--- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`).
+--   COMMIT releases all of them. After it, S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
+-- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`, `read_retried_claims`).
+-- Why COMMIT comes before the leases are read: a broker that receives the rows slowly, or is frozen, would otherwise hold X locks
+--   on all of them, and with claim_strategy = "app_lock" the lock of the queue, until its connection ends. No other claim can
+--   take the rows meanwhile, because they are leased.
+-- Why a failed batch is tried again with `find_retried_claims`: the error can come from the reading, after COMMIT. Each call then
+--   finds its leases by its token, and gets new ones only if its token holds none. If the connection broke, the server may still
+--   run the batch. Calls without a request id then only ask for the leases of their tokens (n is 0). If there are none, the
+--   claim fails, and leases that the server makes later expire.
 -- Why one lock per token: several brokers can receive the same request at the same time. The first one claims. The others wait
 --   and then find the leases that it got. Without the lock, each would lease other items for the same request. A call
 --   whose lock is not free within the 5 s gets no new lease.
@@ -28,6 +37,7 @@
 -- Why the update checks state and fence again: Babelfish ignores the lock hints, so two claims can pick the same row. Without
 --   the check both would lease it. With it, the last SELECT can still return a lease of the other claim. The broker recognises
 --   such a row by its token and ignores it.
+-- Why the last SELECT checks the fence: between COMMIT and the reading, a lease can end and another claim can take the row.
 -- Why all calls share one statement, unlike in SQLite: each statement costs a round trip. The picked rows are numbered, and
 --   each call takes as many as it wants, in the order of the calls.
 -- Why TOP (@total), TOP (@P5), CASE and the hints: see leases.sql. TOP never removes a row from a join.
@@ -62,16 +72,20 @@ BEGIN
     IF @token_lock_result < 0 INSERT @answered (lb_o) SELECT r.lb_o FROM @retried AS r WHERE r.lb_t = @token;
 END;
 SET @now = SYSUTCDATETIME();
-{lease_columns}
-FROM (SELECT TOP (@P5) * FROM @retried) AS r INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
-WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
-ORDER BY r.lb_o, {queue_order}
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 INSERT @answered (lb_o)
 SELECT DISTINCT r.lb_o
 FROM (SELECT TOP (@P5) * FROM @retried) AS r INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
 WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now AND r.lb_o NOT IN (SELECT a.lb_o FROM @answered AS a)
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+
+-- :: read_retried_claims
+IF EXISTS (SELECT 1 FROM @answered)
+    {lease_columns}
+    FROM (SELECT TOP (@P5) * FROM @retried WHERE lb_o IN (SELECT a.lb_o FROM @answered AS a)) AS r
+        INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
+    WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
+    ORDER BY r.lb_o, {queue_order}
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: except_answered
 WHERE j.o NOT IN (SELECT a.lb_o FROM @answered AS a)
@@ -101,9 +115,9 @@ FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
-{lease_columns}
+COMMIT TRANSACTION;
+{read_retried_claims}{lease_columns}
 FROM (SELECT TOP (@total) * FROM @picked) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
-COMMIT TRANSACTION;

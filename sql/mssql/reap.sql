@@ -13,6 +13,10 @@
 -- Why a delayed item that becomes ready keeps its token: a failure or a release that is sent again must be recognised.
 -- Why the update checks state, fence and due time again: Babelfish ignores the lock hints, so another statement can change a
 --   row between pick and update.
+-- Why the number of changed rows is compared: the result has the picked rows, and each row may be reported by only one reaper. On
+--   SQL Server the update changes each picked row. On Babelfish another reaper can pick the same rows and end them first. If the
+--   update then changes none of the rows, none is reported. If it changes some, the batch throws 51224, is rolled back, and the
+--   broker runs it again.
 -- Why TOP (@count) and the hints: see leases.sql. TOP (@count) never removes a row.
 
 -- :: begin
@@ -49,11 +53,13 @@ SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NUL
 FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
 WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
+DECLARE @changed_count int = @@ROWCOUNT;
+IF @changed_count > 0 AND @changed_count < @count
+    THROW 51224, N'another statement changed some of the due rows at the same moment', 1;
 SELECT {d_key_values}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
-FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-WHERE t.{lease_state} = d.lb_next AND t.{lease_fence} = d.lb_f AND t.{lease_state_time} = @now
-ORDER BY d.lb_due
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
+FROM @due AS d
+WHERE @changed_count > 0
+ORDER BY d.lb_due;
 
 -- :: next_due
 SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due

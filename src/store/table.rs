@@ -15,6 +15,8 @@ pub(super) struct Table<Kind> {
     pub(super) indexes: Vec<Index>,
     /// Whether a statement with many row locks may lock the whole table instead. Always false on `SQLite`.
     pub(super) lock_escalation: bool,
+    /// Whether the table has enabled AFTER triggers. Always false on `SQLite`, where their errors undo the statement.
+    pub(super) has_triggers: bool,
     /// Whether the catalogue reports the filters of indexes, and their names as they were given. False on Babelfish, and
     /// on `SQLite`, where the filters are not read.
     pub(super) reports_filters: bool,

@@ -196,6 +196,31 @@ pub(crate) async fn claim_and_reaper_never_share_a_lease<H: Harness>() {
     );
 }
 
+pub(crate) async fn simultaneous_reapers_report_each_lease_once<H: Harness>() {
+    const ROUNDS: usize = 20;
+    let fixture = queue_of::<H>(300).await;
+    fixture.claim_for(300, MINUTE).await;
+    fixture.advance(HOUR).await;
+    let round = Arc::new(Barrier::new(BROKERS * WORKERS));
+    let expired = run_workers(&fixture, |broker, _| {
+        let round = round.clone();
+        async move {
+            let mut expired = Vec::new();
+            for _ in 0..ROUNDS {
+                round.wait().await;
+                let reaped = broker.reap(20).await.expired;
+                expired.extend(reaped.iter().map(|expired| expired.lease.key.to_string()));
+            }
+            expired
+        }
+    })
+    .await;
+    let expired = times_per_key(expired.concat());
+    assert_eq!(expired.len(), 300);
+    let twice: Vec<_> = expired.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "reported twice: {twice:?}");
+}
+
 pub(crate) async fn producers_and_workers_lose_and_repeat_nothing<H: Harness>() {
     const EACH: i64 = 40;
     let fixture = queue_of::<H>(0).await;

@@ -1,18 +1,14 @@
 //! Two broker processes on one table, behind one proxy. One of them is killed.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
-use tonic::transport::{Channel, Endpoint};
 
+use crate::broker_process::BrokerProcess;
 use crate::program::start;
 use crate::proxy::{Direction, Proxy};
 use crate::service::retry_while_unavailable;
 use crate::support::client::{Client, completion, duration, item, key};
-use crate::support::process::program;
 use crate::support::timeout::{wait_until, with_timeout};
 
 const CONFIG: &str = "
@@ -26,62 +22,6 @@ max_attempts = 0
 [queues.outbox]
 managed = { payload = 'nvarchar(50)' }
 ";
-
-/// `lease-broker serve`, killed when it is dropped.
-struct Process {
-    child: Child,
-    address: SocketAddr,
-    /// Kept open. If it were closed, the process could no longer print.
-    _output: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn serve(connection_string: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = folder.path().join("queues.toml");
-        std::fs::write(&config, CONFIG).expect("a file");
-        let mut child = program()
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-            .arg(config)
-            .env("LEASE_BROKER_STORE__CONNECTION_STRING", connection_string)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
-        let mut output = BufReader::new(child.stdout.take().expect("its output"));
-        let mut announced = String::new();
-        output.read_line(&mut announced).expect("a line");
-        let address = announced
-            .split_once("listens on ")
-            .and_then(|(_, rest)| rest.split_once(','))
-            .and_then(|(address, _)| address.parse().ok());
-        Self {
-            address: address.unwrap_or_else(|| panic!("no address: {announced}")),
-            child,
-            _output: output,
-        }
-    }
-
-    fn client(&self, worker: &str) -> Client {
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
-        let channel: Channel = endpoint.expect("an address").connect_lazy();
-        Client::new(channel, "work").as_worker(worker)
-    }
-
-    /// Kills the process with SIGKILL, so that it cannot clean up.
-    fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Claims with a request id, so that the claim can be sent again.
 async fn claim(client: &Client, mut request: ClaimBatchRequest) -> Vec<Lease> {
@@ -110,8 +50,8 @@ async fn broker_settles_leases_of_a_killed_broker() {
     };
     let proxy = Proxy::before(&program.connection_string).await;
     // Started one after the other. Otherwise both would create the tables.
-    let mut first = Process::serve(proxy.connection_string());
-    let second = Process::serve(proxy.connection_string());
+    let mut first = BrokerProcess::serve(proxy.connection_string(), CONFIG);
+    let second = BrokerProcess::serve(proxy.connection_string(), CONFIG);
     let (one, other) = (first.client("one"), second.client("other"));
     let items: Vec<_> = (0..20).map(|at| item(&format!("{at}"))).collect();
     retry_while_unavailable(|| one.try_enqueue(items.clone())).await;

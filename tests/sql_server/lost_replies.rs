@@ -143,14 +143,38 @@ async fn failed_claim_with_request_id_gets_its_leases_on_retry() {
 }
 
 #[tokio::test]
-async fn claim_without_request_id_and_lost_reply_runs_once() {
+async fn claim_without_request_id_finds_leases_of_lost_reply() {
     let Some(test) = TestBroker::start().await else {
         return;
     };
     let broker = test.broker.clone();
-    let calls = [call("worker", 1)];
-    let claim = async move { broker.store.claim(broker.queue, calls.into()).await };
+    let claim = async move { broker.claim(1).await };
     let claim = test.hold_back_reply(claim, LEASED).await;
+    test.proxy.cut_and_restore();
+    let items = with_timeout(claim).await.expect("no panic");
+    assert_eq!(keys(&items), ["1"]);
+    assert_eq!(items[0].lease.fence, 1);
+    let leased = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
+    assert_eq!(test.program.number(leased).await, 1);
+    let completed = test.broker.complete(&items[0].lease).await;
+    assert_eq!(completed, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn claim_lost_before_the_server_is_not_run_again() {
+    let Some(test) = TestBroker::start().await else {
+        return;
+    };
+    // The session and its prepared batch exist before the connection is lost.
+    assert_eq!(keys(&test.broker.claim(1).await), ["1"]);
+    test.proxy.stall(Direction::ToServer, true);
+    let broker = test.broker.clone();
+    let calls = [call("worker", 1)];
+    let claim = tokio::spawn(async move { broker.store.claim(broker.queue, calls.into()).await });
+    wait_until("the proxy holds the request", async || {
+        test.proxy.held() > 0
+    })
+    .await;
     test.proxy.cut_and_restore();
     let claimed = with_timeout(claim).await.expect("no panic");
     assert!(
@@ -159,7 +183,6 @@ async fn claim_without_request_id_and_lost_reply_runs_once() {
     );
     let leased = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
     assert_eq!(test.program.number(leased).await, 1);
-    assert_eq!(keys(&test.broker.claim(9).await), ["2", "3"]);
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ struct NetworkState {
     cuts: usize,
     /// Number of bytes per direction after which a new connection ends. `None`: no limit.
     byte_limit: [Option<usize>; 2],
+    /// Number of bytes to the client after which each connection stalls. `None`: no limit.
+    stall_limit: Option<usize>,
 }
 
 #[derive(Default)]
@@ -101,6 +103,12 @@ impl Proxy {
     pub(crate) fn stall(&self, direction: Direction, stalled: bool) {
         self.network
             .send_modify(|network| network.stalled[direction as usize] = stalled);
+    }
+
+    /// Holds back the bytes to the client of each connection that has passed this number of bytes from now on.
+    pub(crate) fn stall_after(&self, bytes: usize) {
+        self.network
+            .send_modify(|network| network.stall_limit = Some(bytes));
     }
 
     /// Resets new connections, or accepts them again.
@@ -234,6 +242,7 @@ async fn forward(
     let direction = direction as usize;
     let mut left = network.borrow().byte_limit[direction].unwrap_or(usize::MAX);
     let mut buffer = vec![0; 16 * 1024];
+    let mut passed_with_limit = 0;
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
@@ -241,13 +250,20 @@ async fn forward(
         }
         let delay = {
             let _held = Counted::new(held);
+            let is_over = |network: &NetworkState| {
+                let limit = network.stall_limit.unwrap_or(usize::MAX);
+                direction == Direction::ToClient as usize && passed_with_limit >= limit
+            };
             let now = network
-                .wait_for(|network| !network.stalled[direction])
+                .wait_for(|network| !network.stalled[direction] && !is_over(network))
                 .await;
             now.map(|now| now.delay).map_err(io::Error::other)?
         };
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
+        }
+        if network.borrow().stall_limit.is_some() {
+            passed_with_limit += read;
         }
         let passed = read.min(left);
         to.write_all(&buffer[..passed]).await?;

@@ -5,7 +5,7 @@ use lease_broker::queue::{OnComplete, QueueSpec};
 use lease_broker::store::StoreError;
 
 use crate::harness::fixture::{
-    Fixture, HOUR, MINUTE, SECOND, fail, keys, new_item, queue, release, text,
+    Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};
@@ -152,6 +152,42 @@ async fn trigger_that_throws_refuses_the_item() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
     fixture.enqueue(item("good")).await;
     assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn trigger_that_uses_raiserror_refuses_the_operation() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    for change in ["INSERT", "UPDATE"] {
+        let trigger = format!(
+            "CREATE TRIGGER no_{change} ON item AFTER {change} AS
+            IF EXISTS (SELECT 1 FROM inserted WHERE payload = N'{change}') RAISERROR(N'refused {change}', 16, 1)"
+        );
+        program.run(&trigger).await;
+    }
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let item = |payload| new_item(&[("payload", text(payload))]);
+    let added = fixture.try_enqueue(vec![item("a"), item("INSERT")]).await;
+    let Err(StoreError::Rejected(rejection)) = added else {
+        panic!("{added:?}");
+    };
+    assert_eq!(rejection.item, 1);
+    assert!(
+        rejection.problem.contains("refused INSERT"),
+        "{rejection:?}"
+    );
+    assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
+    fixture.enqueue(item("UPDATE")).await;
+    for _ in 0..2 {
+        let claim = fixture.store.claim(fixture.queue, [call("w", 1)].into());
+        let error = claim.await.expect_err("the trigger refuses the claim");
+        assert!(error.to_string().contains("refused UPDATE"), "{error}");
+        assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
+    }
+    program.run("DROP TRIGGER no_UPDATE").await;
+    assert_eq!(fixture.claim(9).await.len(), 1);
 }
 
 #[tokio::test]

@@ -74,19 +74,60 @@ async fn answer_without_its_end_is_discarded() {
     assert_sent_twice(&fixture);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claim_without_request_id_runs_once() {
-    let fixture = Fixture::start().await;
+/// A claim of one lease that is cut off in the middle of its rows.
+fn cut_claim() -> Reply {
     let row = claimed_row(TOKEN, 1);
-    let cut = Tokens::new().columns(&row).row(&row);
-    fixture.server.on(OPERATION, vec![Reply::Cut(cut)]);
+    Reply::Cut(Tokens::new().columns(&row).row(&row))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_claim_asks_for_the_leases_of_its_token() {
+    let fixture = Fixture::start().await;
+    let replies = vec![cut_claim(), Reply::Answer(claimed(1..=3))];
+    fixture.server.on(OPERATION, replies);
+    assert_eq!(fixture.claim().await.expect("claimed").len(), 3);
+    let requests = fixture.server.requests(OPERATION);
+    assert_eq!(requests.len(), 2);
+    assert!(requests[0].request.has(&[r#""n":3"#, r#""r":false"#]));
+    let asks = [r#""n":0"#, r#""r":true"#, &TOKEN.to_string()];
+    assert!(requests[1].request.has(&asks));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_claim_without_leases_fails_and_is_not_run_again() {
+    let fixture = Fixture::start().await;
+    let none = Tokens::new().columns(&claimed_row(TOKEN, 1));
+    let replies = vec![cut_claim(), Reply::Answer(none.end_of_statement())];
+    fixture.server.on(OPERATION, replies);
     let error = fixture.claim().await.expect_err("the reply is lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(fixture.server.requests(OPERATION).len(), 1);
+    assert_eq!(fixture.server.requests(OPERATION).len(), 2);
     fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);
     assert_eq!(fixture.claim().await.expect("claimed").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claim_that_fails_among_its_rows_looks_for_its_token() {
+    for number in [1205, 1222] {
+        let fixture = Fixture::start().await;
+        let row = claimed_row(TOKEN, 1);
+        let rows = Tokens::new().columns(&row).row(&row);
+        let failed = rows.error(number, "The reading waited for a lock.");
+        let replies = vec![Reply::Answer(failed), Reply::Answer(claimed(1..=3))];
+        fixture.server.on(OPERATION, replies);
+        assert_eq!(fixture.claim().await.expect("claimed").len(), 3);
+        let requests = fixture.server.requests(OPERATION);
+        assert_eq!(requests.len(), 2);
+        let looks = [
+            "sp_getapplock",
+            r#""n":3"#,
+            r#""r":true"#,
+            &TOKEN.to_string(),
+        ];
+        assert!(requests[1].request.has(&looks), "{:?}", requests[1].request);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

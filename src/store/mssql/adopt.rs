@@ -399,6 +399,7 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         unique: vec![key.columns],
         indexes: Vec::new(),
         lock_escalation: false,
+        has_triggers: false,
         reports_filters: true,
     };
     let create = step(create_table_purpose(queue), "create", &placeholders);

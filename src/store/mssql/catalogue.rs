@@ -18,9 +18,10 @@ FROM sys.objects AS o LEFT JOIN sys.tables AS t ON t.object_id = o.object_id
 WHERE o.object_id = OBJECT_ID(@P1)";
 
 /// Reads the parts of a table that make leasing impossible: enabled INSTEAD OF triggers, which replace the broker's changes, and
-/// a clustered columnstore index, which does not allow READPAST.
-const OBSTACLES: &str = "SELECT g.name, 0 AS lb_kind FROM sys.triggers AS g
-WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 AND g.is_instead_of_trigger = 1
+/// a clustered columnstore index, which does not allow READPAST. Kind 2 is the other enabled triggers, which are allowed.
+const OBSTACLES: &str =
+    "SELECT g.name, CASE WHEN g.is_instead_of_trigger = 1 THEN 0 ELSE 2 END AS lb_kind
+FROM sys.triggers AS g WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0
 UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@P1) AND i.type = 5";
 
 /// Reads the columns, with the base type of each column that has an alias type.
@@ -81,17 +82,27 @@ impl Table {
         }
         // 0 is TABLE, 1 is DISABLE, 2 is AUTO.
         let lock_escalation = number(3)? != 1;
-        let obstacles = connection.query(OBSTACLES, &[&object]).await?;
-        if let Some(obstacle) = obstacles.iter().flatten().next() {
+        let mut has_triggers = false;
+        for obstacle in connection
+            .query(OBSTACLES, &[&object])
+            .await?
+            .iter()
+            .flatten()
+        {
             let name = text(obstacle, 0)?;
-            return refuse(&match integer(obstacle, 1)? {
-                0 => format!(
-                    "has the INSTEAD OF trigger {name}, which replaces the broker's changes: drop or disable the trigger"
-                ),
-                _ => format!(
-                    "has the clustered columnstore index {name}, which does not allow READPAST: use a rowstore table"
-                ),
-            });
+            match integer(obstacle, 1)? {
+                0 => {
+                    return refuse(&format!(
+                        "has the INSTEAD OF trigger {name}, which replaces the broker's changes: drop or disable the trigger"
+                    ));
+                }
+                1 => {
+                    return refuse(&format!(
+                        "has the clustered columnstore index {name}, which does not allow READPAST: use a rowstore table"
+                    ));
+                }
+                _ => has_triggers = true,
+            }
         }
         let columns = connection.query(COLUMNS, &[&object]).await?;
         let columns = columns.iter().flatten().map(column);
@@ -100,6 +111,7 @@ impl Table {
             unique: Vec::new(),
             indexes: Vec::new(),
             lock_escalation,
+            has_triggers,
             reports_filters: !connection.server_info.babelfish,
         };
         let written = connection.query(WRITTEN, &[&object]).await?;

@@ -1,6 +1,6 @@
 //! Claims: leases ready items to one or several calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 use tiberius::Row;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::MssqlOperations;
 use super::decode;
-use super::error::RetrySafety;
+use super::error::{OperationFailure, RetrySafety};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::QueueStatements;
 use super::types;
@@ -25,42 +25,31 @@ impl MssqlOperations {
         let queue = self.queue(queue)?;
         // Calls with the same token are the same request. Only the first of them is sent. The others get its leases.
         let mut first_index: HashMap<Uuid, usize> = HashMap::new();
-        let mut list = Vec::new();
         for (index, call) in calls.iter().enumerate() {
-            if *first_index.entry(call.token).or_insert(index) == index {
-                let mut entry = ListEntry::default();
-                entry.insert("o", json!(index));
-                entry.insert("n", json!(call.max_items));
-                entry.insert("w", json!(call.worker));
-                entry.insert("t", json!(call.token.to_string()));
-                entry.insert("d", json!(millis_rounded_up(call.duration)));
-                entry.insert("r", json!(call.has_request_id));
-                list.push(entry);
-            }
+            first_index.entry(call.token).or_insert(index);
         }
-        let parameters = ListParameters::new(vec![list]);
-        let sql = if calls.iter().any(|call| call.has_request_id) {
-            &queue.sql.claim_with_retries
-        } else {
-            &queue.sql.claim
+        let is_first = |index: &usize| first_index[&calls[*index].token] == *index;
+        let indexes: Vec<usize> = (0..calls.len()).filter(is_first).collect();
+        let mut attempt = Attempt::First;
+        let mut tries = self.pool.tries();
+        let results = loop {
+            let parameters = attempt.parameters(calls, &indexes);
+            let sql = attempt.sql(queue, calls);
+            let failure = match tries.run(sql, &parameters.parameters()).await {
+                Ok(results) => break attempt.check_answered(calls, results)?,
+                Err(failure) => failure,
+            };
+            if !failure.may_run_again(RetrySafety::Idempotent)
+                || !tries.wait_for_next(&failure).await
+            {
+                return Err(failure.into());
+            }
+            attempt = attempt.after(failure);
         };
-        // A call with a request id finds the leases of its first run by their token. Only if every call has one, the
-        // batch may run again after its reply was lost. Otherwise the leases of a lost reply would stay unused until
-        // they expire.
-        let retry_safety = if calls.iter().all(|call| call.has_request_id) {
-            RetrySafety::Idempotent
-        } else {
-            RetrySafety::AtMostOnce
-        };
-        let results = self
-            .pool
-            .query(sql, &parameters.parameters(), retry_safety)
-            .await?;
         // The batch returns at least one result set, even if that is empty.
         decode::result_set(&results, 0)?;
         let mut items: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
-        // If the batch looks for retried claims, the first result set has the leases that they already hold. The last
-        // result set has the new leases.
+        // If calls already hold leases, the first result set has them. The last result set has the new leases.
         for row in results.iter().flatten() {
             // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
             // this list.
@@ -76,6 +65,84 @@ impl MssqlOperations {
             }
         }
         Ok(items)
+    }
+}
+
+/// The ways to send a claim. A batch commits before it reads the leases, so an error does not tell whether it has leased
+/// items (`claim.sql`).
+enum Attempt {
+    /// Nothing was sent yet. Only the tokens of calls with a request id can hold leases.
+    First,
+    /// An error ended the batch, perhaps after its commit. Each call gets the leases of its token, or new ones if there are
+    /// none.
+    Again,
+    /// The connection broke, and the server may still run the batch. Calls without a request id get the leases of their
+    /// tokens, and no new ones. If there are none, the claim fails with this error.
+    Ask(OperationFailure),
+}
+
+impl Attempt {
+    /// Returns the next attempt after a failure that allows one.
+    fn after(self, failure: OperationFailure) -> Self {
+        match self {
+            Self::First if !failure.was_sent() => Self::First,
+            Self::First if failure.breaks_connection() => Self::Ask(failure),
+            Self::First => Self::Again,
+            // These batches lock their tokens, so they may run twice.
+            locking => locking,
+        }
+    }
+
+    fn sql<'a>(&self, queue: &'a QueueStatements, calls: &[ClaimCall]) -> &'a str {
+        let may_hold_leases = |call: &ClaimCall| call.has_request_id;
+        match self {
+            Self::First if !calls.iter().any(may_hold_leases) => &queue.sql.claim,
+            _ => &queue.sql.claim_with_retries,
+        }
+    }
+
+    /// Returns the parameters that send the calls at `indexes`.
+    fn parameters(&self, calls: &[ClaimCall], indexes: &[usize]) -> ListParameters {
+        let list = indexes.iter().map(|index| {
+            let call = &calls[*index];
+            let (wanted, may_hold_leases) = match self {
+                Self::First => (call.max_items, call.has_request_id),
+                Self::Ask(_) if !call.has_request_id => (0, true),
+                Self::Again | Self::Ask(_) => (call.max_items, true),
+            };
+            let mut entry = ListEntry::default();
+            entry.insert("o", json!(index));
+            entry.insert("n", json!(wanted));
+            entry.insert("w", json!(call.worker));
+            entry.insert("t", json!(call.token.to_string()));
+            entry.insert("d", json!(millis_rounded_up(call.duration)));
+            entry.insert("r", json!(may_hold_leases));
+            entry
+        });
+        ListParameters::new(vec![list.collect()])
+    }
+
+    /// Returns the results if they answer every call. Those of `Ask` do if a call without a request id has leases, because
+    /// the lost batch has then committed.
+    fn check_answered(
+        self,
+        calls: &[ClaimCall],
+        results: Vec<Vec<Row>>,
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let Self::Ask(lost) = self else {
+            return Ok(results);
+        };
+        let mut without_id = calls.iter().filter(|call| !call.has_request_id).peekable();
+        if without_id.peek().is_none() {
+            return Ok(results);
+        }
+        let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
+        for row in results.iter().flatten() {
+            if tokens.contains(&decode::token(row, 0)?) {
+                return Ok(results);
+            }
+        }
+        Err(lost.into())
     }
 }
 

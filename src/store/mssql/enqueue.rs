@@ -5,7 +5,7 @@ use serde_json::json;
 use super::MssqlOperations;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
-use super::queue_statements::QueueStatements;
+use super::queue_statements::{QueueStatements, roll_back_on_error};
 use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::Key;
@@ -130,7 +130,7 @@ pub(super) fn render_batch(
         TransactionEnd::Commit => "\nCOMMIT TRANSACTION;",
         TransactionEnd::Rollback => "\nROLLBACK TRANSACTION;",
     });
-    sql
+    roll_back_on_error(sql, queue.has_triggers)
 }
 
 /// Groups the items by the columns that they name, and by ready or delayed.

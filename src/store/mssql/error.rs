@@ -62,6 +62,11 @@ impl OperationFailure {
         }
     }
 
+    /// Returns whether the batch reached the server, or may have.
+    pub(super) fn was_sent(&self) -> bool {
+        matches!(self.cause, Cause::Statement(_))
+    }
+
     /// Returns whether the operation may be run again immediately.
     pub(super) fn may_run_again(&self, retry_safety: RetrySafety) -> bool {
         match &self.cause {

@@ -140,29 +140,24 @@ impl Pool {
         parameters: &[&dyn ToSql],
         retry_safety: RetrySafety,
     ) -> Result<Vec<Vec<Row>>, OperationFailure> {
-        let settings = &self.connections.manager().settings;
-        let start = Instant::now();
-        let mut tries = 1;
+        let mut tries = self.tries();
         loop {
-            let remaining = || settings.command_timeout.saturating_sub(start.elapsed());
-            let outcome = self.try_query(sql, parameters, tries);
-            let failure = match timeout(remaining(), outcome).await {
-                Ok(Ok(results)) => return Ok(results),
-                Ok(Err(failure)) => failure,
-                Err(_) => OperationFailure::new(timed_out(settings.command_timeout), tries),
+            let failure = match tries.run(sql, parameters).await {
+                Ok(results) => return Ok(results),
+                Err(failure) => failure,
             };
-            if failure.breaks_connection() {
-                self.connections.manager().record_failure();
-            }
-            // Random, so that two operations that collided do not collide again. Longer after each try.
-            let share: f64 = rand::random_range(0.0..1.0);
-            let delay = RETRY_DELAY.mul_f64(share) * 2_u32.pow(tries);
-            if !failure.may_run_again(retry_safety) || tries >= MAX_TRIES || delay >= remaining() {
+            if !failure.may_run_again(retry_safety) || !tries.wait_for_next(&failure).await {
                 return Err(failure);
             }
-            tracing::warn!(%failure, "retrying operation");
-            tokio::time::sleep(delay).await;
-            tries += 1;
+        }
+    }
+
+    /// Starts an operation that may need several tries. Its command timeout begins now.
+    pub(super) fn tries(&self) -> Tries<'_> {
+        Tries {
+            pool: self,
+            start: Instant::now(),
+            count: 0,
         }
     }
 
@@ -229,6 +224,55 @@ impl Pool {
         connection.batch(sql).await?;
         *kept = Some(connection);
         Ok(())
+    }
+}
+
+/// The tries of one operation. All of them together take at most the command timeout.
+pub(super) struct Tries<'a> {
+    pool: &'a Pool,
+    start: Instant,
+    count: u32,
+}
+
+impl Tries<'_> {
+    /// Runs a batch once.
+    pub(super) async fn run(
+        &mut self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<Vec<Vec<Row>>, OperationFailure> {
+        self.count += 1;
+        let outcome = self.pool.try_query(sql, parameters, self.count);
+        let failure = match timeout(self.remaining(), outcome).await {
+            Ok(Ok(results)) => return Ok(results),
+            Ok(Err(failure)) => failure,
+            Err(_) => OperationFailure::new(timed_out(self.command_timeout()), self.count),
+        };
+        if failure.breaks_connection() {
+            self.pool.connections.manager().record_failure();
+        }
+        Err(failure)
+    }
+
+    /// Waits before the next try. Returns false, without a wait, if no try or no time is left.
+    pub(super) async fn wait_for_next(&self, failure: &OperationFailure) -> bool {
+        // Random, so that two operations that collided do not collide again. Longer after each try.
+        let share: f64 = rand::random_range(0.0..1.0);
+        let delay = RETRY_DELAY.mul_f64(share) * 2_u32.pow(self.count);
+        if self.count >= MAX_TRIES || delay >= self.remaining() {
+            return false;
+        }
+        tracing::warn!(%failure, "retrying operation");
+        tokio::time::sleep(delay).await;
+        true
+    }
+
+    fn command_timeout(&self) -> Duration {
+        self.pool.connections.manager().settings.command_timeout
+    }
+
+    fn remaining(&self) -> Duration {
+        self.command_timeout().saturating_sub(self.start.elapsed())
     }
 }
 

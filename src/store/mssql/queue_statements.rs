@@ -46,12 +46,14 @@ pub(super) struct QueueStatements {
     /// Name and column of each index that has only one column.
     pub(super) single_column_indexes: Vec<(String, String)>,
     pub(super) placeholders: Placeholders,
+    /// Whether a change can run triggers of the queue's table or of its archive (`triggers.sql`).
+    pub(super) has_triggers: bool,
 }
 
 /// The rendered statements.
 pub(super) struct Statements {
     pub(super) claim: String,
-    /// The claim for a list in which at least one call has a request id.
+    /// The claim for a list in which the token of at least one call may already hold leases.
     pub(super) claim_with_retries: String,
     pub(super) extend: String,
     pub(super) settle: SettleSections,
@@ -161,21 +163,28 @@ impl QueueStatements {
             placeholders.insert("state", state.code().to_string());
             render(file!("list"), "list", &placeholders)
         };
+        let has_triggers =
+            table.has_triggers || archive.is_some_and(|archive| archive.has_triggers);
+        let guard = |batch: String| roll_back_on_error(batch, table.has_triggers);
         let sql = Statements {
             list: State::ALL.map(list),
-            claim: render_claim(&placeholders, false),
-            claim_with_retries: render_claim(&placeholders, true),
-            extend: render(
+            claim: guard(render_claim(&placeholders, false)),
+            claim_with_retries: guard(render_claim(&placeholders, true)),
+            extend: guard(render(
                 file!("heartbeat"),
                 "extend",
                 &with_lease_list(file!("heartbeat"), &placeholders),
-            ),
+            )),
             settle: SettleSections::new(spec, &with_lease_list(file!("settle"), &placeholders)),
-            release_claims: render(file!("release_claims"), "release_claims", &placeholders),
-            reap: render_reap(spec, &placeholders),
+            release_claims: guard(render(
+                file!("release_claims"),
+                "release_claims",
+                &placeholders,
+            )),
+            reap: guard(render_reap(spec, &placeholders)),
             stats: render(file!("stats"), "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
-            redrive: render(file!("redrive"), "redrive", &placeholders),
+            redrive: guard(render(file!("redrive"), "redrive", &placeholders)),
         };
         let writable = columns.writable.into_iter();
         let data = columns.data.iter();
@@ -202,6 +211,7 @@ impl QueueStatements {
                 .map(|column| (column.name.clone(), column))
                 .collect(),
             placeholders,
+            has_triggers,
         }
     }
 
@@ -238,10 +248,23 @@ impl QueueStatements {
     }
 }
 
-/// Renders the claim. `with_retries` adds the sections for calls with a request id.
+/// Surrounds the batch as `triggers.sql` describes, if a table that it changes has triggers.
+pub(super) fn roll_back_on_error(batch: String, has_triggers: bool) -> String {
+    if !has_triggers {
+        return batch;
+    }
+    let placeholders = Placeholders::from([("batch", batch)]);
+    render(file!("triggers"), "roll_back_on_error", &placeholders)
+}
+
+/// Renders the claim. `with_retries` adds the sections for calls whose tokens may already hold leases.
 fn render_claim(placeholders: &Placeholders, with_retries: bool) -> String {
     let mut placeholders = placeholders.clone();
-    for section in ["find_retried_claims", "except_answered"] {
+    for section in [
+        "find_retried_claims",
+        "except_answered",
+        "read_retried_claims",
+    ] {
         let text = if with_retries {
             render(file!("claim"), section, &placeholders) + "\n"
         } else {

@@ -26,7 +26,7 @@ pub(super) enum Remedy {
 /// The error numbers for each reaction.
 const REMEDIES: &[(Remedy, &[u32])] = &[
     // Deadlock victim, lock timeout, snapshot conflict, out of locks. 51222: the application lock of the queue was not
-    // free (claim.sql). 51224: another settlement came at the same time (settle.sql). No memory or no time to compile or
+    // free (claim.sql). 51224: another statement changed the same rows (settle.sql, reap.sql). No memory or no time to compile or
     // run the statement. A row of a temporal table that a later transaction has already changed. 4184: a filtered index
     // changed while the statement was compiled. 8179: an unknown handle (prepared.rs).
     (

@@ -9,7 +9,7 @@ use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
-use super::queue_statements::QueueStatements;
+use super::queue_statements::{QueueStatements, roll_back_on_error};
 use super::utf16::cut;
 use crate::item_state::State;
 use crate::queue::OnComplete;
@@ -202,7 +202,12 @@ impl MssqlOperations {
             batch.extend(sections.move_to_archive.as_deref());
         }
         batch.push(end);
-        let sql = batch.join("\n");
+        let has_triggers = |insert: &FollowUpInsert| {
+            let target = self.queue(QueueIndex(insert.queue));
+            target.is_ok_and(|target| target.has_triggers)
+        };
+        let has_triggers = queue.has_triggers || inserts.iter().any(has_triggers);
+        let sql = roll_back_on_error(batch.join("\n"), has_triggers);
         lists.extend(inserts.into_iter().map(|insert| insert.list));
         Ok((sql, ListParameters::new(lists)))
     }

@@ -72,6 +72,7 @@ impl Table {
             unique: Vec::new(),
             indexes: Vec::new(),
             lock_escalation: false,
+            has_triggers: false,
             reports_filters: false,
         };
         if !primary.is_empty() {

@@ -40,6 +40,7 @@ fn table(indexes: Vec<Index>) -> Table {
         unique: vec![vec!["id".to_owned()]],
         indexes: vec![index_on("PK", &["id"], Filter::None)],
         lock_escalation: false,
+        has_triggers: false,
         reports_filters: true,
     };
     table.indexes.extend(indexes);

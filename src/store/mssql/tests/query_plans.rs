@@ -97,6 +97,7 @@ impl ProfiledQueue {
             ],
         );
         if has_request_id {
+            let results = self.run(&sql, &parameters.parameters()).await;
             expect(
                 &results,
                 &[

@@ -75,6 +75,7 @@ fn table(columns: &[&str], key: usize) -> Table {
         unique: vec![key],
         columns,
         lock_escalation: true,
+        has_triggers: false,
         reports_filters: true,
     }
 }
@@ -122,6 +123,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
                 unique: Vec::new(),
                 indexes: Vec::new(),
                 lock_escalation: false,
+                has_triggers: false,
                 reports_filters: true,
             })
         }
@@ -137,6 +139,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         trace_parent: None,
     };
     show("claim", &table.sql.claim);
+    show(
+        "claim; with calls that may hold leases",
+        &table.sql.claim_with_retries,
+    );
     show("heartbeat", &table.sql.extend);
     show("release claims", &table.sql.release_claims);
     show("reap", &table.sql.reap);
@@ -323,6 +329,13 @@ fn indexes_of_a_partitioned_table() {
         .iter()
         .map(|step| format!("===== {}\n{}\n", step.purpose, step.sql));
     insta::assert_snapshot!(steps.collect::<Vec<_>>().join("\n"));
+}
+
+#[tokio::test]
+async fn batches_on_a_table_with_triggers_roll_back_at_each_error() {
+    let mut table = table(&["ID: int identity", "Data: nvarchar(max)"], 1);
+    table.has_triggers = true;
+    insta::assert_snapshot!(render(&spec("RawData"), &table, &["Data"]));
 }
 
 #[tokio::test]
