@@ -60,7 +60,7 @@ use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
 use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
-use crate::lease_id::LeaseRef;
+use crate::lease_id::{self, InvalidLeaseId, LeaseId};
 use crate::queue::QueueSpec;
 use crate::store::{LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement, Store};
 use crate::value::Key;
@@ -266,8 +266,15 @@ impl Broker {
         Ok(&self.queues[index.0])
     }
 
-    /// Reads a lease id. Returns `None` if this deployment never gave it out for the queue.
-    fn decode_lease_id(&self, queue: &Queue, id: &str) -> Option<LeaseRef> {
-        LeaseRef::decode(self.store.secret(), &queue.spec.name, id)
+    /// Decodes a lease id. Returns `None` if this deployment never gave it out for the queue.
+    ///
+    /// # Errors
+    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id.
+    fn decode_lease_id(&self, queue: &Queue, id: &str) -> Result<Option<LeaseId>, Error> {
+        match lease_id::decode(self.store.secret(), &queue.spec.name, id) {
+            Ok(id) => Ok(Some(id)),
+            Err(InvalidLeaseId::Unknown) => Ok(None),
+            Err(InvalidLeaseId::NewerVersion(version)) => Err(Error::LeaseIdTooNew { version }),
+        }
     }
 }

@@ -1,78 +1,66 @@
-//! Lease ids: text that identifies a lease to clients and contains all that a broker needs to settle it.
+//! Lease ids: text that identifies a lease to clients and contains all that a broker needs to extend or settle it.
 //!
 //! Brokers keep no state, so any broker must be able to settle a lease by its id alone. To clients an id is opaque text
-//! that they cannot guess or change. It is the base64url text of these parts:
+//! that they cannot guess or change. It is the base64url text of these bytes. A varint is LEB128, in zigzag form if it
+//! is signed.
 //!
-//! - a version
-//! - the lease token
-//! - the fencing token
-//! - the number of the attempt
-//! - the values of the item's key
-//! - a `SipHash` tag of all of this and of the queue's name, made with a secret that is stored in the database
+//! | bytes | content |
+//! |---|---|
+//! | 1 | version: 2. Version 1 was never released |
+//! | 1 | number of the secret: 0. A deployment has one secret so far |
+//! | 1 | scope: 0. Ids are not tied to an identity so far |
+//! | 1 | flags: 1 if the lease's span is sampled, 2 if a producer's span follows |
+//! | 16 | lease token |
+//! | 1 to 10 | fencing token, varint |
+//! | 1 to 10 | number of the attempt, varint |
+//! | 1 to 10 | time of the claim in milliseconds since 1970, varint |
+//! | 1 to 10 | duration that was claimed, in milliseconds, varint |
+//! | 0 or 24 | producer's span: trace id and span id |
+//! | 2 or more | values of the item's key: type and content of each |
+//! | 8 | tag: the first bytes of a `SipHash` over the queue's name, the scope and all bytes before, keyed with the secret |
 //!
 //! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id
 //! of another lease of that call.
 
+mod key_bytes;
+mod secret;
+
+use std::time::Duration;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use siphasher::sip128::{Hasher128, SipHasher24};
-use std::hash::Hasher as _;
+use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use crate::value::{Key, Value, hex};
+use self::key_bytes::{max_value_bytes, read, read_key, read_varint, write_key, write_varint};
+use self::secret::Purpose;
+pub use self::secret::Secret;
+use crate::trace_context::{Span, TraceContext};
+use crate::value::{Key, Value};
 
 /// The version of the format, the first byte of an id.
-const VERSION: u8 = 1;
-const TAG_BYTES: usize = 16;
-/// The maximum length of an id that is decoded. Databases limit the key of an index to far fewer bytes.
-const MAX_ID_BYTES: usize = 64 * 1024;
+const VERSION: u8 = 2;
+/// The lowest version that this build does not know.
+const NEXT_VERSION: u8 = VERSION + 1;
+/// The highest version that a later build can have. A text with a higher first byte is not a lease id.
+const MAX_VERSION: u8 = 15;
+/// The number of the only secret.
+const SECRET_NUMBER: u8 = 0;
+/// The scope of an id that every caller can use. The name of its identity is empty.
+const QUEUE_SCOPE: u8 = 0;
+const SAMPLED: u8 = 1;
+const HAS_PRODUCER: u8 = 2;
+const TAG_BYTES: usize = 8;
+/// The length of the token and the tag alone, in characters. An id of any version is longer.
+const MIN_ID_CHARACTERS: usize = (16 + TAG_BYTES) / 3 * 4;
+/// The maximum length of an id, in characters.
+pub const MAX_ID_CHARACTERS: usize = 4_096;
+const MAX_ID_BYTES: usize = MAX_ID_CHARACTERS / 4 * 3;
+/// The bytes that are not the key's, if every varint has its maximum length.
+const MAX_BYTES_BESIDES_KEY: usize = 4 + 16 + 4 * 10 + 24 + TAG_BYTES;
+/// The maximum number of bytes of a key whose leases all have ids.
+pub const MAX_KEY_BYTES: usize = MAX_ID_BYTES - MAX_BYTES_BESIDES_KEY;
 
-// The first input of each keyed hash. It separates the uses, so that the result of one cannot serve as that of another.
-const LEASE_ID: u8 = b'l';
-const REQUEST_ID: u8 = b'r';
-const SPAN_ID: u8 = b's';
-const TRACE_ID: u8 = b't';
-
-/// The key of the hashes that a client must not be able to compute.
-///
-/// A store creates the secret when the database is first used. All brokers on that database share it.
-#[derive(Clone, Copy)]
-pub struct Secret([u8; 16]);
-
-impl Secret {
-    /// Returns the secret with the bytes that the database stores.
-    pub const fn new(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    fn tag(&self, purpose: u8, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
-        keyed_hash(&self.0, purpose, parts)
-    }
-
-    /// Derives the lease token of a claim from its request id.
-    ///
-    /// If the request is sent again, any broker derives the same token and finds the same leases. A client cannot
-    /// compute the token from the request id.
-    pub fn token_of_request(&self, queue: &str, worker: &str, request_id: Uuid) -> Uuid {
-        let tag = self.tag(
-            REQUEST_ID,
-            &[queue.as_bytes(), worker.as_bytes(), request_id.as_bytes()],
-        );
-        uuid::Builder::from_random_bytes(tag).into_uuid()
-    }
-}
-
-/// Hashes a list of parts. Each part is preceded by its length, so that different lists never give the same input.
-fn keyed_hash(key: &[u8; 16], purpose: u8, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
-    let mut hasher = SipHasher24::new_with_key(key);
-    hasher.write_u8(purpose);
-    for part in parts {
-        hasher.write_u64(part.len() as u64);
-        hasher.write(part);
-    }
-    hasher.finish128().as_bytes()
-}
-
-/// A lease as a lease id identifies it.
+/// A lease as a store identifies it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseRef {
     /// The leased item.
@@ -89,50 +77,6 @@ pub struct LeaseRef {
 }
 
 impl LeaseRef {
-    /// Returns the lease id of this lease in `queue`.
-    pub fn encode(&self, secret: &Secret, queue: &str) -> String {
-        let mut bytes = Vec::with_capacity(64);
-        bytes.push(VERSION);
-        bytes.extend_from_slice(self.token.as_bytes());
-        bytes.extend_from_slice(&self.fence.to_be_bytes());
-        bytes.extend_from_slice(&self.attempt.to_be_bytes());
-        for value in &self.key.0 {
-            write_value(&mut bytes, value);
-        }
-        let tag = secret.tag(LEASE_ID, &[queue.as_bytes(), &bytes]);
-        bytes.extend_from_slice(&tag);
-        URL_SAFE_NO_PAD.encode(bytes)
-    }
-
-    /// Decodes a lease id. Returns `None` if the brokers that share `secret` never issued this id for `queue`.
-    pub fn decode(secret: &Secret, queue: &str, id: &str) -> Option<Self> {
-        if id.len() > MAX_ID_BYTES {
-            return None;
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let (signed, tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
-        if secret.tag(LEASE_ID, &[queue.as_bytes(), signed]) != *tag {
-            return None;
-        }
-        let mut rest = signed;
-        if read::<1>(&mut rest)? != [VERSION] {
-            return None;
-        }
-        let token = Uuid::from_bytes(read(&mut rest)?);
-        let fence = i64::from_be_bytes(read(&mut rest)?);
-        let attempt = u32::from_be_bytes(read(&mut rest)?);
-        let mut key = Vec::with_capacity(1);
-        while !rest.is_empty() {
-            key.push(read_value(&mut rest)?);
-        }
-        Some(Self {
-            key: Key(key.into()),
-            token,
-            fence,
-            attempt,
-        })
-    }
-
     /// Returns a lease that cannot exist, because its key has no columns. It stands for a lease id that cannot be
     /// decoded.
     pub fn invalid() -> Self {
@@ -143,201 +87,193 @@ impl LeaseRef {
             attempt: 0,
         }
     }
+}
 
-    /// Returns the W3C trace context of the span that represents this lease.
+/// The facts about the claim that gave a lease, as far as its id contains them.
+///
+/// Two ids of one lease can differ in them, if a claim was sent again with another duration. Both identify the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseOrigin {
+    /// The time of the claim by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
+    pub claim_time: i64,
+    /// The duration that was claimed, in whole milliseconds.
+    pub duration: Duration,
+    /// The span of the item's producer, if the item has a valid trace context.
+    pub producer: Option<Span>,
+    /// True if the lease's span is recorded.
+    pub sampled: bool,
+}
+
+impl LeaseOrigin {
+    /// Returns the origin of a lease on an item with the trace context `producer`.
     ///
-    /// The span belongs to the producer's trace if `producer` is a valid trace context. Otherwise it belongs to a new
-    /// trace. All ids are derived from the lease alone, so that every broker computes the same span.
-    pub fn trace_parent(&self, queue: &str, producer: Option<&str>) -> String {
-        /// Span and trace ids are visible to everyone and need no secret.
-        const PUBLIC_KEY: [u8; 16] = [0; 16];
-
-        let mut key = Vec::new();
-        for value in &self.key.0 {
-            write_value(&mut key, value);
-        }
-        let fence = self.fence.to_be_bytes();
-        let parts: [&[u8]; 4] = [queue.as_bytes(), self.token.as_bytes(), &fence, &key];
-        let span = &keyed_hash(&PUBLIC_KEY, SPAN_ID, &parts)[..8];
-        let span = hex(span);
-        if let Some((trace, flags)) = producer.and_then(split_trace_parent) {
-            format!("00-{trace}-{span}-{flags}")
-        } else {
-            let trace = hex(&keyed_hash(&PUBLIC_KEY, TRACE_ID, &parts));
-            format!("00-{trace}-{span}-01")
+    /// The producer decides whether the lease's span is recorded. Without a valid trace context it is recorded.
+    pub fn new(claim_time: i64, duration: Duration, producer: Option<&str>) -> Self {
+        let producer = producer.and_then(TraceContext::parse);
+        Self {
+            claim_time,
+            duration,
+            producer: producer.map(|context| context.span),
+            sampled: producer.is_none_or(|context| context.sampled),
         }
     }
 }
 
-/// Returns the trace id and the flags of a W3C `traceparent`, or `None` if it is invalid.
-fn split_trace_parent(text: &str) -> Option<(&str, &str)> {
-    let is_hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let mut parts = text.split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let valid = is_hex(version, 2)
-        && version != "ff"
-        && is_hex(trace, 32)
-        && is_hex(span, 16)
-        && is_hex(flags, 2)
-        && trace.bytes().any(|b| b != b'0')
-        && span.bytes().any(|b| b != b'0')
-        && (version != "00" || parts.next().is_none());
-    valid.then_some((trace, flags))
+/// The content of a lease id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaseId {
+    /// The lease.
+    pub lease: LeaseRef,
+    /// The claim that gave the lease.
+    pub origin: LeaseOrigin,
 }
 
-/// Returns whether `text` is a valid W3C `traceparent` of 55 characters. The column that stores it holds no more.
-pub fn is_trace_parent(text: &str) -> bool {
-    text.len() == 55 && split_trace_parent(text).is_some()
+/// The reason why a text is not a lease id that a broker can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidLeaseId {
+    /// The brokers that share the secret never issued this id for the queue.
+    Unknown,
+    /// The first byte is a version that only a newer build knows.
+    NewerVersion(u8),
 }
 
-fn read<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = bytes.split_first_chunk::<N>()?;
-    *bytes = tail;
-    Some(*head)
+/// Returns the lease id of a lease in `queue`, or `None` if it would have more than [`MAX_ID_CHARACTERS`].
+pub fn encode(
+    secret: &Secret,
+    queue: &str,
+    lease: &LeaseRef,
+    origin: &LeaseOrigin,
+) -> Option<String> {
+    let sampled = if origin.sampled { SAMPLED } else { 0 };
+    let has_producer = origin.producer.map_or(0, |_| HAS_PRODUCER);
+    let mut bytes = Vec::with_capacity(96);
+    bytes.extend_from_slice(&[VERSION, SECRET_NUMBER, QUEUE_SCOPE, sampled | has_producer]);
+    bytes.extend_from_slice(lease.token.as_bytes());
+    write_varint(&mut bytes, lease.fence.cast_unsigned());
+    write_varint(&mut bytes, lease.attempt);
+    write_varint(&mut bytes, origin.claim_time.cast_unsigned());
+    write_varint(
+        &mut bytes,
+        u64::try_from(origin.duration.as_millis()).unwrap_or(u64::MAX),
+    );
+    if let Some(Span { trace_id, span_id }) = origin.producer {
+        bytes.extend_from_slice(&trace_id.to_be_bytes());
+        bytes.extend_from_slice(&span_id.to_be_bytes());
+    }
+    write_key(&mut bytes, &lease.key);
+    let tag = tag(secret, queue, QUEUE_SCOPE, &bytes);
+    bytes.extend_from_slice(&tag);
+    (bytes.len() <= MAX_ID_BYTES).then(|| URL_SAFE_NO_PAD.encode(bytes))
 }
 
-fn write_value(out: &mut Vec<u8>, value: &Value) {
-    let mut write_sized = |tag: u8, bytes: &[u8]| {
-        out.push(tag);
-        out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
-        out.extend_from_slice(bytes);
-    };
-    match value {
-        Value::Null => out.push(0),
-        Value::Bool(bool) => out.extend_from_slice(&[1, u8::from(*bool)]),
-        Value::Int(int) => {
-            out.push(2);
-            out.extend_from_slice(&int.to_be_bytes());
-        }
-        Value::Double(double) => {
-            out.push(3);
-            out.extend_from_slice(&double.to_be_bytes());
-        }
-        Value::Text(text) => write_sized(4, text.as_bytes()),
-        Value::Bytes(bytes) => write_sized(5, bytes),
-        Value::Timestamp { seconds, nanos } => {
-            out.push(6);
-            out.extend_from_slice(&seconds.to_be_bytes());
-            out.extend_from_slice(&nanos.to_be_bytes());
-        }
-        Value::Decimal(digits) => write_sized(7, digits.as_bytes()),
+/// Decodes a lease id.
+///
+/// # Errors
+/// [`InvalidLeaseId`] if this build cannot use the id.
+pub fn decode(secret: &Secret, queue: &str, id: &str) -> Result<LeaseId, InvalidLeaseId> {
+    if !(MIN_ID_CHARACTERS..=MAX_ID_CHARACTERS).contains(&id.len()) {
+        return Err(InvalidLeaseId::Unknown);
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(id);
+    let bytes = bytes.map_err(|_| InvalidLeaseId::Unknown)?;
+    match bytes.first() {
+        // Only a newer build can check the tag of this id.
+        Some(&version @ NEXT_VERSION..=MAX_VERSION) => Err(InvalidLeaseId::NewerVersion(version)),
+        Some(&VERSION) => decode_bytes(secret, queue, &bytes).ok_or(InvalidLeaseId::Unknown),
+        _ => Err(InvalidLeaseId::Unknown),
     }
 }
 
-fn read_value(bytes: &mut &[u8]) -> Option<Value> {
-    let [tag] = read::<1>(bytes)?;
-    Some(match tag {
-        0 => Value::Null,
-        1 => Value::Bool(read::<1>(bytes)? != [0]),
-        2 => Value::Int(i64::from_be_bytes(read(bytes)?)),
-        3 => Value::Double(f64::from_be_bytes(read(bytes)?)),
-        4 => Value::Text(String::from_utf8(read_sized(bytes)?.to_vec()).ok()?),
-        5 => Value::Bytes(read_sized(bytes)?.to_vec()),
-        6 => Value::Timestamp {
-            seconds: i64::from_be_bytes(read(bytes)?),
-            nanos: i32::from_be_bytes(read(bytes)?),
+fn decode_bytes(secret: &Secret, queue: &str, bytes: &[u8]) -> Option<LeaseId> {
+    let (signed, given_tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
+    let mut rest = signed;
+    let [_version, secret_number, scope, flags] = read(&mut rest)?;
+    let known_flags = flags & !(SAMPLED | HAS_PRODUCER) == 0;
+    if secret_number != SECRET_NUMBER || scope != QUEUE_SCOPE || !known_flags {
+        return None;
+    }
+    // The comparison takes the same time for every tag. Otherwise a client could find a valid tag byte by byte.
+    if !bool::from(tag(secret, queue, scope, signed).ct_eq(given_tag)) {
+        return None;
+    }
+    let token = Uuid::from_bytes(read(&mut rest)?);
+    let fence = read_varint::<u64>(&mut rest)?.cast_signed();
+    let attempt = read_varint(&mut rest)?;
+    let claim_time = read_varint::<u64>(&mut rest)?.cast_signed();
+    let duration = Duration::from_millis(read_varint(&mut rest)?);
+    let producer = if flags & HAS_PRODUCER == 0 {
+        None
+    } else {
+        Some(Span {
+            trace_id: u128::from_be_bytes(read(&mut rest)?),
+            span_id: u64::from_be_bytes(read(&mut rest)?),
+        })
+    };
+    Some(LeaseId {
+        lease: LeaseRef {
+            key: read_key(rest)?,
+            token,
+            fence,
+            attempt,
         },
-        7 => Value::Decimal(String::from_utf8(read_sized(bytes)?.to_vec()).ok()?),
-        _ => return None,
+        origin: LeaseOrigin {
+            claim_time,
+            duration,
+            producer,
+            sampled: flags & SAMPLED != 0,
+        },
     })
 }
 
-fn read_sized<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = u32::from_be_bytes(read(bytes)?) as usize;
-    let (head, tail) = bytes.split_at_checked(length)?;
-    *bytes = tail;
-    Some(head)
+fn tag(secret: &Secret, queue: &str, scope: u8, signed: &[u8]) -> [u8; TAG_BYTES] {
+    const NO_IDENTITY: &[u8] = &[];
+    let parts = [queue.as_bytes(), &[scope], NO_IDENTITY, signed];
+    let hash = secret.hash(Purpose::LeaseId, &parts);
+    hash.first_chunk().copied().unwrap_or_default()
+}
+
+/// Returns the trace context of the span that represents a lease in `queue`.
+///
+/// If the item has a producer's span, that is the parent, and the lease's span belongs to its trace. Otherwise the span
+/// begins a new trace. The ids are derived from the lease and the producer alone, so that every broker computes the same
+/// span.
+pub fn trace_context(
+    secret: &Secret,
+    queue: &str,
+    lease: &LeaseRef,
+    origin: &LeaseOrigin,
+) -> TraceContext {
+    let mut key = Vec::with_capacity(16);
+    write_key(&mut key, &lease.key);
+    let queue = queue.as_bytes();
+    let fence = lease.fence.to_be_bytes();
+    let (trace, parent) = match origin.producer {
+        Some(Span { trace_id, span_id }) => (trace_id.to_be_bytes(), Some(span_id.to_be_bytes())),
+        None => {
+            let parts = [queue, lease.token.as_bytes(), &fence, &key];
+            (secret.hash(Purpose::Trace, &parts), None)
+        }
+    };
+    // The token is not a part. So the span of an earlier lease of the item can be computed without its token, which the
+    // row no longer has.
+    let parent = parent.as_ref().map_or(&[][..], |id| id);
+    let span = secret.hash(Purpose::Span, &[queue, &trace, parent, &key, &fence]);
+    let span_id = span.first_chunk().copied().map_or(0, u64::from_be_bytes);
+    TraceContext {
+        span: Span {
+            // Zero is not a valid id.
+            trace_id: u128::from_be_bytes(trace).max(1),
+            span_id: span_id.max(1),
+        },
+        sampled: origin.sampled,
+    }
+}
+
+/// Returns the bytes that these values of a key take in a lease id, at most a few too many. If a key takes more than
+/// [`MAX_KEY_BYTES`], its leases may have no ids.
+pub fn key_bytes<'a>(values: impl IntoIterator<Item = &'a Value>) -> usize {
+    values.into_iter().map(max_value_bytes).sum()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const SECRET: Secret = Secret::new([7; 16]);
-
-    fn value() -> impl Strategy<Value = Value> {
-        prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::Bool),
-            any::<i64>().prop_map(Value::Int),
-            (-1e300..1e300).prop_map(Value::Double),
-            any::<String>().prop_map(Value::Text),
-            any::<Vec<u8>>().prop_map(Value::Bytes),
-            any::<(i64, i32)>().prop_map(|(seconds, nanos)| Value::Timestamp { seconds, nanos }),
-            "[0-9]{1,30}".prop_map(Value::Decimal),
-        ]
-    }
-
-    fn lease() -> impl Strategy<Value = LeaseRef> {
-        let key = prop::collection::vec(value(), 1..4);
-        (key, any::<u128>(), any::<i64>(), any::<u32>()).prop_map(|(key, token, fence, attempt)| {
-            LeaseRef {
-                key: Key(key.into()),
-                token: Uuid::from_u128(token),
-                fence,
-                attempt,
-            }
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn lease_ids_decode_to_the_encoded_lease(lease in lease(), queue: String) {
-            let id = lease.encode(&SECRET, &queue);
-            prop_assert_eq!(LeaseRef::decode(&SECRET, &queue, &id), Some(lease));
-        }
-
-        #[test]
-        fn arbitrary_text_is_not_a_lease_id(id: String) {
-            prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &id), None);
-        }
-
-        #[test]
-        fn changed_lease_ids_are_refused(
-            lease in lease(), index: prop::sample::Index, character in "[A-Za-z0-9_=-]"
-        ) {
-            let id = lease.encode(&SECRET, "queue");
-            let index = index.index(id.len());
-            let mut changed = id.clone();
-            changed.replace_range(index..=index, &character);
-            prop_assume!(changed != id);
-            prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &changed), None);
-            let mut longer = id.clone();
-            longer.push_str(&character);
-            prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &longer), None);
-            prop_assert_eq!(LeaseRef::decode(&SECRET, "queue", &id[..id.len() - 1]), None);
-        }
-
-        #[test]
-        fn lease_ids_of_other_queues_or_secrets_are_refused(lease in lease()) {
-            let id = lease.encode(&SECRET, "queue");
-            prop_assert_eq!(LeaseRef::decode(&SECRET, "other", &id), None);
-            prop_assert_eq!(LeaseRef::decode(&Secret::new([8; 16]), "queue", &id), None);
-        }
-
-        #[test]
-        fn trace_context_is_valid_for_any_producer_context(lease in lease(), producer: String) {
-            prop_assert!(is_trace_parent(&lease.trace_parent("queue", Some(&producer))));
-        }
-    }
-
-    #[test]
-    fn span_continues_the_trace_of_the_producer() {
-        let lease = LeaseRef {
-            key: Key([Value::Int(1)].into()),
-            token: Uuid::from_u128(1),
-            fence: 1,
-            attempt: 1,
-        };
-        let producer = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
-        let context = lease.trace_parent("queue", Some(producer));
-        assert!(context.starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
-        assert!(context.ends_with("-00"));
-        assert_ne!(context, producer);
-        assert_eq!(context, lease.trace_parent("queue", Some(producer)));
-    }
-}
+mod tests;

@@ -21,8 +21,8 @@
 //! - [`telemetry`] reads the counters of these layers and offers them as metrics. [`admin`] serves them, and the state of
 //!   the broker, over HTTP. No layer above imports these two.
 //!
-//! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`] and
-//! [`value`], which import no layer. [`cli`] starts the layers.
+//! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
+//! [`trace_context`] and [`value`], which import no layer. [`cli`] starts the layers.
 //!
 //! # Words
 //!
@@ -58,4 +58,5 @@ mod process;
 pub mod queue;
 pub mod store;
 pub mod telemetry;
+pub mod trace_context;
 pub mod value;

@@ -21,7 +21,7 @@ mod follow_ups;
 mod foreign_keys;
 mod index_role;
 mod migrations;
-mod millis;
+pub(crate) mod millis;
 mod mirror;
 pub mod mssql;
 mod new_item;

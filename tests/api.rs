@@ -18,6 +18,8 @@ mod draining;
 mod health;
 #[path = "api/invalid_fields.rs"]
 mod invalid_fields;
+#[path = "api/lease_ids.rs"]
+mod lease_ids;
 #[path = "api/limits.rs"]
 mod limits;
 #[path = "api/next_claims.rs"]

@@ -86,13 +86,15 @@ impl Fixture {
         match outcome {
             Ok(answer) => Ok(Some(answer)),
             Err(status) => {
-                let code = ApiError::from_status(&status).code;
+                let ApiError { code, reason, .. } = ApiError::from_status(&status);
                 let expected = [
                     Code::InvalidArgument,
                     Code::NotFound,
                     Code::ResourceExhausted,
                 ];
-                prop_assert!(expected.contains(&code), "{status:?}");
+                // A lease id whose first byte is a later version fails the call.
+                let too_new = code == Code::Unavailable && reason == "LEASE_ID_TOO_NEW";
+                prop_assert!(expected.contains(&code) || too_new, "{status:?}");
                 Ok(None)
             }
         }

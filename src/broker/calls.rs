@@ -10,14 +10,15 @@ use std::time::Duration;
 use rand::RngExt as _;
 use uuid::Uuid;
 
-use super::Broker;
 use super::error::Error;
 use super::limits::{self, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, ReleaseRequest, Released};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
+use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
+use crate::lease_id::LeaseRef;
 use crate::store::{Ending, LeaseExpiry, NewItem, Renewal, Settled, StoreError};
 use crate::value::Key;
 
@@ -42,7 +43,7 @@ impl Broker {
     /// Extends leases. Returns one result per lease id, in request order: the new expiry, or `None` if the lease was
     /// lost.
     ///
-    /// The leases last `lease_duration` from now. `None`: the queue's default.
+    /// The leases last `lease_duration` from now. `None`: each lasts as long as it was claimed for.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], an invalid field, an exceeded limit, or the store's error. Nothing was changed, unless
@@ -56,15 +57,23 @@ impl Broker {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Heartbeat);
         self.limits.check_length("renewals", lease_ids.len())?;
-        let duration = limits::lease_duration(&queue.spec, "lease_duration", lease_duration)?;
-        let renewals = lease_ids.iter().map(|id| {
-            let lease = self.decode_lease_id(queue, id)?;
-            Some(Renewal { lease, duration })
-        });
-        let renewals = renewals.map(|renewal| renewal.ok_or(None));
+        if let Some(duration) = lease_duration {
+            limits::check_lease_duration(&queue.spec, "lease_duration", duration)?;
+        }
+        let mut shortest = Duration::MAX;
+        let mut renewals = Vec::with_capacity(lease_ids.len());
+        for id in lease_ids {
+            let renewal = self.decode_lease_id(queue, id)?.map(|id| Renewal {
+                duration: lease_duration.unwrap_or(id.origin.duration),
+                lease: id.lease,
+            });
+            let durations = renewal.iter().map(|renewal| renewal.duration);
+            shortest = durations.fold(shortest, Duration::min);
+            renewals.push(renewal.ok_or(None));
+        }
         let expiries = submit_valid(renewals, &queue.heartbeats).await?;
         if expiries.iter().any(Option::is_some) {
-            queue.wakeups.reaper_timer.advance_to(duration);
+            queue.wakeups.reaper_timer.advance_to(shortest);
         }
         Ok(expiries)
     }
@@ -81,6 +90,16 @@ impl Broker {
         completions: Vec<LeaseCompletion>,
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
+        let settlements = self.settlements_of(queue, completions)?;
+        self.settle(queue, settlements).await
+    }
+
+    /// Checks completions and decodes their lease ids.
+    fn settlements_of(
+        &self,
+        queue: &Queue,
+        completions: Vec<LeaseCompletion>,
+    ) -> Result<Vec<(Option<LeaseRef>, Ending)>, Error> {
         self.limits.check_length("completions", completions.len())?;
         let follow_ups = completions
             .iter()
@@ -90,10 +109,11 @@ impl Broker {
         let mut settlements = Vec::with_capacity(completions.len());
         for (index, completion) in completions.into_iter().enumerate() {
             let follow_ups = self.check_follow_ups(index, completion.follow_ups)?;
-            let lease = self.decode_lease_id(queue, &completion.lease_id);
+            let id = self.decode_lease_id(queue, &completion.lease_id)?;
+            let lease = id.map(|id| id.lease);
             settlements.push((lease, Ending::Complete { follow_ups }));
         }
-        self.settle(queue, settlements).await
+        Ok(settlements)
     }
 
     /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
@@ -113,8 +133,9 @@ impl Broker {
         self.metrics.add_call(queue.index, Operation::Claim);
         let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
         let call = call.map_err(|error| error.in_message("next"))?;
+        let settlements = self.settlements_of(queue, completions)?;
         let (results, leases) = tokio::join!(
-            self.complete(&queue.spec.name, completions),
+            self.settle(queue, settlements),
             queue.claims.claim(call, None)
         );
         let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
@@ -140,7 +161,8 @@ impl Broker {
             if let Some(delay) = failure.retry_delay {
                 check_delay(|| format!("failures[{index}].retry_delay"), delay)?;
             }
-            let lease = self.decode_lease_id(queue, &failure.lease_id);
+            let lease = self.decode_lease_id(queue, &failure.lease_id)?;
+            let lease = lease.map(|id| id.lease);
             let attempt = lease.as_ref().map_or(1, |lease| lease.attempt);
             let random = rand::rng().random();
             let policy = &queue.spec.retry;
@@ -184,7 +206,8 @@ impl Broker {
         for (index, release) in releases.into_iter().enumerate() {
             let delay = release.delay.unwrap_or_default();
             check_delay(|| format!("releases[{index}].delay"), delay)?;
-            let lease = self.decode_lease_id(queue, &release.lease_id);
+            let id = self.decode_lease_id(queue, &release.lease_id)?;
+            let lease = id.map(|id| id.lease);
             settlements.push((lease, Ending::Release { delay }));
         }
         let results = self.settle(queue, settlements).await?;

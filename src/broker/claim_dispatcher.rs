@@ -148,7 +148,7 @@ impl ClaimDispatcher {
 
     /// Returns the answer to a claim that gets no lease.
     pub(super) fn no_leases(&self) -> UndeliveredLeases {
-        UndeliveredLeases::new(Vec::new(), self.leased_queue.clone())
+        UndeliveredLeases::new(Vec::new(), Duration::ZERO, self.leased_queue.clone())
     }
 }
 
@@ -406,7 +406,9 @@ impl PendingClaim {
         outcome: Result<Vec<ClaimedItem>, StoreError>,
         leased_queue: &Arc<LeasedQueue>,
     ) -> Option<Vec<ClaimedItem>> {
-        let outcome = outcome.map(|items| UndeliveredLeases::new(items, leased_queue.clone()));
+        let duration = self.call.duration;
+        let outcome =
+            outcome.map(|items| UndeliveredLeases::new(items, duration, leased_queue.clone()));
         let undelivered = self.caller.send(outcome).err()?;
         undelivered.ok().map(UndeliveredLeases::into_items)
     }

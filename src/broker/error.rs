@@ -31,6 +31,14 @@ pub enum Error {
     /// This broker is stopping and gives no more leases. Nothing was changed.
     #[error("the broker is draining: send the call again to reach another broker")]
     Draining,
+    /// A lease id has a version that this broker does not know. A newer broker gave it. Nothing was changed.
+    #[error(
+        "a lease id has version {version}, which this broker does not know: send the call again to reach a newer broker"
+    )]
+    LeaseIdTooNew {
+        /// The version of the id.
+        version: u8,
+    },
     /// The store cannot be reached, or failed during the call. The operation may have been applied.
     #[error("the store is unavailable: {outage}")]
     StoreUnavailable {

@@ -61,24 +61,19 @@ impl RequestLimits {
     }
 }
 
-/// Returns how long a lease of this queue lasts: `requested` if it is within the queue's bounds, or the queue's default
-/// for `None`.
-pub(super) fn lease_duration(
+/// Checks the duration that a caller wants for a lease of this queue.
+pub(super) fn check_lease_duration(
     queue: &QueueSpec,
     field: &str,
-    requested: Option<Duration>,
-) -> Result<Duration, Error> {
+    requested: Duration,
+) -> Result<(), Error> {
     let bounds = queue.lease;
-    let Some(requested) = requested else {
-        return Ok(bounds.default);
-    };
     if requested < bounds.min {
         let [requested, min] = [requested, bounds.min].map(humantime::format_duration);
         let problem = format!("{requested} is shorter than the minimum of {min}");
         return Err(Error::invalid(field, problem));
     }
-    check_max(|| field.to_owned(), requested, bounds.max)?;
-    Ok(requested)
+    check_max(|| field.to_owned(), requested, bounds.max)
 }
 
 /// Checks an item's delay. The field's path is made only for an error, because a call can carry many items.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::error::Error;
-use super::limits::{RequestLimits, lease_duration};
+use super::limits::{RequestLimits, check_lease_duration};
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::store::{ClaimCall, NewItem, Settled};
@@ -44,7 +44,9 @@ impl ClaimRequest {
     ) -> Result<ClaimCall, Error> {
         limits.check_worker_id("worker_id", &self.worker_id)?;
         limits.check_max_items("max_items", self.max_items)?;
-        let duration = lease_duration(queue, "lease_duration", self.lease_duration)?;
+        if let Some(duration) = self.lease_duration {
+            check_lease_duration(queue, "lease_duration", duration)?;
+        }
         if let Some(wait) = self.wait_timeout {
             limits.check_wait("wait_timeout", wait)?;
         }
@@ -56,7 +58,7 @@ impl ClaimRequest {
             has_request_id: self.request_id.is_some(),
             worker: self.worker_id,
             max_items: self.max_items,
-            duration,
+            duration: self.lease_duration.unwrap_or(queue.lease.default),
         })
     }
 }

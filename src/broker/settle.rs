@@ -69,7 +69,7 @@ impl Broker {
 
 /// Submits the requests that are `Ok` and returns one result per request, in order. The result of an `Err` is its value.
 pub(super) async fn submit_valid<I, R>(
-    requests: impl Iterator<Item = Result<I, R>>,
+    requests: impl IntoIterator<Item = Result<I, R>>,
     group_commit: &GroupCommit<I, R>,
 ) -> Result<Vec<R>, StoreError>
 where
@@ -78,6 +78,7 @@ where
 {
     let mut valid_requests = Vec::new();
     let known_results: Vec<Option<R>> = requests
+        .into_iter()
         .map(|request| match request {
             Ok(request) => {
                 valid_requests.push(request);

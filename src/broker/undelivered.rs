@@ -17,12 +17,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group_commit::GroupCommit;
-use crate::lease_id::Secret;
+use crate::lease_id::{self, LeaseOrigin, Secret};
+use crate::store::millis::millis_rounded_up;
 use crate::store::{ClaimedItem, Ending, Settled, Settlement};
+use crate::trace_context::TraceContext;
 
 /// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background.
 pub struct UndeliveredLeases {
     items: Vec<ClaimedItem>,
+    /// The duration that the claim asked for.
+    duration: Duration,
     queue: Arc<LeasedQueue>,
 }
 
@@ -42,13 +46,23 @@ pub(super) struct LeasedQueue {
 pub struct DeliveredLease {
     /// The lease id, which the worker sends to extend or settle the lease.
     pub id: String,
+    /// The trace context of the lease's span.
+    pub trace_context: TraceContext,
     /// The lease and its item.
     pub item: ClaimedItem,
 }
 
 impl UndeliveredLeases {
-    pub(super) fn new(items: Vec<ClaimedItem>, queue: Arc<LeasedQueue>) -> Self {
-        Self { items, queue }
+    pub(super) fn new(
+        items: Vec<ClaimedItem>,
+        duration: Duration,
+        queue: Arc<LeasedQueue>,
+    ) -> Self {
+        Self {
+            items,
+            duration,
+            queue,
+        }
     }
 
     /// Returns the leases without delivering them.
@@ -62,13 +76,25 @@ impl UndeliveredLeases {
     }
 
     /// Delivers the first `max` leases and releases the others. The broker does not release a delivered lease any more.
+    ///
+    /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
     pub fn deliver(mut self, max: usize) -> impl Iterator<Item = DeliveredLease> {
         let rest = self.items.split_off(max.min(self.items.len()));
         let delivered = std::mem::replace(&mut self.items, rest);
-        let queue = self.queue.clone();
-        delivered.into_iter().map(move |item| DeliveredLease {
-            id: item.lease.encode(&queue.secret, &queue.name),
-            item,
+        let (queue, duration) = (self.queue.clone(), self.duration);
+        delivered.into_iter().filter_map(move |item| {
+            let LeasedQueue { name, secret, .. } = &*queue;
+            let origin = origin_of(&item, duration);
+            let Some(id) = lease_id::encode(secret, name, &item.lease, &origin) else {
+                queue.settlements.submit_detached(vec![dead_item(item)]);
+                return None;
+            };
+            let trace_context = lease_id::trace_context(secret, name, &item.lease, &origin);
+            Some(DeliveredLease {
+                id,
+                trace_context,
+                item,
+            })
         })
     }
 
@@ -83,6 +109,32 @@ impl Drop for UndeliveredLeases {
         let undelivered = std::mem::take(&mut self.items);
         let settlements = &self.queue.settlements;
         settlements.submit_detached(releases_of(undelivered));
+    }
+}
+
+/// Returns the origin of a lease that a claim of `duration` got.
+///
+/// A lease lasts its duration from the claim. A claim that is sent again finds its leases as they were, because a worker
+/// extends a lease only after it has received it.
+fn origin_of(item: &ClaimedItem, duration: Duration) -> LeaseOrigin {
+    let duration_millis = millis_rounded_up(duration);
+    LeaseOrigin::new(
+        item.expiry.expire_time.saturating_sub(duration_millis),
+        Duration::from_millis(duration_millis.unsigned_abs()),
+        item.trace_parent.as_deref(),
+    )
+}
+
+/// Returns the settlement that makes an item dead because its key is too long for a lease id.
+fn dead_item(item: ClaimedItem) -> Settlement {
+    let bytes = lease_id::key_bytes(&*item.lease.key.0);
+    let max = lease_id::MAX_KEY_BYTES;
+    Settlement {
+        lease: item.lease,
+        ending: Ending::Fail {
+            error: format!("the key takes {bytes} bytes in a lease id; at most {max} fit"),
+            retry: None,
+        },
     }
 }
 

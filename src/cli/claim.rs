@@ -109,7 +109,7 @@ pub(super) struct Heartbeat {
     /// Lease ids, or - to read them from standard input: one id per line, or the output of `claim --output json`
     #[arg(required = true)]
     lease_ids: Vec<String>,
-    /// Time from now until the leases expire [default: as configured for the queue]
+    /// Time from now until the leases expire [default: the duration that was claimed]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
     #[command(flatten)]

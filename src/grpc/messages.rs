@@ -9,9 +9,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::proto;
-use crate::broker::{ClaimRequest, Error, LeaseCompletion, LeaseFailure, LeaseRelease};
+use crate::broker::{
+    ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure, LeaseRelease,
+};
 use crate::item_state::State;
-use crate::store::{ClaimedItem, LeaseExpiry, NewItem, Settled};
+use crate::store::{LeaseExpiry, NewItem, Settled};
 use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -215,25 +217,20 @@ fn value_to_proto(value: Value) -> proto::Value {
 }
 
 /// Converts a leased item. `column_names` are the names of its columns, in the same order.
-pub(super) fn lease_to_proto(
-    queue: &str,
-    lease_id: String,
-    column_names: &[String],
-    item: ClaimedItem,
-) -> proto::Lease {
-    let trace_parent = item.lease.trace_parent(queue, item.trace_parent.as_deref());
+pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> proto::Lease {
+    let item = lease.item;
     let columns: BTreeMap<String, proto::Value> = column_names
         .iter()
         .cloned()
         .zip(item.columns.into_iter().map(value_to_proto))
         .collect();
     proto::Lease {
-        lease_id,
+        lease_id: lease.id,
         attempt: i32::try_from(item.lease.attempt).unwrap_or(i32::MAX),
         fencing_token: item.lease.fence,
         expire_time: Some(timestamp(item.expiry.expire_time)),
         time_left: Some(duration_to_proto(item.expiry.time_left)),
-        trace_parent,
+        trace_parent: lease.trace_context.to_string(),
         item: Some(proto::Item {
             key: item.lease.key.to_string(),
             columns,

@@ -15,7 +15,7 @@ use super::messages::{
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use super::response_size::count_within_limit;
 use crate::broker::{Broker, ReleaseRequest, UndeliveredLeases};
-use crate::lease_id::is_trace_parent;
+use crate::trace_context::TraceContext;
 
 /// The API as tonic calls it.
 pub(super) struct Service {
@@ -34,12 +34,11 @@ impl LeaseBrokerService for Service {
     ) -> RpcResult<proto::ClaimBatchResponse> {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
-        let queue = request.queue.clone();
         let call = async {
             let claim = claim_from_proto(request, deadline.time_for_claim())?;
             let leases = self.broker.claim(claim).await?;
             Ok(Response::new(proto::ClaimBatchResponse {
-                leases: self.deliver(&queue, leases, 0),
+                leases: self.deliver(leases, 0),
             }))
         };
         deadline.run(call).await
@@ -92,7 +91,7 @@ impl LeaseBrokerService for Service {
             let used_bytes = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::CompleteResponse {
                 results,
-                next_leases: self.deliver(&queue, leases, used_bytes),
+                next_leases: self.deliver(leases, used_bytes),
             }))
         };
         deadline.run(call).await
@@ -155,18 +154,13 @@ impl LeaseBrokerService for Service {
 
 impl Service {
     /// Converts the leases that fit into a response of which `used_bytes` are taken. The others are released.
-    fn deliver(
-        &self,
-        queue: &str,
-        leases: UndeliveredLeases,
-        used_bytes: usize,
-    ) -> Vec<proto::Lease> {
+    fn deliver(&self, leases: UndeliveredLeases, used_bytes: usize) -> Vec<proto::Lease> {
         let column_names = leases.columns();
         let max_bytes = self.max_message_bytes;
         let count = count_within_limit(leases.items(), &column_names, used_bytes, max_bytes);
         leases
             .deliver(count)
-            .map(|lease| lease_to_proto(queue, lease.id, &column_names, lease.item))
+            .map(|lease| lease_to_proto(&column_names, lease))
             .collect()
     }
 }
@@ -182,5 +176,5 @@ fn lease_ids<T>(entries: &[T], lease_id: impl Fn(&T) -> &String) -> Vec<String> 
 /// Returns the W3C trace context in the call's `traceparent` header, if it is valid.
 fn trace_parent(metadata: &MetadataMap) -> Option<String> {
     let text = metadata.get("traceparent")?.to_str().ok()?;
-    is_trace_parent(text).then(|| text.to_owned())
+    TraceContext::parse(text).map(|_| text.to_owned())
 }

@@ -37,6 +37,12 @@ impl From<Error> for Status {
                 text,
                 Some(Duration::from_millis(100)),
             ),
+            Error::LeaseIdTooNew { .. } => status(
+                Unavailable,
+                "LEASE_ID_TOO_NEW",
+                text,
+                Some(Duration::from_millis(500)),
+            ),
             Error::StoreUnavailable {
                 outage,
                 retry_after,

@@ -3,6 +3,6 @@
 use std::time::Duration;
 
 /// Returns a duration in milliseconds. It is rounded up, so that a lease never ends before the promised time.
-pub(super) fn millis_rounded_up(duration: Duration) -> i64 {
+pub(crate) fn millis_rounded_up(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }

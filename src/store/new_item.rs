@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use super::NewItem;
+use crate::lease_id::{self, MAX_KEY_BYTES};
+use crate::value::Value;
 
 /// Returns the table's column for the item's column at `index`.
 ///
@@ -28,6 +30,27 @@ pub(super) fn writable_column<'a, C>(
         );
         (name.clone(), problem)
     })
+}
+
+/// Checks that a lease id can hold the key that the item sets. `is_key` tells whether a column is part of the key.
+///
+/// # Errors
+/// The name of the longest key column and the reason.
+pub(super) fn check_key_length(
+    item: &NewItem,
+    is_key: impl Fn(&str) -> bool,
+) -> Result<(), (String, String)> {
+    let key = || item.columns.iter().filter(|(name, _)| is_key(name));
+    let bytes = |value: &Value| lease_id::key_bytes([value]);
+    let all_bytes = key().map(|(_, value)| bytes(value)).sum::<usize>();
+    if all_bytes <= MAX_KEY_BYTES {
+        return Ok(());
+    }
+    let longest = key().max_by_key(|(_, value)| bytes(value));
+    let name = longest.map(|(name, _)| name.clone()).unwrap_or_default();
+    let problem =
+        format!("the key takes {all_bytes} bytes in a lease id; at most {MAX_KEY_BYTES} fit");
+    Err((name, problem))
 }
 
 /// Returns true for decimal digits such as `-12.50`, with an optional sign and an optional fraction.

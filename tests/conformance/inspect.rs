@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker::item_state::State;
-use lease_broker::lease_id::LeaseRef;
+use lease_broker::lease_id::{self, InvalidLeaseId, LeaseOrigin};
 use lease_broker::store::Stats;
 use lease_broker::value::Value;
 
@@ -124,13 +124,15 @@ pub(crate) async fn unreaped_expired_lease_is_due_in_zero<H: Harness>() {
 pub(crate) async fn brokers_of_one_database_share_the_secret<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
-    let id = lease.encode(fixture.store.secret(), "item");
+    let origin = LeaseOrigin::new(0, HOUR, None);
+    let id = lease_id::encode(fixture.store.secret(), "item", &lease, &origin).expect("an id");
     let other = fixture.another().await;
-    let read = LeaseRef::decode(other.store.secret(), "item", &id);
-    assert_eq!(read, Some(lease));
+    let read = lease_id::decode(other.store.secret(), "item", &id).expect("the same secret");
+    assert_eq!(read.lease, lease);
     let stranger = Fixture::<H>::items(0).await;
     let secret = stranger.store.secret();
-    assert_eq!(LeaseRef::decode(secret, "item", &id), None);
+    let read = lease_id::decode(secret, "item", &id);
+    assert_eq!(read, Err(InvalidLeaseId::Unknown));
 }
 
 pub(crate) async fn probe_of_a_working_store_succeeds<H: Harness>() {

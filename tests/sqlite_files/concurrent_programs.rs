@@ -2,8 +2,9 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
-use lease_broker::lease_id::LeaseRef;
+use lease_broker::lease_id::{self, LeaseOrigin, LeaseRef};
 use lease_broker::queue::OnComplete;
 use lease_broker::store::sqlite::SqliteStore;
 use lease_broker::store::{Store as _, StoreError};
@@ -43,14 +44,12 @@ async fn brokers_that_open_a_new_file_together_agree() {
             fence: 1,
             attempt: 1,
         };
-        let id = lease.encode(stores[0].secret(), "item");
+        let origin = LeaseOrigin::new(0, Duration::from_secs(1), None);
+        let id = lease_id::encode(stores[0].secret(), "item", &lease, &origin).expect("an id");
         for store in &stores {
-            let read = LeaseRef::decode(store.secret(), "item", &id);
-            assert_eq!(
-                read.as_ref(),
-                Some(&lease),
-                "the brokers have different secrets"
-            );
+            let read = lease_id::decode(store.secret(), "item", &id);
+            let read = read.expect("the brokers have the same secret");
+            assert_eq!(read.lease, lease);
             assert_eq!(store.probe().await, Ok(()));
         }
     }

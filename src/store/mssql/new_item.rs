@@ -12,7 +12,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::{types, value_limits};
 use crate::item_state::State;
-use crate::store::new_item::writable_column;
+use crate::store::new_item::{check_key_length, writable_column};
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError};
 use crate::value::Value;
@@ -25,6 +25,7 @@ impl QueueStatements {
     /// # Errors
     /// The refused column, and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, String)> {
+        check_key_length(item, |name| self.key.iter().any(|part| part.name == name))?;
         let mut entry = ListEntry::default();
         for (index, (name, value)) in item.columns.iter().enumerate() {
             let column = writable_column(&self.spec.name, item, index, &self.writable)?;

@@ -1,0 +1,122 @@
+//! Lease ids: those of a later version, keys that are too long for an id, and the duration that an id contains.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{CompleteRequest, NextClaim, Outcome};
+use tonic::Code;
+
+use crate::support::api_error::{assert_api_error, assert_field_error};
+use crate::support::client::{completion, failure, item_with, key, lease_ids, text};
+use crate::support::database::{all_rows, query_value};
+use crate::support::server::Server;
+
+/// Changes the version of a lease id, its first byte, from 2 to 6.
+fn with_later_version(id: &str) -> String {
+    format!("B{}", &id[1..])
+}
+
+#[tokio::test]
+async fn newer_lease_id_fails_the_call_and_changes_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b", "c"]).await;
+    let leases = client.claim(2).await;
+    let held = lease_ids(&leases);
+    let newer = with_later_version(held[1]);
+    let ids = [held[0], &newer];
+    let before = all_rows(&server.database(), "work");
+    let too_new = |outcome| assert_api_error(outcome, Code::Unavailable, "LEASE_ID_TOO_NEW", true);
+
+    too_new(client.try_heartbeat(&ids, None).await.map(drop));
+    too_new(client.try_release(&ids, None).await.map(drop));
+    let failures = ids.map(|id| failure(id, "no")).into();
+    too_new(client.try_fail(failures).await.map(drop));
+    let completions: Vec<_> = ids.iter().map(|id| completion(id, &[])).collect();
+    too_new(client.try_complete(completions.clone()).await.map(drop));
+    let with_next = CompleteRequest {
+        queue: client.queue.clone(),
+        completions,
+        next: Some(NextClaim {
+            worker_id: "worker".to_owned(),
+            max_items: 1,
+            ..NextClaim::default()
+        }),
+    };
+    too_new(client.rpc.clone().complete(with_next).await.map(drop));
+
+    assert_eq!(all_rows(&server.database(), "work"), before);
+    let results = client.complete(&held).await;
+    assert!(
+        results
+            .iter()
+            .all(|result| result.outcome() == Outcome::Applied)
+    );
+}
+
+const DOCUMENTS: &str = "[queues.documents]";
+const DOCUMENTS_TABLE: &str = "CREATE TABLE documents (name text PRIMARY KEY NOT NULL)";
+
+#[tokio::test]
+async fn enqueue_refuses_a_key_too_long_for_a_lease_id() {
+    let server = Server::with_tables(DOCUMENTS, DOCUMENTS_TABLE).await;
+    let client = server.client().await;
+    let document = |bytes: usize| vec![item_with("name", text(&"x".repeat(bytes)))];
+    assert_field_error(
+        client.try_enqueue(document(4_000)).await,
+        Code::InvalidArgument,
+        "INVALID_FIELD",
+        "items[0].columns[\"name\"]",
+    );
+    let longest = 2_977;
+    client.try_enqueue(document(longest)).await.expect("added");
+    let lease = client.claim_one().await;
+    assert_eq!(key(&lease).len(), longest);
+    assert!(lease.lease_id.len() <= 4_096);
+    let results = client.complete(&[&lease.lease_id]).await;
+    assert_eq!(results[0].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
+async fn row_with_a_key_too_long_for_a_lease_id_becomes_dead() {
+    let mut server = Server::with_tables(DOCUMENTS, DOCUMENTS_TABLE).await;
+    let client = server.client().await;
+    let insert = "INSERT INTO documents (name) VALUES (printf('%.*c', 4000, 'x')), ('y')";
+    server.database().execute_batch(insert).expect("inserted");
+    let leases = client.claim(2).await;
+    assert_eq!(leases.len(), 1);
+    assert_eq!(key(&leases[0]), "y");
+    // The other item becomes dead in the background. A broker that drains waits for it.
+    assert!(server.drain().await);
+    let error: String = query_value(
+        &server.database(),
+        "SELECT lease_error FROM documents WHERE lease_state = 4",
+    );
+    assert!(error.starts_with("the key takes 4003 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn heartbeat_without_a_duration_extends_by_the_claimed_one() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a", "b"]).await;
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    let mut leases = Vec::new();
+    for duration in [minutes(5), minutes(50)] {
+        let mut request = client.claim_request(1);
+        request.lease_duration = Some(crate::support::client::duration(duration));
+        leases.extend(client.try_claim(request).await.expect("claimed"));
+    }
+    let ids = lease_ids(&leases);
+    let results = client.try_heartbeat(&ids, None).await.expect("extended");
+    let time_left = |index: usize| {
+        let time_left = results[index].time_left.expect("held");
+        Duration::try_from(time_left).expect("positive")
+    };
+    assert!(time_left(0) > minutes(4) && time_left(0) <= minutes(5));
+    assert!(time_left(1) > minutes(49) && time_left(1) <= minutes(50));
+    let again = client.try_heartbeat(&ids, Some(minutes(7))).await;
+    for result in again.expect("extended") {
+        let time_left = Duration::try_from(result.time_left.expect("held")).expect("positive");
+        assert!(time_left > minutes(6) && time_left <= minutes(7));
+    }
+}
