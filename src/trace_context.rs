@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
+
 /// The length of a trace context as text, in characters.
 const TEXT_LENGTH: usize = 55;
 
@@ -28,26 +30,19 @@ impl TraceContext {
     ///
     /// A context of a later version is read as version 00, as the W3C recommends. Of the flags only "sampled" is kept.
     pub fn parse(text: &str) -> Option<Self> {
-        let is_hex = |part: &str, length: usize| {
-            part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        let text: &[u8; TEXT_LENGTH] = text.as_bytes().try_into().ok()?;
+        let [version] = from_hex(&text[..2])?;
+        let span = Span {
+            trace_id: u128::from_be_bytes(from_hex(&text[3..35])?),
+            span_id: u64::from_be_bytes(from_hex(&text[36..52])?),
         };
-        let mut parts = text.split('-');
-        let (version, trace, span, flags) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let valid = text.len() == TEXT_LENGTH
-            && is_hex(version, 2)
-            && version != "ff"
-            && is_hex(trace, 32)
-            && is_hex(span, 16)
-            && is_hex(flags, 2);
-        if !valid {
-            return None;
-        }
-        let trace_id = u128::from_str_radix(trace, 16).ok()?;
-        let span_id = u64::from_str_radix(span, 16).ok()?;
-        let flags = u8::from_str_radix(flags, 16).ok()?;
-        (trace_id != 0 && span_id != 0).then_some(Self {
-            span: Span { trace_id, span_id },
+        let [flags] = from_hex(&text[53..])?;
+        let valid = [2, 35, 52].iter().all(|dash| text[*dash] == b'-')
+            && version != 0xff
+            && span.trace_id != 0
+            && span.span_id != 0;
+        valid.then_some(Self {
+            span,
             sampled: flags & 1 == 1,
         })
     }
@@ -56,10 +51,22 @@ impl TraceContext {
 /// Writes the context as version 00.
 impl fmt::Display for TraceContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Span { trace_id, span_id } = self.span;
-        let flags = u8::from(self.sampled);
-        write!(out, "00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        HEXLOWER.encode_mut(&self.span.trace_id.to_be_bytes(), &mut text[3..35]);
+        HEXLOWER.encode_mut(&self.span.span_id.to_be_bytes(), &mut text[36..52]);
+        HEXLOWER.encode_mut(&[u8::from(self.sampled)], &mut text[53..]);
+        out.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
+}
+
+/// Decodes exactly N bytes of lower-case hexadecimal digits.
+fn from_hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if digits.len() != 2 * N {
+        return None;
+    }
+    HEXLOWER.decode_mut(digits, &mut bytes).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use regex::Regex;
 /// Parts of a line that differ from run to run, and their replacements.
 static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
-        (r"\b[A-Za-z0-9_-]{56,}", "LEASE_ID"),
+        (r"\b[A-Za-z0-9_-]{50,}", "LEASE_ID"),
         (r"\b\d+(ms|s|m|h)( \d+(ms|s|m))*\b", "TIME"),
         (r"\b(expired|takeovers|seconds)=[0-9.]+", "$1=SOME"),
         // The rows of each worker of the demo, and which worker it kills, differ from run to run.
