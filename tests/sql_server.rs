@@ -21,12 +21,22 @@ mod adoption;
 mod application_lock;
 #[path = "sql_server/broker_process.rs"]
 mod broker_process;
+#[path = "sql_server/events.rs"]
+mod events;
+#[path = "sql_server/held_rows.rs"]
+mod held_rows;
 #[path = "sql_server/keys.rs"]
 mod keys;
 #[path = "sql_server/killed_broker.rs"]
 mod killed_broker;
+#[path = "sql_server/load.rs"]
+mod load;
+#[path = "sql_server/locks.rs"]
+mod locks;
 #[path = "sql_server/lost_replies.rs"]
 mod lost_replies;
+#[path = "sql_server/masked_columns.rs"]
+mod masked_columns;
 #[path = "sql_server/migrations.rs"]
 mod migrations;
 #[path = "sql_server/names.rs"]
@@ -35,6 +45,8 @@ mod names;
 mod network_faults;
 #[path = "sql_server/permissions.rs"]
 mod permissions;
+#[path = "sql_server/plans.rs"]
+mod plans;
 #[path = "sql_server/proxy.rs"]
 mod proxy;
 #[path = "sql_server/random_load.rs"]
@@ -49,6 +61,8 @@ mod shared_proxy;
 mod special_tables;
 #[path = "sql_server/stopped_broker.rs"]
 mod stopped_broker;
+#[path = "sql_server/statements.rs"]
+mod statements;
 #[path = "sql_server/tables.rs"]
 mod tables;
 #[path = "sql_server/texts.rs"]

@@ -6,6 +6,7 @@ use lease_broker::value::Value;
 use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start, start_on_sql_server};
+use crate::statements::statement;
 use crate::types::check_samples;
 
 #[tokio::test]
@@ -168,4 +169,18 @@ async fn megabyte_of_enqueued_bytes_is_unchanged() {
         fixture.one().await.columns[1] == body,
         "the bytes have changed"
     );
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_is_claimed_as_a_replacement() {
+    let Some((harness, program)) = start_on_sql_server("half surrogate pairs").await else {
+        return;
+    };
+    program
+        .run("CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50))")
+        .await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    program.run(&statement("half_a_surrogate_pair")).await;
+    let item = fixture.one().await;
+    assert_eq!(item.columns[1], text("a\u{fffd}b"));
 }

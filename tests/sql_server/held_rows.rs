@@ -1,0 +1,57 @@
+//! Claims beside a program that holds rows or pages in an open transaction.
+
+use std::time::Duration;
+
+use lease_broker::store::StoreError;
+use lease_broker::store::mssql::{MssqlStore, Settings};
+
+use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
+use crate::harness::mssql::MssqlHarness;
+use crate::program::{Program, start_on_sql_server};
+use crate::statements::statement;
+
+const TABLE: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50));
+    INSERT item (id) VALUES (1), (2), (3)";
+
+/// Creates a queue of three rows, and another program whose transaction the statement begins.
+async fn held_by(held: &str) -> Option<(Fixture<MssqlHarness>, Program, Program)> {
+    let (harness, program) = Box::pin(start_on_sql_server("READPAST")).await?;
+    program.run(TABLE).await;
+    let fixture = Box::pin(Fixture::adopt(harness, vec![queue("item")])).await;
+    let holder = program.another().await;
+    holder.run(&statement(held)).await;
+    Some((fixture, program, holder))
+}
+
+#[tokio::test]
+async fn claim_skips_a_row_that_a_program_holds() {
+    let Some((fixture, _program, holder)) = held_by("hold_first_row").await else {
+        return;
+    };
+    assert_eq!(keys(&fixture.claim(9).await), ["2", "3"]);
+    holder.run("ROLLBACK TRANSACTION").await;
+    assert_eq!(keys(&fixture.claim(9).await), ["1"]);
+}
+
+#[tokio::test]
+async fn claim_gives_up_at_a_page_that_a_program_holds() {
+    let Some((fixture, program, holder)) = held_by("hold_first_page").await else {
+        return;
+    };
+    let settings = Settings {
+        command_timeout: Duration::from_secs(4),
+        ..program.settings()
+    };
+    let store = MssqlStore::open(&settings, &fixture.queues).await;
+    let broker = Broker::new(std::sync::Arc::new(store.expect("a store")));
+    let claimed = broker
+        .store
+        .claim(broker.queue, [call("worker", 9)].into())
+        .await;
+    let Err(StoreError::Unavailable(outage)) = claimed else {
+        panic!("{claimed:?}");
+    };
+    assert_eq!(outage.number, Some(1222), "{outage:?}");
+    holder.run("ROLLBACK TRANSACTION").await;
+    assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);
+}
