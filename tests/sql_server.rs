@@ -59,10 +59,10 @@ mod service;
 mod shared_proxy;
 #[path = "sql_server/special_tables.rs"]
 mod special_tables;
-#[path = "sql_server/stopped_broker.rs"]
-mod stopped_broker;
 #[path = "sql_server/statements.rs"]
 mod statements;
+#[path = "sql_server/stopped_broker.rs"]
+mod stopped_broker;
 #[path = "sql_server/tables.rs"]
 mod tables;
 #[path = "sql_server/texts.rs"]
