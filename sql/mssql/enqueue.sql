@@ -4,7 +4,7 @@
 --   while the broker searches for the item that a constraint refused.
 -- Sections of a settlement: settle.sql contains `insert_follow_ups`.
 -- Sections inside these: `read_long_texts`, if a column can hold more than 4,000 characters; `check_characters`, if a column is
---   char or varchar; `throw_dropped`.
+--   char or varchar; `verify_list`, `verify_row` and `verify_follow_ups`, if the table has an index with IGNORE_DUP_KEY = ON.
 -- Parameters: @P1 to @P5 as in every statement with lists (sql/README.md). {list_parameter}, one for each list: a JSON array of
 --   items, {i: index, n: state, s and d: the delay in seconds and the milliseconds beyond, p: trace context, c0, c1, …: the
 --   values}. In an enqueue i is the index in the list; in a settlement it is the index of the completion. {list_number} numbers
@@ -19,9 +19,9 @@
 --     keys are sorted by value.
 --   `insert_row_by_row`: all other keys (NEWID(), a sequence, a mixture). Only one row at a time shows which item got which
 --     key.
--- Why the number of rows is compared after each INSERT: a unique index with IGNORE_DUP_KEY = ON drops a row with a warning only.
---   The batch would commit, and the caller would get the key of a row that is not there. With error 51225 the whole batch is
---   rolled back and the item is refused.
+-- Why `verify_…` compare the number of rows: a unique index with IGNORE_DUP_KEY = ON drops a row with a warning only. The batch
+--   would commit, and the caller would get the key of a row that is not there. With error 51225 the whole batch is rolled back
+--   and the item is refused.
 -- Why OUTPUT has INTO a table variable: a table with triggers accepts no other form.
 -- Why `check_characters`: the server silently stores a question mark for a character that the code page of a char or varchar
 --   column lacks. Babelfish stores the character and sends the question mark to each reader.
@@ -56,8 +56,7 @@ IF @bad_characters{list_number} IS NOT NULL THROW 51223, @bad_characters{list_nu
 INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{item_columns}{mirror_columns})
 SELECT n.lb_n, @now, n.lb_due, n.lb_p{n_item_columns}{mirror_values}
 FROM @new{list_number} AS n
-ORDER BY n.lb_i;
-IF @@ROWCOUNT <> (SELECT COUNT(*) FROM @new{list_number}) {throw_dropped}
+ORDER BY n.lb_i;{verify_list}
 SELECT {n_key_columns} FROM @new{list_number} AS n ORDER BY n.lb_i;
 
 -- :: insert_identity_keys
@@ -66,8 +65,7 @@ INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_pare
 OUTPUT {inserted_key_columns} INTO @keys{list_number} ({key_names})
 SELECT n.lb_n, @now, n.lb_due, n.lb_p{n_item_columns}{mirror_values}
 FROM @new{list_number} AS n
-ORDER BY n.lb_i;
-IF @@ROWCOUNT <> (SELECT COUNT(*) FROM @new{list_number}) {throw_dropped}
+ORDER BY n.lb_i;{verify_list}
 SELECT {k_key_values} FROM @keys{list_number} AS k ORDER BY {k_key_columns}{key_direction};
 
 -- :: insert_row_by_row
@@ -79,8 +77,7 @@ BEGIN
     OUTPUT {inserted_key_columns} INTO @keys{list_number} ({key_names})
     SELECT n.lb_n, @now, n.lb_due, n.lb_p{n_item_columns}{mirror_values}
     FROM @new{list_number} AS n
-    WHERE n.lb_i = @index{list_number};
-    IF @@ROWCOUNT = 0 {throw_dropped}
+    WHERE n.lb_i = @index{list_number};{verify_row}
     SET @index{list_number} = @index{list_number} + 1;
 END;
 SELECT {k_key_values} FROM @keys{list_number} AS k ORDER BY k.lb_i;
@@ -90,9 +87,16 @@ SELECT {k_key_values} FROM @keys{list_number} AS k ORDER BY k.lb_i;
 {check_characters}INSERT {table} ({lease_state}, {lease_state_time}, {lease_due_time}, {trace_parent}{item_columns}{mirror_columns})
 SELECT j.n, @now, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{item_values}{mirror_values}
 FROM OPENJSON({list_parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{item_json_schema}) AS j
-WHERE j.i IN (SELECT e.lb_i FROM @ended AS e);
-IF @@ROWCOUNT <> (SELECT COUNT(*) FROM OPENJSON({list_parameter}) WITH (i int '$.i') AS j WHERE j.i IN (SELECT e.lb_i FROM @ended AS e))
-    {throw_dropped}
+WHERE j.i IN (SELECT e.lb_i FROM @ended AS e);{verify_follow_ups}
 
--- :: throw_dropped
-THROW 51225, N'a unique index with IGNORE_DUP_KEY = ON dropped the row: it has this key already', 1;
+-- :: verify_list
+IF @@ROWCOUNT <> (SELECT COUNT(*) FROM @new{list_number})
+    THROW 51225, N'a unique index with IGNORE_DUP_KEY = ON dropped the row: it has this key already', 1;
+
+-- :: verify_row
+IF @@ROWCOUNT = 0
+    THROW 51225, N'a unique index with IGNORE_DUP_KEY = ON dropped the row: it has this key already', 1;
+
+-- :: verify_follow_ups
+IF @@ROWCOUNT <> (SELECT COUNT(*) FROM OPENJSON({list_parameter}) WITH (i int '$.i') AS j WHERE j.i IN (SELECT e.lb_i FROM @ended AS e))
+    THROW 51225, N'a unique index with IGNORE_DUP_KEY = ON dropped the row: it has this key already', 1;

@@ -54,6 +54,8 @@ pub(super) struct Index {
     pub(super) columns: Vec<IndexColumn>,
     /// Whether the columns identify a row: the index is unique and has no filter.
     pub(super) unique: bool,
+    /// Whether an insert drops a row whose key is already there, instead of failing (`IGNORE_DUP_KEY`). False on `SQLite`.
+    pub(super) drops_duplicates: bool,
     /// Only read where [`Table::reports_filters`].
     pub(super) filter: Filter,
 }

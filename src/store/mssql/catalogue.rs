@@ -42,7 +42,7 @@ WHERE n.TABLE_SCHEMA = OBJECT_SCHEMA_NAME(OBJECT_ID(@P1)) AND n.TABLE_NAME = OBJ
 
 /// Reads the key columns of the enabled indexes, one per row. The primary key comes first.
 const INDEXES: &str = "SELECT CAST(i.name AS nvarchar(128)), i.is_unique, i.has_filter,
-    CAST(c.name AS nvarchar(128)), k.is_descending_key, i.filter_definition
+    CAST(c.name AS nvarchar(128)), k.is_descending_key, i.filter_definition, i.ignore_dup_key
 FROM sys.indexes AS i
     INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
     INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
@@ -141,6 +141,7 @@ impl Table {
                     name: index,
                     columns: vec![part],
                     unique: flag(row, 1)? && !flag(row, 2)?,
+                    drops_duplicates: flag(row, 6)?,
                     filter: match filter {
                         Some(condition) => Filter::Condition(condition.to_owned()),
                         None if flag(row, 2)? => Filter::Hidden,

@@ -168,10 +168,14 @@ impl QueueStatements {
             String::new()
         };
         placeholders.insert("read_long_texts", read_long_texts);
-        placeholders.insert(
-            "throw_dropped",
-            render(ENQUEUE, "throw_dropped", &placeholders),
-        );
+        for section in ["verify_list", "verify_row", "verify_follow_ups"] {
+            let verify = if self.drops_duplicates {
+                format!("\n{}", render(ENQUEUE, section, &placeholders))
+            } else {
+                String::new()
+            };
+            placeholders.insert(section, verify);
+        }
         let sections = sections.iter();
         let rendered: Vec<String> = sections
             .map(|section| render(ENQUEUE, section, &placeholders))

@@ -48,6 +48,8 @@ pub(super) struct QueueStatements {
     pub(super) placeholders: Placeholders,
     /// Whether a change can run triggers of the queue's table or of its archive (`triggers.sql`).
     pub(super) has_triggers: bool,
+    /// Whether an index of the table drops duplicates instead of refusing them.
+    pub(super) drops_duplicates: bool,
 }
 
 /// The rendered statements.
@@ -212,6 +214,7 @@ impl QueueStatements {
                 .collect(),
             placeholders,
             has_triggers,
+            drops_duplicates: table.indexes.iter().any(|index| index.drops_duplicates),
         }
     }
 

@@ -105,6 +105,7 @@ impl Table {
                 name: index,
                 columns,
                 unique,
+                drops_duplicates: false,
                 filter: Filter::None,
             });
         }

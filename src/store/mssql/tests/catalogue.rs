@@ -29,6 +29,7 @@ fn index_on(name: &str, columns: &[&str], filter: Filter) -> Index {
         name: name.to_owned(),
         columns: columns.collect(),
         unique: name == "PK",
+        drops_duplicates: false,
         filter,
     }
 }

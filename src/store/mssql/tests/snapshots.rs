@@ -70,6 +70,7 @@ fn table(columns: &[&str], key: usize) -> Table {
             name: "PK".to_owned(),
             columns: key.iter().map(index_column).collect(),
             unique: true,
+            drops_duplicates: false,
             filter: Filter::None,
         }],
         unique: vec![key],
@@ -336,6 +337,31 @@ async fn batches_on_a_table_with_triggers_roll_back_at_each_error() {
     let mut table = table(&["ID: int identity", "Data: nvarchar(max)"], 1);
     table.has_triggers = true;
     insta::assert_snapshot!(render(&spec("RawData"), &table, &["Data"]));
+}
+
+#[test]
+fn inserts_where_an_index_drops_duplicates() {
+    let spec = spec("Orders");
+    let mut table = table(&["ID: int", "Code: int"], 1);
+    table.indexes[0].drops_duplicates = true;
+    let columns = queue_columns(&spec, &table).expect("the columns are there");
+    let statements = QueueStatements::new(&spec, &table, None, columns, KeySource::Defaults);
+    let item = NewItem {
+        columns: ["ID", "Code"].map(|name| (name.to_owned(), Value::Null)).into(),
+        delay: Duration::ZERO,
+        trace_parent: None,
+    };
+    let sections = [
+        "insert_given_keys",
+        "insert_identity_keys",
+        "insert_row_by_row",
+        "insert_follow_ups",
+    ];
+    let sections = sections.map(|section| {
+        let sql = statements.render_insert(&[section], &item, 1);
+        format!("===== {section}\n{sql}\n")
+    });
+    insta::assert_snapshot!(sections.join("\n"));
 }
 
 #[tokio::test]
