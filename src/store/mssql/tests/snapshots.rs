@@ -347,7 +347,9 @@ fn inserts_where_an_index_drops_duplicates() {
     let columns = queue_columns(&spec, &table).expect("the columns are there");
     let statements = QueueStatements::new(&spec, &table, None, columns, KeySource::Defaults);
     let item = NewItem {
-        columns: ["ID", "Code"].map(|name| (name.to_owned(), Value::Null)).into(),
+        columns: ["ID", "Code"]
+            .map(|name| (name.to_owned(), Value::Null))
+            .into(),
         delay: Duration::ZERO,
         trace_parent: None,
     };
