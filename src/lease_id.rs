@@ -76,19 +76,6 @@ pub struct LeaseRef {
     pub attempt: u32,
 }
 
-impl LeaseRef {
-    /// Returns a lease that cannot exist, because its key has no columns. It stands for a lease id that cannot be
-    /// decoded.
-    pub fn invalid() -> Self {
-        Self {
-            key: Key(Box::new([])),
-            token: Uuid::nil(),
-            fence: 0,
-            attempt: 0,
-        }
-    }
-}
-
 /// The facts about the claim that gave a lease, as far as its id contains them.
 ///
 /// Two ids of one lease can differ in them, if a claim was sent again with another duration. Both identify the lease.

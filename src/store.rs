@@ -9,7 +9,8 @@
 //!   request order. So one transaction can serve many callers.
 //! - An operation is atomic: if it fails, no request of the list was applied. There are two exceptions. If the
 //!   connection to a database server breaks, [`StoreError::Unavailable`] leaves open if the operation was applied. A
-//!   list that settles the same item more than once can take several transactions.
+//!   list of settlements can take several transactions if it settles the same item more than once, or if the database
+//!   refuses one of them.
 //! - The clock of the store decides if a lease has expired: the database server's, or for an embedded file the host's.
 //!   Durations are stored in milliseconds and rounded up, so that a lease never ends early.
 //! - Any number of brokers, each with its own store on the same database, can call any method at the same time.
@@ -38,7 +39,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-pub use self::error::{Outage, Rejection, StoreError};
+pub use self::error::{Outage, Refusal, Rejection, StoreError};
 pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
@@ -102,13 +103,11 @@ pub trait Store: Send + Sync + 'static {
     /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease. A repeated
     /// completion does not add them again.
     ///
-    /// # Errors
-    /// [`StoreError::Rejected`] if a follow-up item sets a column that does not exist or is not writable, or a value
-    /// that the column cannot store. All follow-ups are checked, also those of lost leases.
-    ///
-    /// [`StoreError::Rejected`] also if a constraint of a table refuses a follow-up of a lease that is held. If a
-    /// constraint refuses the settlement itself (a mirror column, the archive's key, a foreign key), the rejection
-    /// names no follow-up.
+    /// A settlement that cannot be applied is [`Settled::Refused`] and changes nothing. The other settlements of the
+    /// list are applied. A settlement is refused if a follow-up item sets a column that does not exist or that a new
+    /// item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those of
+    /// lost leases. A settlement is also refused if a constraint or a trigger refuses a change that it makes: to the
+    /// item's row, to the archive, or by a follow-up.
     async fn settle(
         &self,
         queue: QueueIndex,
@@ -265,6 +264,8 @@ pub enum Settled {
     /// An earlier completion of this lease removed the row, or the completion of a later lease did after this one had
     /// expired, or another program deleted it. The store cannot tell these apart.
     Gone,
+    /// The settlement cannot be applied as it was sent. It changed nothing: a lease that was held is still held.
+    Refused(Refusal),
 }
 
 /// An item that a completion adds to a queue.

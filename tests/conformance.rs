@@ -40,6 +40,8 @@ mod names;
 mod order;
 #[path = "conformance/policies.rs"]
 mod policies;
+#[path = "conformance/refused_settlement.rs"]
+mod refused_settlement;
 #[path = "conformance/release_claims.rs"]
 mod release_claims;
 #[path = "conformance/repeated_settlement.rs"]
@@ -87,6 +89,13 @@ macro_rules! conformance {
                     rows_with_a_null_key_are_skipped
                     soft_lock_columns_can_be_renamed
                     two_queues_with_separate_soft_locks_share_a_table
+                }
+                refused_settlement {
+                    archive_key_refuses_its_own_completion
+                    refused_follow_ups_leave_the_others_of_a_list
+                    every_settlement_of_a_list_can_be_refused
+                    refused_completion_can_be_failed_in_the_same_list
+                    problem_has_no_value_of_a_column
                 }
                 repeated_settlement {
                     repeated_settlement_answers_again_and_changes_nothing
@@ -178,8 +187,8 @@ macro_rules! conformance {
                     repeated_completion_adds_follow_ups_once
                     lost_lease_adds_no_follow_ups
                     follow_up_to_the_same_queue_with_delay_and_trace
-                    unknown_column_in_a_follow_up_refuses_the_list
-                    constraint_error_in_a_follow_up_refuses_the_list
+                    unknown_column_refuses_its_own_completion
+                    constraint_refuses_its_own_completion
                     unknown_column_is_refused_even_for_a_lost_lease
                 }
                 foreign_keys {

@@ -51,6 +51,8 @@ mod plans;
 mod proxy;
 #[path = "sql_server/random_load.rs"]
 mod random_load;
+#[path = "sql_server/refused_settlements.rs"]
+mod refused_settlements;
 #[path = "sql_server/refused_values.rs"]
 mod refused_values;
 #[path = "sql_server/service.rs"]

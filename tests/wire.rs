@@ -26,6 +26,8 @@ mod lost_connections;
 mod malformed_answers;
 #[path = "wire/refused_logins.rs"]
 mod refused_logins;
+#[path = "wire/refused_settlements.rs"]
+mod refused_settlements;
 #[path = "wire/responder/responder.rs"]
 mod responder;
 #[path = "wire/round_trips.rs"]

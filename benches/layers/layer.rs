@@ -212,7 +212,7 @@ fn deliver(undelivered: UndeliveredLeases) -> Vec<Lease> {
 fn completions(leases: Vec<Lease>) -> Vec<LeaseCompletion> {
     let completion = |lease: Lease| LeaseCompletion {
         lease_id: lease.id,
-        follow_ups: Vec::new(),
+        follow_ups: Ok(Vec::new()),
     };
     leases.into_iter().map(completion).collect()
 }

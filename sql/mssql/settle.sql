@@ -8,7 +8,7 @@
 --   4. `delete_completed`, if the queue deletes completed rows and the list has completions.
 --   5. `verify_count`.
 --   6. `move_to_archive`, if the queue has an archive and the list has completions.
---   7. COMMIT. It is ROLLBACK while the broker searches for the settlement that a constraint refused.
+--   7. COMMIT. It is ROLLBACK while the broker searches for the follow-up that a constraint refused.
 --   `extra_columns` and `extra_json` add fields to the list of leases.sql.
 -- Parameters: those of leases.sql. Each lease also has k: 0 complete, 1 fail, 2 release; n: the new state; s and d: the delay
 --   in seconds, and the milliseconds beyond; e: the error. No two leases have the same key. The lists of follow-ups begin at

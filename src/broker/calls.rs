@@ -19,7 +19,9 @@ use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
 use crate::lease_id::LeaseRef;
-use crate::store::{Ending, LeaseExpiry, NewItem, Renewal, Settled, StoreError};
+use crate::store::{
+    Ending, LeaseExpiry, NewItem, Rejection, Renewal, Settled, Settlement, StoreError,
+};
 use crate::value::Key;
 
 impl Broker {
@@ -83,7 +85,7 @@ impl Broker {
     /// Returns one result per completion, in request order.
     ///
     /// # Errors
-    /// As [`Self::heartbeat`]. A follow-up that the store rejects is an invalid field.
+    /// As [`Self::heartbeat`].
     pub async fn complete(
         &self,
         queue: &str,
@@ -99,21 +101,18 @@ impl Broker {
         &self,
         queue: &Queue,
         completions: Vec<LeaseCompletion>,
-    ) -> Result<Vec<(Option<LeaseRef>, Ending)>, Error> {
+    ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("completions", completions.len())?;
-        let follow_ups = completions
-            .iter()
-            .map(|completion| completion.follow_ups.len());
+        let follow_ups = completions.iter().map(|completion| {
+            let follow_ups = completion.follow_ups.as_ref();
+            follow_ups.map_or(0, Vec::len)
+        });
         self.limits
             .check_length("completions.follow_ups", follow_ups.sum())?;
-        let mut settlements = Vec::with_capacity(completions.len());
-        for (index, completion) in completions.into_iter().enumerate() {
-            let follow_ups = self.check_follow_ups(index, completion.follow_ups)?;
-            let id = self.decode_lease_id(queue, &completion.lease_id)?;
-            let lease = id.map(|id| id.lease);
-            settlements.push((lease, Ending::Complete { follow_ups }));
-        }
-        Ok(settlements)
+        completions
+            .into_iter()
+            .map(|completion| self.completion(queue, completion))
+            .collect()
     }
 
     /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
@@ -177,7 +176,7 @@ impl Broker {
                     .take(limits::MAX_ERROR_LENGTH)
                     .collect(),
             };
-            settlements.push((lease, ending));
+            settlements.push(settlement(lease, ending));
         }
         self.settle(queue, settlements).await
     }
@@ -208,7 +207,7 @@ impl Broker {
             check_delay(|| format!("releases[{index}].delay"), delay)?;
             let id = self.decode_lease_id(queue, &release.lease_id)?;
             let lease = id.map(|id| id.lease);
-            settlements.push((lease, Ending::Release { delay }));
+            settlements.push(settlement(lease, Ending::Release { delay }));
         }
         let results = self.settle(queue, settlements).await?;
         if request_ids.is_empty() {
@@ -245,10 +244,18 @@ impl Broker {
         }
         let keys = queue.enqueues.submit(items).await;
         keys.map_err(|error| match error {
-            StoreError::Rejected(rejection) => {
-                Error::rejected(format!("items[{}]", rejection.item), rejection)
-            }
+            StoreError::Rejected(Rejection {
+                item: Some(item),
+                column,
+                problem,
+            }) => Error::rejected(&format!("items[{item}]"), column.as_deref(), problem),
             other => other.into(),
         })
     }
+}
+
+/// Returns the settlement of a lease, or the result for a lease id that cannot be decoded.
+fn settlement(lease: Option<LeaseRef>, ending: Ending) -> Result<Settlement, Settled> {
+    let lease = lease.ok_or(Settled::Lost)?;
+    Ok(Settlement { lease, ending })
 }

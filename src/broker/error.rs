@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Outage, Rejection, StoreError};
+use crate::store::{Outage, Refusal, StoreError};
 
 /// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,13 +73,30 @@ impl Error {
     }
 
     /// Creates an [`Error::InvalidField`] for an item that the store rejected. `item` is the item's path in the
-    /// request. The field is the column that the rejection names, or the item as a whole.
-    pub(super) fn rejected(item: String, rejection: Rejection) -> Self {
-        let field = match rejection.column {
+    /// request. The field is the column if it is known, or the item as a whole.
+    pub(super) fn rejected(item: &str, column: Option<&str>, problem: String) -> Self {
+        let field = match column {
             Some(column) => format!("{item}.columns[{column:?}]"),
-            None => item,
+            None => item.to_owned(),
         };
-        Self::invalid(field, rejection.problem)
+        Self::invalid(field, problem)
+    }
+
+    /// Turns the error about a field of one settlement into the refusal of this settlement. The field's path must begin
+    /// in the settlement.
+    pub fn into_refusal(self) -> Refusal {
+        match self {
+            Self::InvalidField { field, problem } | Self::LimitExceeded { field, problem } => {
+                Refusal {
+                    field: Some(field),
+                    problem,
+                }
+            }
+            other => Refusal {
+                field: None,
+                problem: other.to_string(),
+            },
+        }
     }
 
     /// Creates an [`Error::StoreUnavailable`] with a random `retry_after`. All callers fail at the same moment, and

@@ -246,19 +246,24 @@ async fn run_group<I: Clone, R>(mut group: Vec<Call<I, R>>, operation: &StoreOpe
                 ));
                 return fail_all(group, &error);
             }
-            Err(StoreError::Rejected(rejection)) => {
+            Err(StoreError::Rejected(Rejection {
+                item: Some(item),
+                column,
+                problem,
+            })) => {
                 let mut end = 0;
                 let rejected = group.iter().position(|call| {
                     end += call.items.len();
-                    rejection.item < end
+                    item < end
                 });
                 // The only call of a group has no items any more, so the search finds no call. It is that one.
                 let rejected = rejected.unwrap_or(group.len() - 1);
                 let start: usize = group[..rejected].iter().map(|call| call.items.len()).sum();
                 let call = group.remove(rejected);
                 let _ = call.reply.send(Err(StoreError::Rejected(Rejection {
-                    item: rejection.item.saturating_sub(start),
-                    ..rejection
+                    item: Some(item.saturating_sub(start)),
+                    column,
+                    problem,
                 })));
             }
             Err(error) => return fail_all(group, &error),
@@ -309,8 +314,7 @@ mod tests {
                     match items.iter().position(|item| *item == 13) {
                         None => Ok(items.iter().map(|item| item * 2).collect()),
                         Some(item) => Err(StoreError::Rejected(Rejection {
-                            item,
-                            follow_up: None,
+                            item: Some(item),
                             column: None,
                             problem: "13 is rejected".to_owned(),
                         })),
@@ -399,7 +403,7 @@ mod tests {
         assert_eq!(first.await.expect("answered"), Ok(vec![2, 4]));
         assert_eq!(third.await.expect("answered"), Ok(vec![14]));
         match second.await.expect("answered") {
-            Err(StoreError::Rejected(rejection)) => assert_eq!(rejection.item, 1),
+            Err(StoreError::Rejected(rejection)) => assert_eq!(rejection.item, Some(1)),
             other => panic!("{other:?}"),
         }
     }

@@ -8,7 +8,7 @@ use super::error::Error;
 use super::limits::{RequestLimits, check_lease_duration};
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
-use crate::store::{ClaimCall, NewItem, Settled};
+use crate::store::{ClaimCall, NewItem, Refusal, Settled};
 
 /// A request to lease items.
 #[derive(Clone, Debug)]
@@ -68,8 +68,9 @@ impl ClaimRequest {
 pub struct LeaseCompletion {
     /// The lease's id.
     pub lease_id: String,
-    /// Items to add in the transaction that completes the lease, each with the name of its queue.
-    pub follow_ups: Vec<(String, NewItem)>,
+    /// Items to add in the transaction that completes the lease, each with the name of its queue. `Err`: one of them is
+    /// malformed, so the completion is refused.
+    pub follow_ups: Result<Vec<(String, NewItem)>, Refusal>,
 }
 
 /// The failure of one lease.

@@ -1,67 +1,68 @@
 //! Settlement: ends leases on behalf of the complete, fail and release calls.
 //!
-//! A lease id that cannot be decoded is held by no worker. Its result is that of a lost lease.
+//! A lease id that cannot be decoded is held by no worker. Its result is that of a lost lease. A settlement with a
+//! malformed follow-up is refused. Neither reaches the store, and neither affects the other settlements of the call.
 
 use super::error::Error;
 use super::group_commit::GroupCommit;
 use super::limits::check_delay;
 use super::operation_metrics::Operation;
+use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
-use crate::lease_id::LeaseRef;
-use crate::store::{Ending, FollowUp, NewItem, Settled, Settlement, StoreError};
+use crate::store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement, StoreError};
 
 impl Broker {
-    /// Ends leases. A settlement's lease is `None` if its lease id cannot be decoded.
+    /// Ends leases. A settlement is an `Err` if its result is already known.
     ///
     /// Returns one result per settlement, in request order.
     pub(super) async fn settle(
         &self,
         queue: &Queue,
-        settlements: Vec<(Option<LeaseRef>, Ending)>,
+        settlements: Vec<Result<Settlement, Settled>>,
     ) -> Result<Vec<Settled>, Error> {
         self.metrics.add_call(queue.index, Operation::Settle);
-        let settlements = settlements.into_iter().map(|(lease, ending)| {
-            let lease = match &ending {
-                // The store sees every completion, because an invalid follow-up is refused whether the lease is held or
-                // not.
-                Ending::Complete { .. } => lease.unwrap_or_else(LeaseRef::invalid),
-                Ending::Fail { .. } | Ending::Release { .. } => lease.ok_or(Settled::Lost)?,
-            };
-            Ok(Settlement { lease, ending })
-        });
-        let results = submit_valid(settlements, &queue.settlements).await;
-        results.map_err(|error| match error {
-            StoreError::Rejected(rejection) => match rejection.follow_up {
-                // Only completions have follow-ups, and the store sees all of them, so the store's index is the
-                // request's.
-                Some(follow_up) => {
-                    let completion = rejection.item;
-                    let item = format!("completions[{completion}].follow_ups[{follow_up}].item");
-                    Error::rejected(item, rejection)
-                }
-                None => StoreError::Rejected(rejection).into(),
-            },
-            other => other.into(),
+        let results = submit_valid(settlements.into_iter(), &queue.settlements).await;
+        Ok(results?)
+    }
+
+    /// Checks a completion. Returns its settlement, or the result of a completion that does not reach the store.
+    pub(super) fn completion(
+        &self,
+        queue: &Queue,
+        completion: LeaseCompletion,
+    ) -> Result<Result<Settlement, Settled>, Error> {
+        let Some(id) = self.decode_lease_id(queue, &completion.lease_id)? else {
+            return Ok(Err(Settled::Lost));
+        };
+        let follow_ups = completion.follow_ups;
+        let follow_ups = follow_ups.and_then(|follow_ups| self.check_follow_ups(follow_ups));
+        Ok(match follow_ups {
+            Ok(follow_ups) => Ok(Settlement {
+                lease: id.lease,
+                ending: Ending::Complete { follow_ups },
+            }),
+            Err(refusal) => Err(Settled::Refused(refusal)),
         })
     }
 
-    /// Checks the follow-ups of the completion at index `completion` and resolves the names of their queues.
-    pub(super) fn check_follow_ups(
+    /// Checks the follow-ups of a completion and resolves the names of their queues.
+    fn check_follow_ups(
         &self,
-        completion: usize,
         follow_ups: Vec<(String, NewItem)>,
-    ) -> Result<Vec<FollowUp>, Error> {
-        let path = |index| format!("completions[{completion}].follow_ups[{index}]");
+    ) -> Result<Vec<FollowUp>, Refusal> {
+        let follow_ups = follow_ups.into_iter().enumerate();
         follow_ups
-            .into_iter()
-            .enumerate()
             .map(|(index, (queue, item))| {
-                check_delay(|| format!("{}.item.delay", path(index)), item.delay)?;
-                let queue = *self.index_by_name.get(&queue).ok_or_else(|| {
-                    let problem = format!("queue {queue:?} is not configured");
-                    Error::invalid(format!("{}.queue", path(index)), problem)
+                check_delay(|| format!("follow_ups[{index}].item.delay"), item.delay)
+                    .map_err(Error::into_refusal)?;
+                let queue = self.index_by_name.get(&queue).ok_or_else(|| Refusal {
+                    field: Some(format!("follow_ups[{index}].queue")),
+                    problem: format!("queue {queue:?} is not configured"),
                 })?;
-                Ok(FollowUp { queue, item })
+                Ok(FollowUp {
+                    queue: *queue,
+                    item,
+                })
             })
             .collect()
     }

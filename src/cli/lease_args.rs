@@ -51,20 +51,31 @@ pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
         proto::Outcome::Applied => "applied",
         proto::Outcome::LeaseLost => "lease lost",
         proto::Outcome::Gone => "gone",
+        proto::Outcome::Refused => "refused",
         proto::Outcome::Unspecified => "unknown",
     }
 }
 
-/// Checks that no lease was lost. A row that is gone counts as a lost lease.
+/// Checks that each outcome is "applied". A row that is gone counts as a lost lease.
 ///
 /// # Errors
-/// Exit code 1, with the number of lost leases.
+/// Exit code 1, with the number of refused settlements or of lost leases.
 pub(super) fn fail_if_lost(
     outcomes: impl Iterator<Item = proto::Outcome>,
 ) -> Result<(), CommandError> {
-    let lost = outcomes
-        .filter(|outcome| *outcome != proto::Outcome::Applied)
-        .count();
+    let (mut lost, mut refused) = (0, 0);
+    for outcome in outcomes {
+        match outcome {
+            proto::Outcome::Applied => {}
+            proto::Outcome::Refused => refused += 1,
+            _ => lost += 1,
+        }
+    }
+    if refused > 0 {
+        return Err(CommandError::failed(format!(
+            "{refused} of the settlements were refused and changed nothing; each result has its problem"
+        )));
+    }
     match lost {
         0 => Ok(()),
         1 => Err(CommandError::failed(

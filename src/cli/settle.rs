@@ -168,17 +168,21 @@ impl Release {
 }
 
 fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), CommandError> {
+    let any_refused = results.iter().any(|result| !result.problem.is_empty());
     let rows: Vec<Map<String, Json>> = results
         .iter()
         .map(|result| {
-            [
+            let problem = ("problem", json!(result.problem));
+            let columns = [
                 ("lease_id", json!(result.lease_id)),
                 ("outcome", json!(outcome_name(result.outcome()))),
                 ("state", state(result.state())),
             ]
-            .map(|(name, value)| (name.to_owned(), value))
             .into_iter()
-            .collect()
+            .chain(any_refused.then_some(problem));
+            columns
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect()
         })
         .collect();
     output.print(&rows, "no leases");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::proto;
+use super::status::{MAX_TEXT_BYTES, truncate};
 use crate::broker::{
     ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure, LeaseRelease,
 };
@@ -80,21 +81,22 @@ pub(super) fn next_claim_from_proto(
 pub(super) fn completions_from_proto(
     completions: Vec<proto::Completion>,
     trace_parent: Option<&str>,
-) -> Result<Vec<LeaseCompletion>> {
-    let convert = |(index, completion): (usize, proto::Completion)| {
+) -> Vec<LeaseCompletion> {
+    let convert = |completion: proto::Completion| {
         let follow_ups = completion.follow_ups.into_iter().enumerate();
-        let follow_ups = follow_ups.map(|(follow_up_index, follow_up)| {
-            let field = || format!("completions[{index}].follow_ups[{follow_up_index}].item");
+        let follow_ups = follow_ups.map(|(index, follow_up)| {
+            let field = || format!("follow_ups[{index}].item");
             let item = follow_up.item.unwrap_or_default();
             let item = new_item_from_proto(&field, item, trace_parent)?;
             Ok((follow_up.queue, item))
         });
-        Ok(LeaseCompletion {
+        let follow_ups: Result<_> = follow_ups.collect();
+        LeaseCompletion {
             lease_id: completion.lease_id,
-            follow_ups: follow_ups.collect::<Result<_>>()?,
-        })
+            follow_ups: follow_ups.map_err(Error::into_refusal),
+        }
     };
-    completions.into_iter().enumerate().map(convert).collect()
+    completions.into_iter().map(convert).collect()
 }
 
 /// Converts failures.
@@ -267,15 +269,25 @@ pub(super) fn settle_results(
     let results = lease_ids.into_iter().zip(results);
     results
         .map(|(lease_id, result)| {
-            let (outcome, state) = match result {
-                Settled::Ended(state) => (Outcome::Applied, item_state(state)),
-                Settled::Lost => (Outcome::LeaseLost, ItemState::Unspecified),
-                Settled::Gone => (Outcome::Gone, ItemState::Unspecified),
+            let mut problem = String::new();
+            let mut state = ItemState::Unspecified;
+            let outcome = match result {
+                Settled::Ended(ended_in) => {
+                    state = item_state(ended_in);
+                    Outcome::Applied
+                }
+                Settled::Lost => Outcome::LeaseLost,
+                Settled::Gone => Outcome::Gone,
+                Settled::Refused(refusal) => {
+                    problem = truncate(refusal.to_string(), MAX_TEXT_BYTES);
+                    Outcome::Refused
+                }
             };
             proto::SettleResult {
                 lease_id,
                 outcome: outcome.into(),
                 state: state.into(),
+                problem,
             }
         })
         .collect()

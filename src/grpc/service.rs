@@ -76,7 +76,7 @@ impl LeaseBrokerService for Service {
         let call = async {
             let queue = request.queue;
             let lease_ids = lease_ids(&request.completions, |completion| &completion.lease_id);
-            let completions = completions_from_proto(request.completions, trace_parent.as_deref())?;
+            let completions = completions_from_proto(request.completions, trace_parent.as_deref());
             let Some(next) = request.next else {
                 let results = self.broker.complete(&queue, completions).await?;
                 return Ok(Response::new(proto::CompleteResponse {

@@ -14,7 +14,7 @@ use crate::broker::Error;
 const DOMAIN: &str = "leasebroker";
 /// The maximum bytes of a text, and of a field's path. Both can quote what the caller sent. A status travels in HTTP
 /// headers and repeats the text, and clients refuse headers of more than 8 KiB.
-const MAX_TEXT_BYTES: usize = 1_024;
+pub(super) const MAX_TEXT_BYTES: usize = 1_024;
 const MAX_FIELD_BYTES: usize = 256;
 
 impl From<Error> for Status {
@@ -116,7 +116,8 @@ fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) 
     Status::with_error_details(code, truncate(text, MAX_TEXT_BYTES), details)
 }
 
-fn truncate(mut text: String, max_bytes: usize) -> String {
+/// Cuts a text that is longer than `max_bytes` at a character and adds an ellipsis.
+pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text;
     }

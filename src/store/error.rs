@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StoreError {
     /// One request of the list cannot be applied, so the whole list was not applied.
-    #[error("item {}: {}", .0.item, .0.problem)]
+    #[error("{}", .0.problem)]
     Rejected(Rejection),
     /// The store cannot be reached, is busy or has no space left. The operation can succeed later.
     #[error("the store is unavailable: {0}")]
@@ -30,14 +30,46 @@ impl StoreError {
 /// A request that was rejected, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The index of the request in the list.
-    pub item: usize,
-    /// For a settlement, the index of the follow-up item that was rejected. `None`: the request itself was rejected.
-    pub follow_up: Option<usize>,
+    /// The index of the request in the list. `None`: a constraint that is checked at the commit refused a change, and
+    /// the request is not known.
+    pub item: Option<usize>,
     /// The column that caused the rejection, if it is known.
     pub column: Option<String>,
     /// The reason, as text for the caller.
     pub problem: String,
+}
+
+/// The reason why one settlement was refused. The text never contains a value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The path of the refused field in the settlement, such as `follow_ups[1].item.columns["id"]`. `None`: the database
+    /// refused the change of the item's row, and the field is not known.
+    pub field: Option<String>,
+    /// The reason, as text for the caller.
+    pub problem: String,
+}
+
+impl Refusal {
+    /// Returns the refusal of the follow-up at `index`, and of its `column` if that is known.
+    pub(crate) fn of_follow_up(index: usize, column: Option<&str>, problem: String) -> Self {
+        let item = format!("follow_ups[{index}].item");
+        Self {
+            field: Some(match column {
+                Some(column) => format!("{item}.columns[{column:?}]"),
+                None => item,
+            }),
+            problem,
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.field {
+            Some(field) => write!(out, "{field}: {}", self.problem),
+            None => out.write_str(&self.problem),
+        }
+    }
 }
 
 /// The reason why a store is unavailable, and how often the operation was tried.

@@ -28,6 +28,7 @@ mod prepared;
 mod queue_statements;
 mod quote;
 mod reap;
+mod refused_settlement;
 mod release_claims;
 mod remedy;
 mod remove;

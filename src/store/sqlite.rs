@@ -39,17 +39,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
 pub use self::clock::{Clock, system_clock};
 use self::queue_statements::QueueStatements;
+use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
-    Settlement, Stats, Store, StoreError,
+    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Refusal, Renewal,
+    Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -183,8 +185,34 @@ impl Store for SqliteStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
-        let settle = move |context: &WriteContext| settle::settle(context, queue, &settlements);
-        self.writer.run(settle).await
+        for undo_scope in [UndoScope::List, UndoScope::Settlement] {
+            let settlements = settlements.clone();
+            let settle = move |context: &WriteContext| {
+                settle::settle(context, queue, &settlements, undo_scope)
+            };
+            match self.writer.run(settle).await {
+                Err(StoreError::Rejected(_)) => {}
+                outcome => return outcome,
+            }
+        }
+        // A savepoint did not help: a constraint refused a change at the commit, or a trigger rolled the transaction back.
+        // So each settlement runs as one operation.
+        let alone = (0..settlements.len()).map(|index| {
+            let settlements = settlements.clone();
+            self.writer.run(move |context: &WriteContext| {
+                let settlement = std::slice::from_ref(&settlements[index]);
+                settle::settle(context, queue, settlement, UndoScope::List)
+            })
+        });
+        let results = join_all(alone).await.into_iter();
+        let results = results.map(|result| match result {
+            Err(StoreError::Rejected(rejection)) => Ok(vec![Settled::Refused(Refusal {
+                field: None,
+                problem: rejection.problem,
+            })]),
+            other => other,
+        });
+        Ok(results.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     async fn release_claims(

@@ -1,11 +1,12 @@
-//! Invalid fields: the call fails with `INVALID_FIELD`, the error names the path of the field, and no row changes.
+//! Invalid fields: the call fails with `INVALID_FIELD`, the error names the path of the field, and no row changes. A
+//! completion with an invalid follow-up is refused alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker::grpc::proto::value::Kind;
 use lease_broker::grpc::proto::{
-    ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, Release,
+    ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, Outcome, Release,
     ReleaseRequest, Value,
 };
 use prost_types::Timestamp;
@@ -70,21 +71,33 @@ impl Fixture {
         self.rejects(self.client.try_claim(request), field).await;
     }
 
-    /// Asserts that an item is rejected by Enqueue and as a follow-up. `field` is the path within the item.
+    /// Asserts that an item is rejected by Enqueue and refused as a follow-up. `field` is the path within the item.
     async fn rejects_item(&self, wrong: NewItem, field: &str) {
         let client = &self.client;
         let item_path = |list: &str| format!("{list}{field}");
         let items = vec![item("fine"), wrong.clone()];
         self.rejects(client.try_enqueue(items), &item_path("items[1]"))
             .await;
-        // The item is also checked as a follow-up, for a held lease and for an invalid one.
-        for lease_id in [&*self.lease_id, "nonsense"] {
-            let mut wrong_one = completion(lease_id, &[("work", "fine"), ("work", "x")]);
-            wrong_one.follow_ups[1].item = Some(wrong.clone());
-            let all = vec![completion(&self.lease_id, &[]), wrong_one];
-            let path = item_path("completions[1].follow_ups[1].item");
-            self.rejects(client.try_complete(all), &path).await;
-        }
+        self.refuses_follow_up("work", wrong, &item_path("item"))
+            .await;
+    }
+
+    /// Asserts that a completion with this follow-up is refused, that the problem names `field`, and that no row changes.
+    /// `field` is the path within the follow-up.
+    async fn refuses_follow_up(&self, queue: &str, wrong: NewItem, field: &str) {
+        let mut done = completion(&self.lease_id, &[("other", "fine"), (queue, "x")]);
+        done.follow_ups[1].item = Some(wrong);
+        let all_tables = || {
+            let database = self.server.database();
+            [all_rows(&database, "work"), all_rows(&database, "other")]
+        };
+        let before = all_tables();
+        let results = self.client.try_complete(vec![done]).await;
+        let result = results.expect("no error").remove(0);
+        assert_eq!(result.outcome(), Outcome::Refused);
+        let path = format!("follow_ups[1].{field}: ");
+        assert!(result.problem.starts_with(&path), "{}", result.problem);
+        assert_eq!(all_tables(), before, "{field}");
     }
 }
 
@@ -259,14 +272,7 @@ async fn constraint_violation_names_its_column() {
 async fn unknown_follow_up_queue_is_named() {
     let fixture = Fixture::start().await;
     for queue in ["nowhere", "", "WORK"] {
-        let all = vec![
-            completion(&fixture.lease_id, &[]),
-            completion(&fixture.lease_id, &[("other", "fine"), (queue, "x")]),
-        ];
-        let field = "completions[1].follow_ups[1].queue";
-        fixture
-            .rejects(fixture.client.try_complete(all), field)
-            .await;
+        fixture.refuses_follow_up(queue, item("x"), "queue").await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{HeartbeatRequest, NewItem, Release, ReleaseRequest};
+use lease_broker::grpc::proto::{HeartbeatRequest, NewItem, Outcome, Release, ReleaseRequest};
 use tonic::Code;
 
 use crate::support::api_error::{ApiError, assert_field_error};
@@ -202,8 +202,11 @@ async fn delay_over_a_year_is_rejected() {
     );
     let mut completed = completion(&id, &[("work", "x")]);
     completed.follow_ups[0].item = Some(late);
-    let field = "completions[0].follow_ups[0].item.delay";
-    assert_over_limit(client.try_complete(vec![completed]).await, field);
+    let results = client.try_complete(vec![completed]).await;
+    let result = results.expect("no error").remove(0);
+    assert_eq!(result.outcome(), Outcome::Refused);
+    let field = "follow_ups[0].item.delay: ";
+    assert!(result.problem.starts_with(field), "{}", result.problem);
     let longest = Duration::from_secs(366 * DAY);
     let released = client.try_release(&[&id], Some(longest)).await;
     released.expect("released");

@@ -132,13 +132,23 @@ async fn retried_call_returns_the_same_leases() {
 }
 
 #[tokio::test]
-async fn rejected_completion_releases_the_claim() {
+async fn refused_completion_keeps_the_next_lease() {
     let (_server, client) = start_with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let unknown_queue = vec![completion(&first.lease_id, &[("nowhere", "x")])];
-    let rejected = complete(&client, unknown_queue, next(1)).await;
-    let field = "completions[0].follow_ups[0].queue";
-    assert_field_error(rejected, Code::InvalidArgument, "INVALID_FIELD", field);
+    let response = complete(&client, unknown_queue, next(1)).await;
+    let response = response.expect("no error");
+    assert_eq!(response.results[0].outcome(), Outcome::Refused);
+    assert_eq!(payloads(&response.next_leases), ["b"]);
+}
+
+#[tokio::test]
+async fn rejected_completion_releases_the_claim() {
+    let (_server, client) = start_with(&["a", "b"]).await;
+    let first = client.claim_one().await;
+    let too_many = vec![completion(&first.lease_id, &[]); 1_001];
+    let rejected = complete(&client, too_many, next(1)).await;
+    rejected.expect_err("too many completions");
     let mut leases = Vec::new();
     wait_until("b is ready again", async || {
         leases = client.claim(1).await;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{HeartbeatResult, ItemState, Outcome, SettleResult};
-use tonic::Code;
+use lease_broker::grpc::proto::value::Kind;
+use lease_broker::grpc::proto::{
+    FollowUp, HeartbeatResult, ItemState, NewItem, Outcome, SettleResult, Value,
+};
 
-use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, failure, key, lease_ids, payload};
+use crate::support::client::{Client, completion, failure, item, key, lease_ids, payload};
 use crate::support::database::{self, all_rows};
 use crate::support::server::Server;
 
@@ -255,7 +256,7 @@ async fn lost_lease_adds_no_follow_up() {
 }
 
 #[tokio::test]
-async fn invalid_follow_up_undoes_the_whole_call() {
+async fn invalid_follow_up_refuses_its_own_completion() {
     let server = Server::with_config(TWO_QUEUES).await;
     let client = server.client().await.for_queue("work");
     let ids = [
@@ -267,18 +268,105 @@ async fn invalid_follow_up_undoes_the_whole_call() {
         "payload",
         lease_broker::grpc::proto::Value { kind: None },
     ));
-    let before = all_rows(&server.database(), "work");
-    let rejected = client.try_complete(vec![completion(&ids[0], &[("next", "fine")]), invalid]);
-    assert_field_error(
-        rejected.await,
-        Code::InvalidArgument,
-        "INVALID_FIELD",
-        "completions[1].follow_ups[1].item.columns[\"payload\"]",
-    );
-    assert_eq!(all_rows(&server.database(), "work"), before);
-    assert_eq!(all_rows(&server.database(), "next").len(), 0);
-    let results = client.complete(&[&ids[0], &ids[1]]).await;
-    assert_eq!(outcomes(&results), [Outcome::Applied, Outcome::Applied]);
+    let both = vec![completion(&ids[0], &[("next", "good")]), invalid];
+    let results = client.try_complete(both).await.expect("no error");
+    assert_eq!(outcomes(&results), [Outcome::Applied, Outcome::Refused]);
+    assert_eq!(results[0].problem, "");
+    assert_eq!(results[1].state(), ItemState::Unspecified);
+    let field = "follow_ups[1].item.columns[\"payload\"]: ";
+    assert!(results[1].problem.starts_with(field), "{results:?}");
+    assert_eq!(all_rows(&server.database(), "next").len(), 1);
+    let corrected = client.complete(&[&ids[1]]).await;
+    assert_eq!(outcomes(&corrected), [Outcome::Applied]);
+}
+
+#[tokio::test]
+async fn malformed_follow_up_is_refused_and_named() {
+    let server = Server::with_config(TWO_QUEUES).await;
+    let client = server.client().await.for_queue("work");
+    let id = enqueue_and_claim(&client).await;
+    let item = |change: &dyn Fn(&mut NewItem)| {
+        let mut item = item("x");
+        change(&mut item);
+        Some(item)
+    };
+    let delay = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+    let time = Value {
+        kind: Some(Kind::TimestampValue(prost_types::Timestamp {
+            seconds: 0,
+            nanos: -1,
+        })),
+    };
+    for (queue, item, field) in [
+        ("nowhere", item(&|_| ()), "follow_ups[0].queue"),
+        (
+            "next",
+            item(&|item| item.delay = delay(-1)),
+            "follow_ups[0].item.delay",
+        ),
+        (
+            "next",
+            item(&|item| item.delay = delay(400 * 86_400)),
+            "follow_ups[0].item.delay",
+        ),
+        (
+            "next",
+            item(&|item| drop(item.columns.insert("payload".to_owned(), time.clone()))),
+            "follow_ups[0].item.columns[\"payload\"]",
+        ),
+        (
+            "next",
+            item(&|item| drop(item.columns.insert("lease_state".to_owned(), time.clone()))),
+            "follow_ups[0].item.columns[\"lease_state\"]",
+        ),
+    ] {
+        let follow_up = FollowUp {
+            queue: queue.to_owned(),
+            item,
+        };
+        let mut done = completion(&id, &[]);
+        done.follow_ups = vec![follow_up];
+        let results = client.try_complete(vec![done]).await.expect("no error");
+        assert_eq!(outcomes(&results), [Outcome::Refused]);
+        let problem = &results[0].problem;
+        assert!(problem.starts_with(&format!("{field}: ")), "{problem}");
+    }
+    assert_eq!(outcomes(&client.complete(&[&id]).await), [Outcome::Applied]);
+}
+
+#[tokio::test]
+async fn refused_completion_spares_concurrent_calls() {
+    let server = Server::with_config(TWO_QUEUES).await;
+    let client = server.client().await.for_queue("work");
+    let payloads: Vec<String> = (0..60).map(|number| number.to_string()).collect();
+    let payloads: Vec<&str> = payloads.iter().map(|payload| &**payload).collect();
+    client.enqueue(&payloads).await;
+    let database = server.database();
+    let choosy = "CREATE TRIGGER choosy AFTER INSERT ON next WHEN new.payload = 'bad' BEGIN
+        SELECT RAISE(ABORT, 'no bad items here');
+    END";
+    database.execute_batch(choosy).expect("a trigger");
+    let calls = client.claim(60).await.into_iter().enumerate();
+    let calls = calls.map(|(number, lease)| {
+        let client = client.clone();
+        let payload = if number % 10 == 3 { "bad" } else { "good" };
+        tokio::spawn(async move {
+            let done = completion(&lease.lease_id, &[("next", payload)]);
+            let results = client.try_complete(vec![done]).await.expect("no error");
+            (payload, results[0].clone())
+        })
+    });
+    for call in futures_util::future::join_all(calls).await {
+        let (payload, result) = call.expect("a call");
+        if payload == "good" {
+            assert_eq!(result.outcome(), Outcome::Applied);
+        } else {
+            assert_eq!(result.outcome(), Outcome::Refused);
+            let problem = "follow_ups[0].item: table \"next\": no bad items here";
+            assert_eq!(result.problem, problem);
+        }
+    }
+    assert_eq!(all_rows(&database, "next").len(), 54);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
-use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, StoreError};
+use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, Settled};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
@@ -105,38 +105,41 @@ pub(crate) async fn follow_up_to_the_same_queue_with_delay_and_trace<H: Harness>
     assert_eq!(fixture.one().await.trace_parent.as_deref(), Some(trace));
 }
 
-/// Settles items 1 to 3, the second one with a bad follow-up. Expects that the whole list is refused and changes nothing.
-async fn assert_refused<H: Harness>(bad: FollowUp, column: Option<&str>) {
+/// Completes items 1 to 3, the second one with a bad follow-up. Expects that only the second completion is refused.
+async fn assert_refused<H: Harness>(bad: FollowUp, field: &str) {
     let fixture = two_queues::<H>(3, OnComplete::Keep).await;
     fixture.at(1).enqueue(next(1).item).await;
     let items = fixture.claim(3).await;
     let before = fixture.snapshot().await;
     let settlements = vec![
         (&items[0].lease, complete_adding(&[10])),
-        (&items[1].lease, complete_with(vec![next(11), bad])),
+        (
+            &items[1].lease,
+            complete_with(vec![next(11), bad, next(13)]),
+        ),
         (&items[2].lease, complete_adding(&[12])),
     ];
-    let error = fixture.try_settle(settlements).await.expect_err("refused");
-    let StoreError::Rejected(rejection) = error else {
-        panic!("{error:?}");
+    let results = fixture.try_settle(settlements).await.expect("settle");
+    let completed = Settled::Ended(State::Completed);
+    assert_eq!([&results[0], &results[2]], [&completed, &completed]);
+    let Settled::Refused(refusal) = &results[1] else {
+        panic!("{:?}", results[1]);
     };
-    assert_eq!((rejection.item, rejection.follow_up), (1, Some(1)));
-    assert_eq!(rejection.column.as_deref(), column, "{}", rejection.problem);
-    assert_eq!(fixture.snapshot().await, before);
-    assert_eq!(fixture.at(1).counts().await, [1, 0, 0, 0, 0]);
-    assert_eq!(
-        fixture.complete(&items[0].lease).await,
-        Some(State::Completed)
-    );
+    assert_eq!(refusal.field.as_deref(), Some(field), "{refusal}");
+    assert_eq!(fixture.snapshot().await[1], before[1]);
+    assert_eq!(keys(&fixture.at(1).claim(9).await), ["1", "10", "12"]);
+    let corrected = fixture.settle(&items[1].lease, complete_adding(&[14]));
+    assert_eq!(corrected.await, Some(State::Completed));
+    assert_eq!(keys(&fixture.at(1).claim(9).await), ["14"]);
 }
 
-pub(crate) async fn unknown_column_in_a_follow_up_refuses_the_list<H: Harness>() {
+pub(crate) async fn unknown_column_refuses_its_own_completion<H: Harness>() {
     let bad = follow_up(1, &[("id", Value::Int(20)), ("nonsense", text(""))]);
-    assert_refused::<H>(bad, Some("nonsense")).await;
+    assert_refused::<H>(bad, "follow_ups[1].item.columns[\"nonsense\"]").await;
 }
 
-pub(crate) async fn constraint_error_in_a_follow_up_refuses_the_list<H: Harness>() {
-    assert_refused::<H>(next(1), Some("id")).await;
+pub(crate) async fn constraint_refuses_its_own_completion<H: Harness>() {
+    assert_refused::<H>(next(1), "follow_ups[1].item.columns[\"id\"]").await;
 }
 
 pub(crate) async fn unknown_column_is_refused_even_for_a_lost_lease<H: Harness>() {
@@ -144,18 +147,17 @@ pub(crate) async fn unknown_column_is_refused_even_for_a_lost_lease<H: Harness>(
     let lost = fixture.claim_for(1, MINUTE).await.remove(0).lease;
     fixture.advance(HOUR).await;
     let held = fixture.one().await.lease;
-    let before = fixture.snapshot().await;
     let bad = follow_up(1, &[("lease_state", Value::Int(3))]);
     let settlements = vec![
         (&held, complete_adding(&[10])),
         (&lost, complete_with(vec![bad])),
     ];
-    let error = fixture.try_settle(settlements).await.expect_err("refused");
-    let StoreError::Rejected(rejection) = error else {
-        panic!("{error:?}");
+    let results = fixture.try_settle(settlements).await.expect("settle");
+    assert_eq!(results[0], Settled::Ended(State::Completed));
+    let Settled::Refused(refusal) = &results[1] else {
+        panic!("{:?}", results[1]);
     };
-    assert_eq!((rejection.item, rejection.follow_up), (1, Some(0)));
-    assert_eq!(rejection.column.as_deref(), Some("lease_state"));
-    assert_eq!(fixture.snapshot().await, before);
-    assert_eq!(fixture.at(1).counts().await, [0; 5]);
+    let field = "follow_ups[0].item.columns[\"lease_state\"]";
+    assert_eq!(refusal.field.as_deref(), Some(field));
+    assert_eq!(keys(&fixture.at(1).claim(9).await), ["10"]);
 }

@@ -41,7 +41,9 @@ impl<H: Harness> Run<H> {
                     self.model.add(id, rank, delay);
                 }
             }
-            (Err(StoreError::Rejected(rejection)), Some(at)) => assert_eq!(rejection.item, at),
+            (Err(StoreError::Rejected(rejection)), Some(at)) => {
+                assert_eq!(rejection.item, Some(at));
+            }
             (answer, _) => panic!("{answer:?}"),
         }
     }

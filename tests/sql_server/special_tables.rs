@@ -246,7 +246,7 @@ async fn check_dropped_row(key: &str, named: &[(&str, Value)]) {
     let Err(StoreError::Rejected(rejection)) = added else {
         panic!("{added:?}");
     };
-    assert_eq!(rejection.item, 0);
+    assert_eq!(rejection.item, Some(0));
     assert!(
         rejection.problem.contains("IGNORE_DUP_KEY"),
         "{rejection:?}"

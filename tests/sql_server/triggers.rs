@@ -144,7 +144,7 @@ async fn trigger_that_throws_refuses_the_item() {
     let Err(StoreError::Rejected(rejection)) = added else {
         panic!("{added:?}");
     };
-    assert_eq!(rejection.item, 1);
+    assert_eq!(rejection.item, Some(1));
     assert!(
         rejection.problem.contains("no bad items here"),
         "{rejection:?}"

@@ -106,7 +106,7 @@ impl MssqlOperations {
                 Err(error) => return error,
             }
         }
-        rejection.item = accepted;
+        rejection.item = Some(accepted);
         let columns = items.get(accepted).map_or(&[][..], |item| &item.columns);
         queue.name_refused_column(StoreError::Rejected(rejection), columns)
     }
@@ -139,8 +139,7 @@ fn group_items(queue: &QueueStatements, items: &[NewItem]) -> Result<Vec<ItemGro
     for (item_index, item) in items.iter().enumerate() {
         let mut entry = queue.encode_item(item).map_err(|(column, problem)| {
             StoreError::Rejected(Rejection {
-                item: item_index,
-                follow_up: None,
+                item: Some(item_index),
                 column: Some(column),
                 problem,
             })

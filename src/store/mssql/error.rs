@@ -185,11 +185,40 @@ pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
 
 fn rejection_of(message: &str) -> StoreError {
     StoreError::Rejected(Rejection {
-        item: 0,
-        follow_up: None,
+        item: None,
         column: column_of(message),
-        problem: message.to_owned(),
+        problem: without_value(message),
     })
+}
+
+/// Removes the value of a column from a message of the server. These are the forms of the messages that quote one:
+///
+/// - "… The duplicate key value is (1)." (2601, 2627)
+/// - "… Truncated value: 'abc'." (2628)
+/// - "Arithmetic overflow error for data type tinyint, value = 256." (220, 232)
+/// - "Conversion failed when converting the varchar value 'abc' to data type int." (245)
+/// - Babelfish: "invalid input syntax for type integer: "abc"", "value "300" is out of range for type smallint"
+fn without_value(message: &str) -> String {
+    const BEFORE_LAST_VALUE: [&str; 4] = [
+        " The duplicate key value is",
+        " Truncated value:",
+        ", value =",
+        ": \"",
+    ];
+    const AROUND_VALUE: [(&str, &str); 2] = [
+        (" value '", "' to data type"),
+        ("value \"", "\" is out of range"),
+    ];
+    for (before, after) in AROUND_VALUE {
+        if let Some((start, rest)) = message.split_once(before)
+            && let Some((_, end)) = rest.rsplit_once(after)
+        {
+            return format!("{start}{before}…{after}{end}");
+        }
+    }
+    let ends = BEFORE_LAST_VALUE.iter();
+    let end = ends.filter_map(|before| message.find(before)).min();
+    message[..end.unwrap_or(message.len())].to_owned()
 }
 
 /// Returns the column name in quotes after the first "column" in a message of the server.
@@ -205,6 +234,42 @@ fn column_of(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_removed_from_messages() {
+        for (message, expected) in [
+            (
+                "Cannot insert duplicate key in object 'dbo.t'. The duplicate key value is (s3cret, a: \"b\").",
+                "Cannot insert duplicate key in object 'dbo.t'.",
+            ),
+            (
+                "String or binary data would be truncated in table 't', column 'c'. Truncated value: 's3cret'.",
+                "String or binary data would be truncated in table 't', column 'c'.",
+            ),
+            (
+                "Arithmetic overflow error for data type tinyint, value = 256.",
+                "Arithmetic overflow error for data type tinyint",
+            ),
+            (
+                "Conversion failed when converting the varchar value 'it' to data type x' to data type int.",
+                "Conversion failed when converting the varchar value '…' to data type int.",
+            ),
+            (
+                "invalid input syntax for type integer: \"s3cret\"",
+                "invalid input syntax for type integer",
+            ),
+            (
+                "value \"99999999999\" is out of range for type integer",
+                "value \"…\" is out of range for type integer",
+            ),
+            (
+                "The DELETE statement conflicted with the REFERENCE constraint \"fk\".",
+                "The DELETE statement conflicted with the REFERENCE constraint \"fk\".",
+            ),
+        ] {
+            assert_eq!(without_value(message), expected);
+        }
+    }
 
     #[test]
     fn column_in_an_error_message_is_found() {

@@ -14,10 +14,10 @@ use super::utf16::cut;
 use crate::item_state::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
-use crate::store::{Ending, QueueIndex, Rejection, Settled, Settlement, StoreError};
+use crate::store::{Ending, QueueIndex, Settled, Settlement, StoreError};
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
-const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
+pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
 
 /// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or
 /// all are delayed.
@@ -36,45 +36,71 @@ impl MssqlOperations {
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, StoreError> {
         let queue = self.queue(queue)?;
-        follow_ups::check(settlements, |queue, item| {
-            Ok(self.queue(queue)?.encode_item(item).map(drop))
-        })?;
         let mut results = vec![Settled::Lost; settlements.len()];
-        let mut remaining: Vec<usize> = (0..settlements.len())
-            .filter(|index| queue.can_have_key(&settlements[*index].lease.key))
-            .collect();
+        let mut remaining = Vec::with_capacity(settlements.len());
+        for (index, settlement) in settlements.iter().enumerate() {
+            if !queue.can_have_key(&settlement.lease.key) {
+                continue;
+            }
+            let refusal = follow_ups::refusal(settlement, |queue, item| {
+                Ok(self.queue(queue)?.encode_item(item).map(drop))
+            })?;
+            match refusal {
+                Some(refusal) => results[index] = Settled::Refused(refusal),
+                None => remaining.push(index),
+            }
+        }
         // A batch may settle a key only once. Further settlements of the same key go into later batches.
         while !remaining.is_empty() {
             let mut keys = HashSet::new();
             let (batch, later): (Vec<usize>, Vec<usize>) = remaining
                 .into_iter()
                 .partition(|index| keys.insert(settlements[*index].lease.key.to_string()));
-            for (index, result) in self.settle_batch(queue, settlements, &batch).await? {
-                results[index] = result;
-            }
+            self.settle_keys(queue, settlements, batch, &mut results)
+                .await?;
             remaining = later;
         }
         Ok(results)
     }
 
-    /// Settles the settlements at `indexes` in one batch. No two of them have the same key.
-    async fn settle_batch(
+    /// Settles the settlements at `indexes`, each of another key, and sets their results.
+    ///
+    /// If the server refuses a batch, it refuses one of its settlements, and the batch is split in two. So n settlements
+    /// take at most 2n - 1 batches, and one refused settlement among n takes about 2 log2(n).
+    async fn settle_keys(
         &self,
         queue: &QueueStatements,
         settlements: &[Settlement],
-        indexes: &[usize],
-    ) -> Result<Vec<(usize, Settled)>, StoreError> {
-        let outcome = self.run_batch(queue, settlements, indexes, COMMIT).await;
-        match outcome {
-            Err(StoreError::Rejected(rejection)) => {
-                let found = self.find_rejected_settlement(queue, settlements, indexes, rejection);
-                Err(found.await)
+        indexes: Vec<usize>,
+        results: &mut [Settled],
+    ) -> Result<(), StoreError> {
+        let mut batches = vec![indexes];
+        while let Some(mut batch) = batches.pop() {
+            match self.run_batch(queue, settlements, &batch, COMMIT).await {
+                Err(StoreError::Rejected(_)) if batch.len() > 1 => {
+                    let second = batch.split_off(batch.len() / 2);
+                    batches.extend([second, batch]);
+                }
+                Err(StoreError::Rejected(rejection)) => {
+                    let settlement = &settlements[batch[0]];
+                    let refusal = self.find_refused_part(queue, settlement, rejection).await;
+                    results[batch[0]] = Settled::Refused(refusal);
+                }
+                outcome => {
+                    for (index, result) in outcome? {
+                        results[index] = result;
+                    }
+                }
             }
-            outcome => outcome,
         }
+        Ok(())
     }
 
-    async fn run_batch(
+    /// Settles the settlements at `indexes` in one batch. No two of them have the same key. `end` is its last statement.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if a constraint or a trigger refuses one of them. The batch has changed nothing then.
+    pub(super) async fn run_batch(
         &self,
         queue: &QueueStatements,
         settlements: &[Settlement],
@@ -100,70 +126,6 @@ impl MssqlOperations {
             settled.push((index, state.map_or(Settled::Gone, Settled::Ended)));
         }
         Ok(settled)
-    }
-
-    /// Finds the settlement, and its follow-up, that a constraint refused. Runs each settlement alone and rolls it
-    /// back.
-    async fn find_rejected_settlement(
-        &self,
-        queue: &QueueStatements,
-        settlements: &[Settlement],
-        indexes: &[usize],
-        rejection: Rejection,
-    ) -> StoreError {
-        for index in indexes {
-            let settlement = &settlements[*index];
-            let alone = self
-                .run_batch(queue, settlements, &[*index], ROLLBACK)
-                .await;
-            let Err(StoreError::Rejected(found)) = alone else {
-                continue;
-            };
-            let mut result = Rejection {
-                item: *index,
-                ..found
-            };
-            if let Ending::Complete { follow_ups } = &settlement.ending {
-                for (follow_up_index, follow_up) in follow_ups.iter().enumerate() {
-                    let with_one_follow_up = Settlement {
-                        lease: settlement.lease.clone(),
-                        ending: Ending::Complete {
-                            follow_ups: vec![follow_up.clone()],
-                        },
-                    };
-                    let outcome = self
-                        .run_batch(queue, &[with_one_follow_up], &[0], ROLLBACK)
-                        .await;
-                    let target = self.queue(follow_up.queue);
-                    if let (Err(error), Ok(target)) = (outcome, target)
-                        && let StoreError::Rejected(found) =
-                            target.name_refused_column(error, &follow_up.item.columns)
-                    {
-                        result = Rejection {
-                            item: *index,
-                            follow_up: Some(follow_up_index),
-                            ..found
-                        };
-                        break;
-                    }
-                }
-                // If the completion is refused even without follow-ups, the item's own row is the cause.
-                let without_follow_ups = Settlement {
-                    lease: settlement.lease.clone(),
-                    ending: Ending::Complete {
-                        follow_ups: Vec::new(),
-                    },
-                };
-                let outcome = self
-                    .run_batch(queue, &[without_follow_ups], &[0], ROLLBACK)
-                    .await;
-                if outcome.is_err() {
-                    result.follow_up = None;
-                }
-            }
-            return StoreError::Rejected(result);
-        }
-        StoreError::Misconfigured(rejection.problem)
     }
 
     /// Renders the batch that settles the settlements at `indexes`, and its parameters. `end` is its last statement.

@@ -249,7 +249,7 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
 fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
     let text = text.trim();
     let require =
-        |json: Option<Json>, kind: &str| json.ok_or_else(|| format!("{text:?} is not {kind}"));
+        |json: Option<Json>, kind: &str| json.ok_or_else(|| format!("the text is not {kind}"));
     match column {
         ColumnType::Int(min, max) => {
             let int = text.parse().ok().filter(|int| (min..=max).contains(int));

@@ -52,13 +52,13 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
         (Value::Text(text), ColumnType::Date) => {
             match Date::parse(text.trim(), &Iso8601::PARSING) {
                 Ok(_) => Ok(()),
-                Err(_) => Err(format!("{text:?} is not a date such as 2026-11-20")),
+                Err(_) => Err("the text is not a date such as 2026-11-20".to_owned()),
             }
         }
         (Value::Text(text), ColumnType::Time) => {
             match Time::parse(text.trim(), &Iso8601::PARSING) {
                 Ok(time) => check_fraction(time.nanosecond(), scale_of(sizes)),
-                Err(_) => Err(format!("{text:?} is not a time of day such as 22:15:20.5")),
+                Err(_) => Err("the text is not a time of day such as 22:15:20.5".to_owned()),
             }
         }
         _ => Ok(()),
@@ -94,12 +94,12 @@ fn check_decimal(digits: &str, sizes: [Option<u32>; 2]) -> Result<(), String> {
     let fraction = fraction.trim_end_matches('0').len();
     if fraction > scale as usize {
         return Err(format!(
-            "{digits} has {fraction} decimal places; the column stores {scale}"
+            "the number has {fraction} decimal places; the column stores {scale}"
         ));
     }
     if whole > (precision - scale.min(precision)) as usize {
         return Err(format!(
-            "{digits} is too large; the column stores {precision} digits, {scale} of them decimal places"
+            "the number is too large; the column stores {precision} digits, {scale} of them decimal places"
         ));
     }
     Ok(())
@@ -113,9 +113,7 @@ fn check_real(double: f64) -> Result<(), String> {
     if f64::from(double as f32).to_bits() == double.to_bits() {
         Ok(())
     } else {
-        Err(format!(
-            "{double} has more digits than a real column stores"
-        ))
+        Err("the number has more digits than a real column stores".to_owned())
     }
 }
 
@@ -138,7 +136,7 @@ fn check_date_time(
     };
     if !(first..=last).contains(&moment) {
         return Err(format!(
-            "{moment} is out of range; a {name} is between {first} and {last}"
+            "the time is out of range; a {name} is between {first} and {last}"
         ));
     }
     match name {
@@ -146,13 +144,9 @@ fn check_date_time(
             if !nanos.is_multiple_of(1_000_000)
                 || ![0, 3, 7].contains(&(nanos / 1_000_000 % 10)) =>
         {
-            Err(format!(
-                "{moment} cannot be stored exactly: the milliseconds of a datetime end in 0, 3 or 7"
-            ))
+            Err("the time cannot be stored exactly: the milliseconds of a datetime end in 0, 3 or 7".to_owned())
         }
-        "smalldatetime" if nanos != 0 || moment.second() != 0 => Err(format!(
-            "{moment} has seconds; a smalldatetime stores whole minutes"
-        )),
+        "smalldatetime" if nanos != 0 || moment.second() != 0 => Err("the time has seconds; a smalldatetime stores whole minutes".to_owned()),
         "datetime" | "smalldatetime" => Ok(()),
         _ => check_fraction(nanos, scale_of(sizes)),
     }

@@ -8,7 +8,7 @@ use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
+use crate::store::{NewItem, QueueIndex, Refusal, Rejection, Settled, StoreError};
 use crate::value::{Key, Value};
 
 /// The error of one request in a list.
@@ -23,17 +23,37 @@ pub(super) enum ItemError {
 }
 
 impl ItemError {
-    /// Turns the error of one request into the error of the operation.
-    pub(super) fn of_request(self, item: usize, follow_up: Option<usize>) -> StoreError {
+    /// Turns the error of the item at index `item` into the error of the operation.
+    fn of_item(self, item: usize) -> StoreError {
         match self {
             Self::Store(error) => error,
             Self::Rejected { column, problem } => StoreError::Rejected(Rejection {
-                item,
-                follow_up,
+                item: Some(item),
                 column,
                 problem,
             }),
         }
+    }
+
+    /// Turns the error of a settlement into its result. `table` is the table that refused a change. `follow_up` is the
+    /// index of the refused follow-up; `None`: the change of the item's row was refused.
+    pub(super) fn refused(
+        self,
+        table: &str,
+        follow_up: Option<usize>,
+    ) -> Result<Settled, StoreError> {
+        let (column, problem) = match self {
+            Self::Store(error) => return Err(error),
+            // SQLite's message does not always name the table.
+            Self::Rejected { column, problem } => (column, format!("table {table:?}: {problem}")),
+        };
+        Ok(Settled::Refused(match follow_up {
+            Some(index) => Refusal::of_follow_up(index, column.as_deref(), problem),
+            None => Refusal {
+                field: None,
+                problem,
+            },
+        }))
     }
 }
 
@@ -60,7 +80,7 @@ pub(super) fn enqueue(
         .iter()
         .enumerate()
         .map(|(index, item)| {
-            insert(context, queue, item, now).map_err(|error| error.of_request(index, None))
+            insert(context, queue, item, now).map_err(|error| error.of_item(index))
         })
         .collect()
 }

@@ -131,6 +131,11 @@ impl QueueStatements {
         })
     }
 
+    /// Returns whether the table can have a row with this key: the number of values fits, and none of them is NULL.
+    pub(super) fn can_have_key(&self, key: &Key) -> bool {
+        key.0.len() == self.key_len && !key.0.contains(&Value::Null)
+    }
+
     /// Reads the key of a row. Every statement returns the key columns first.
     pub(super) fn read_key(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Key> {
         (0..self.key_len)

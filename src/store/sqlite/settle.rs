@@ -8,71 +8,116 @@ use rusqlite::types::Null;
 use super::enqueue::{self, ItemError};
 use super::queue_statements::QueueStatements;
 use super::statement::{LastStatement, Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::writer::{WriteContext, execute};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{Ending, FollowUp, QueueIndex, Settled, Settlement, StoreError, follow_ups};
-use crate::value::Value;
+use crate::store::{
+    Ending, FollowUp, NewItem, QueueIndex, Refusal, Rejection, Settled, Settlement, StoreError,
+    follow_ups,
+};
+
+/// The changes that are undone if the database refuses one settlement of a list.
+#[derive(Clone, Copy)]
+pub(super) enum UndoScope {
+    /// Those of the whole list: the operation fails with [`StoreError::Rejected`]. This costs nothing if no settlement is
+    /// refused.
+    List,
+    /// Those of the refused settlement. Each settlement runs in its own savepoint.
+    Settlement,
+}
 
 /// Ends leases. See [`Store::settle`](crate::store::Store::settle).
+///
+/// # Errors
+/// [`StoreError::Rejected`] if the database refuses a settlement and the scope is the list, or if the refusal has rolled
+/// back the whole transaction, as a trigger can.
 pub(super) fn settle(
     context: &WriteContext,
     queue: QueueIndex,
     settlements: &[Settlement],
+    undo_scope: UndoScope,
 ) -> Result<Vec<Settled>, StoreError> {
     let queue = context.queue(queue)?;
-    follow_ups::check(settlements, |queue, item| {
-        Ok(context.queue(queue)?.encode_item(item).map(drop))
-    })?;
     let mut settler = Settler {
+        context,
         queue,
         now: context.now(),
         statement: LastStatement::new(&context.connection),
     };
-    settlements
-        .iter()
-        .enumerate()
-        .map(|(index, Settlement { lease, ending })| {
-            if lease.key.0.len() != queue.key_len || lease.key.0.contains(&Value::Null) {
-                return Ok(Settled::Lost);
-            }
-            let ended = settler
-                .end_lease(lease, ending)
-                .map_err(|error| error.of_request(index, None))?;
-            let Some(state) = ended else {
-                return settler.find_earlier_settlement(lease, ending);
-            };
-            if let Ending::Complete { follow_ups } = ending {
-                add_follow_ups(context, index, follow_ups, settler.now)?;
-            }
-            Ok(Settled::Ended(state))
-        })
-        .collect()
+    let check_item = |queue, item: &NewItem| Ok(context.queue(queue)?.encode_item(item).map(drop));
+    let settle = |settlement: &Settlement| {
+        if !queue.can_have_key(&settlement.lease.key) {
+            return Ok(Settled::Lost);
+        }
+        if let Some(refusal) = follow_ups::refusal(settlement, check_item)? {
+            return Ok(Settled::Refused(refusal));
+        }
+        match undo_scope {
+            UndoScope::List => match settler.settle(settlement)? {
+                Settled::Refused(refusal) => Err(rejected(&refusal)),
+                settled => Ok(settled),
+            },
+            UndoScope::Settlement => settler.settle_in_savepoint(settlement),
+        }
+    };
+    settlements.iter().map(settle).collect()
 }
 
-fn add_follow_ups(
-    context: &WriteContext,
-    item: usize,
-    follow_ups: &[FollowUp],
-    now: i64,
-) -> Result<(), StoreError> {
-    for (index, follow_up) in follow_ups.iter().enumerate() {
-        enqueue::insert(context, follow_up.queue, &follow_up.item, now)
-            .map_err(|error| error.of_request(item, Some(index)))?;
-    }
-    Ok(())
+/// Returns the error for a refused settlement whose operation is undone.
+fn rejected(refusal: &Refusal) -> StoreError {
+    StoreError::Rejected(Rejection {
+        item: None,
+        column: None,
+        problem: refusal.to_string(),
+    })
 }
 
 /// Settles the leases of one list.
 struct Settler<'a> {
+    context: &'a WriteContext,
     queue: &'a QueueStatements,
     now: i64,
     statement: LastStatement<'a>,
 }
 
 impl<'a> Settler<'a> {
+    /// Settles one lease. If the result is a refusal, the caller has to undo the changes.
+    fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
+        let Settlement { lease, ending } = settlement;
+        let state = match self.end_lease(lease, ending) {
+            Ok(Some(state)) => state,
+            Ok(None) => return self.find_earlier_settlement(lease, ending),
+            Err(error) => return error.refused(&self.queue.spec.table, None),
+        };
+        if let Ending::Complete { follow_ups } = ending {
+            for (index, follow_up) in follow_ups.iter().enumerate() {
+                let FollowUp { queue, item } = follow_up;
+                if let Err(error) = enqueue::insert(self.context, *queue, item, self.now) {
+                    let table = &self.context.queue(*queue)?.spec.table;
+                    return error.refused(table, Some(index));
+                }
+            }
+        }
+        Ok(Settled::Ended(state))
+    }
+
+    /// Settles one lease and undoes its changes if it is refused.
+    fn settle_in_savepoint(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
+        execute(self.context, "SAVEPOINT settlement")?;
+        let result = self.settle(settlement)?;
+        if let Settled::Refused(refusal) = &result {
+            // The savepoint is gone with the transaction. Further statements would be committed one by one.
+            if self.context.connection.is_autocommit() {
+                return Err(rejected(refusal));
+            }
+            execute(self.context, "ROLLBACK TO settlement")?;
+        }
+        execute(self.context, "RELEASE settlement")?;
+        Ok(result)
+    }
+
     /// Ends the lease and returns the new state of its item, or `None` if the lease is not held.
     fn end_lease(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, ItemError> {
         let sql = &self.queue.sql;

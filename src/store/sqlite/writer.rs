@@ -13,9 +13,10 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::clock::Clock;
+use super::error::{broken_constraint, classify};
 use super::new_item::InsertStatements;
 use super::queue_statements::QueueStatements;
-use crate::store::{QueueIndex, StoreError};
+use crate::store::{QueueIndex, Rejection, StoreError};
 
 /// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
 const MAX_GROUP_WRITES: usize = 64;
@@ -59,6 +60,8 @@ trait WriteOperation: Send {
     /// Runs the operation and returns true if its changes may be committed. Runs again if a transaction that it was
     /// part of was rolled back.
     fn run(&mut self, context: &WriteContext) -> bool;
+    /// Returns whether the last run failed because the database refused a change.
+    fn was_rejected(&self) -> bool;
     /// Sends the result to the caller. `committed` is the result of the transaction.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -80,6 +83,10 @@ where
         let may_commit = result.is_ok();
         self.result = Some(result);
         may_commit
+    }
+
+    fn was_rejected(&self) -> bool {
+        matches!(self.result, Some(Err(StoreError::Rejected(_))))
     }
 
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
@@ -158,9 +165,9 @@ fn commit_group(
     if matches!(committed, Err(StoreError::Unavailable(_))) {
         group.extend(arrived.try_iter());
     }
-    // A constraint can be checked as late as at the commit. Then the failed operation is not known, so each runs in its
-    // own transaction.
-    if matches!(committed, Err(StoreError::Misconfigured(_))) && group.len() > 1 {
+    // A constraint can be checked as late as at the commit. Then the failed operation is not known. A trigger can roll the
+    // transaction back. In both cases each operation runs in its own transaction.
+    if matches!(committed, Err(StoreError::Rejected(_))) && group.len() > 1 {
         for mut operation in group {
             let committed = transaction(context, || Ok(operation.run(context)));
             operation.answer(committed.map(|_| ()));
@@ -180,7 +187,8 @@ fn transaction(
     execute(context, "BEGIN IMMEDIATE")?;
     let result = work().and_then(|may_commit| {
         if may_commit {
-            execute(context, "COMMIT")?;
+            let mut commit = context.connection.prepare_cached("COMMIT")?;
+            commit.execute([]).map_err(|error| refused_change(&error))?;
         }
         Ok(may_commit)
     });
@@ -225,21 +233,41 @@ fn run_in_savepoints(context: &WriteContext, group: &mut Group) -> Result<bool, 
 /// Runs one operation. Returns true if its changes may be committed.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] if SQLite has rolled back the whole transaction, as it does on a full disk or an I/O
-/// error.
+/// [`StoreError::Rejected`] if a trigger or a constraint has rolled back the whole transaction.
+/// [`StoreError::Unavailable`] if SQLite has, as it does on a full disk or an I/O error.
 fn run_one(
     context: &WriteContext,
     operation: &mut Box<dyn WriteOperation>,
 ) -> Result<bool, StoreError> {
     let may_commit = operation.run(context);
     if context.connection.is_autocommit() {
+        if operation.was_rejected() {
+            let problem = "a trigger or a constraint rolled the transaction back";
+            return Err(rejected(problem.to_owned()));
+        }
         let reason = "an error of the device ended the transaction; no change was committed";
         return Err(StoreError::unavailable(reason.to_owned()));
     }
     Ok(may_commit)
 }
 
-fn execute(context: &WriteContext, sql: &str) -> Result<(), StoreError> {
+/// Returns the error of a failed commit. The request whose change a constraint refused is not known.
+fn refused_change(error: &rusqlite::Error) -> StoreError {
+    match broken_constraint(error) {
+        Some(problem) => rejected(problem),
+        None => classify(error),
+    }
+}
+
+fn rejected(problem: String) -> StoreError {
+    StoreError::Rejected(Rejection {
+        item: None,
+        column: None,
+        problem,
+    })
+}
+
+pub(super) fn execute(context: &WriteContext, sql: &str) -> Result<(), StoreError> {
     context.connection.prepare_cached(sql)?.execute([])?;
     Ok(())
 }

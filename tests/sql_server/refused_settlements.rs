@@ -1,0 +1,88 @@
+//! Settlements that a foreign key or a trigger of the table refuses. Only they fail, and the problem names the constraint.
+
+use lease_broker::item_state::State;
+use lease_broker::queue::{OnComplete, QueueSpec};
+use lease_broker::store::Settled;
+
+use crate::harness::fixture::{Fixture, complete, fail, queue};
+use crate::harness::mssql::MssqlHarness;
+use crate::program::{Program, start};
+
+/// Creates the queue `item` with five rows, over tables with this schema.
+async fn fixture(
+    schema: &[&str],
+    on_complete: OnComplete,
+) -> Option<(Fixture<MssqlHarness>, Program)> {
+    let (harness, program) = Box::pin(start()).await?;
+    for statement in schema {
+        program.run(statement).await;
+    }
+    let spec = QueueSpec {
+        on_complete,
+        ..queue("item")
+    };
+    Some((Box::pin(Fixture::adopt(harness, vec![spec])).await, program))
+}
+
+/// Completes the five items in one list. Expects that only the fourth completion is refused, with this text in its
+/// problem, and that its lease is still held.
+async fn assert_fourth_is_refused(fixture: &Fixture<MssqlHarness>, problem: &str) {
+    let items = fixture.claim(9).await;
+    assert_eq!(items.len(), 5);
+    let completions = items.iter().map(|item| (&item.lease, complete()));
+    let results = fixture.try_settle(completions.collect()).await;
+    for (number, result) in (1..).zip(results.expect("settle")) {
+        match result {
+            Settled::Refused(refusal) if number == 4 => {
+                assert_eq!(refusal.field, None, "{refusal}");
+                assert!(refusal.problem.contains(problem), "{refusal}");
+            }
+            result => assert_eq!(result, Settled::Ended(State::Completed), "{number}"),
+        }
+    }
+    let failed = fixture.settle(&items[3].lease, fail(None)).await;
+    assert_eq!(failed, Some(State::Dead));
+}
+
+#[tokio::test]
+async fn foreign_key_refuses_its_own_completion() {
+    for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
+        let schema = [
+            "CREATE TABLE item (id int PRIMARY KEY, payload nvarchar(50))",
+            "CREATE TABLE line (id int PRIMARY KEY, item int CONSTRAINT line_item REFERENCES item (id))",
+            "INSERT item (id) VALUES (1), (2), (3), (4), (5)",
+            "INSERT line (id, item) VALUES (1, 4)",
+        ];
+        let Some((fixture, program)) = fixture(&schema, on_complete.clone()).await else {
+            return;
+        };
+        assert_fourth_is_refused(&fixture, "line_item").await;
+        let left = program.texts("SELECT CAST(id AS varchar(9)) FROM item");
+        assert_eq!(left.await, ["4"]);
+        if on_complete != OnComplete::Delete {
+            let archived = "SELECT CAST(id AS varchar(9)) FROM done ORDER BY id";
+            assert_eq!(program.texts(archived).await, ["1", "2", "3", "5"]);
+        }
+        // A table that others refer to cannot be dropped.
+        program.run("DROP TABLE line").await;
+    }
+}
+
+#[tokio::test]
+async fn trigger_that_throws_refuses_its_own_completion() {
+    let schema = [
+        "CREATE TABLE item (id int PRIMARY KEY, payload nvarchar(50))",
+        "CREATE TRIGGER choosy ON item AFTER UPDATE AS
+            IF EXISTS (SELECT 1 FROM inserted WHERE id = 4 AND lease_state = 3) THROW 50001, N'4 stays', 1",
+        "INSERT item (id) VALUES (1), (2), (3), (4), (5)",
+    ];
+    let (first, rest) = (schema[0], &schema[1..]);
+    let Some((fixture, program)) = fixture(&[first], OnComplete::Keep).await else {
+        return;
+    };
+    for statement in rest {
+        program.run(statement).await;
+    }
+    assert_fourth_is_refused(&fixture, "4 stays").await;
+    assert_eq!(fixture.counts().await, [0, 0, 0, 4, 1]);
+}
