@@ -143,7 +143,7 @@ async fn refused_completion_keeps_the_next_lease() {
 }
 
 #[tokio::test]
-async fn rejected_completion_releases_the_claim() {
+async fn rejected_call_claims_nothing() {
     let (_server, client) = start_with(&["a", "b"]).await;
     let first = client.claim_one().await;
     let too_many = vec![completion(&first.lease_id, &[]); 1_001];

@@ -173,7 +173,7 @@ async fn trigger_that_uses_raiserror_refuses_the_operation() {
     let Err(StoreError::Rejected(rejection)) = added else {
         panic!("{added:?}");
     };
-    assert_eq!(rejection.item, 1);
+    assert_eq!(rejection.item, Some(1));
     assert!(
         rejection.problem.contains("refused INSERT"),
         "{rejection:?}"
