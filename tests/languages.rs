@@ -187,7 +187,7 @@ fn completion(lease: Lease) -> Completion {
             .map(|(name, value)| (name.to_owned(), value))
             .into_iter()
             .collect(),
-        delay: None,
+        ..NewItem::default()
     };
     Completion {
         lease_id: lease.lease_id,

@@ -191,7 +191,16 @@ fn any_duration() -> impl Strategy<Value = Option<prost_types::Duration>> {
 
 fn new_item() -> impl Strategy<Value = NewItem> {
     let columns = prop::collection::btree_map(column(), value(), 0..4);
-    (columns, any_duration()).prop_map(|(columns, delay)| NewItem { columns, delay })
+    let trace_parent = prop_oneof![
+        Just(String::new()),
+        ".*",
+        "00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]"
+    ];
+    (columns, any_duration(), trace_parent).prop_map(|(columns, delay, trace_parent)| NewItem {
+        columns,
+        delay,
+        trace_parent,
+    })
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! The calls of the API, one method for each: claim, heartbeat, complete, complete and claim, fail,
+//! The calls of the API, one method for each: claim, heartbeat, complete, complete and claim, fail, fail and claim,
 //! release, enqueue.
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
@@ -129,10 +129,33 @@ impl Broker {
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         let queue = self.queue(&next.queue)?;
+        let settlements = self.settlements_of(queue, completions)?;
+        self.settle_and_claim(queue, settlements, next).await
+    }
+
+    /// Ends leases as [`Self::fail`] does and leases the next items, as [`Self::complete_and_claim`] does.
+    ///
+    /// # Errors
+    /// As [`Self::complete_and_claim`].
+    pub async fn fail_and_claim(
+        &self,
+        failures: Vec<LeaseFailure>,
+        next: ClaimRequest,
+    ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
+        let queue = self.queue(&next.queue)?;
+        let settlements = self.settlements_of_failures(queue, failures)?;
+        self.settle_and_claim(queue, settlements, next).await
+    }
+
+    async fn settle_and_claim(
+        &self,
+        queue: &Queue,
+        settlements: Vec<Result<Settlement, Settled>>,
+        next: ClaimRequest,
+    ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         self.metrics.add_call(queue.index, Operation::Claim);
         let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
         let call = call.map_err(|error| error.in_message("next"))?;
-        let settlements = self.settlements_of(queue, completions)?;
         let (results, leases) = tokio::join!(
             self.settle(queue, settlements),
             queue.claims.claim(call, None)
@@ -154,6 +177,16 @@ impl Broker {
         failures: Vec<LeaseFailure>,
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
+        let settlements = self.settlements_of_failures(queue, failures)?;
+        self.settle(queue, settlements).await
+    }
+
+    /// Checks failures, decodes their lease ids, and decides what becomes of their items.
+    fn settlements_of_failures(
+        &self,
+        queue: &Queue,
+        failures: Vec<LeaseFailure>,
+    ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("failures", failures.len())?;
         let mut settlements = Vec::with_capacity(failures.len());
         for (index, failure) in failures.into_iter().enumerate() {
@@ -178,7 +211,7 @@ impl Broker {
             };
             settlements.push(settlement(lease, ending));
         }
-        self.settle(queue, settlements).await
+        Ok(settlements)
     }
 
     /// Ends leases whose work was not done and gives their attempts back.

@@ -9,6 +9,7 @@ use super::limits::check_delay;
 use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
+use crate::lease_id::{self, LeaseId};
 use crate::store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement, StoreError};
 
 impl Broker {
@@ -36,6 +37,10 @@ impl Broker {
         };
         let follow_ups = completion.follow_ups;
         let follow_ups = follow_ups.and_then(|follow_ups| self.check_follow_ups(follow_ups));
+        let follow_ups = follow_ups.map(|mut follow_ups| {
+            self.trace_follow_ups(queue, &id, &mut follow_ups);
+            follow_ups
+        });
         Ok(match follow_ups {
             Ok(follow_ups) => Ok(Settlement {
                 lease: id.lease,
@@ -43,6 +48,19 @@ impl Broker {
             }),
             Err(refusal) => Err(Settled::Refused(refusal)),
         })
+    }
+
+    /// Gives each follow-up without a trace context that of the lease, so that the follow-up's lease continues its trace.
+    fn trace_follow_ups(&self, queue: &Queue, id: &LeaseId, follow_ups: &mut [FollowUp]) {
+        if follow_ups.is_empty() {
+            return;
+        }
+        let name = &queue.spec.name;
+        let context = lease_id::trace_context(self.store.secret(), name, &id.lease, &id.origin);
+        for follow_up in follow_ups {
+            let own = &mut follow_up.item.trace_parent;
+            own.get_or_insert_with(|| context.to_string());
+        }
     }
 
     /// Checks the follow-ups of a completion and resolves the names of their queues.

@@ -27,7 +27,7 @@ pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
         .collect::<Result<_, String>>()?;
     Ok(proto::NewItem {
         columns,
-        delay: None,
+        ..proto::NewItem::default()
     })
 }
 
@@ -93,7 +93,7 @@ pub(super) fn item_from_texts<'a>(
             .into_iter()
             .map(|(name, value)| (name.to_owned(), text(value)))
             .collect(),
-        delay: None,
+        ..proto::NewItem::default()
     }
 }
 

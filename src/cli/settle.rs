@@ -141,6 +141,7 @@ impl Fail {
         let request = proto::FailRequest {
             queue: self.leases.queue,
             failures: failures.collect(),
+            next: None,
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.fail(request).await?.into_inner().results;

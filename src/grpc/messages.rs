@@ -15,6 +15,7 @@ use crate::broker::{
 };
 use crate::item_state::State;
 use crate::store::{LeaseExpiry, NewItem, Settled};
+use crate::trace_context::TraceContext;
 use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -60,7 +61,7 @@ pub(super) fn claim_from_proto(
     })
 }
 
-/// Converts the claim in a `Complete` call. It does not wait for items.
+/// Converts the claim in a `Complete` or `Fail` call. It does not wait for items.
 pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
@@ -77,17 +78,14 @@ pub(super) fn next_claim_from_proto(
     claim_from_proto(request, time_to_deadline).map_err(|error| error.in_message("next"))
 }
 
-/// Converts completions. Their follow-ups take the trace context of the call.
-pub(super) fn completions_from_proto(
-    completions: Vec<proto::Completion>,
-    trace_parent: Option<&str>,
-) -> Vec<LeaseCompletion> {
+/// Converts completions.
+pub(super) fn completions_from_proto(completions: Vec<proto::Completion>) -> Vec<LeaseCompletion> {
     let convert = |completion: proto::Completion| {
         let follow_ups = completion.follow_ups.into_iter().enumerate();
         let follow_ups = follow_ups.map(|(index, follow_up)| {
             let field = || format!("follow_ups[{index}].item");
             let item = follow_up.item.unwrap_or_default();
-            let item = new_item_from_proto(&field, item, trace_parent)?;
+            let item = new_item_from_proto(&field, item, None)?;
             Ok((follow_up.queue, item))
         });
         let follow_ups: Result<_> = follow_ups.collect();
@@ -136,23 +134,24 @@ pub(super) fn request_ids_from_proto(request_ids: &[String]) -> Result<Vec<Uuid>
     request_ids.iter().enumerate().map(convert).collect()
 }
 
-/// Converts new items. They take the trace context of the call.
+/// Converts new items. Those without a trace context take that of the call.
 pub(super) fn new_items_from_proto(
     items: Vec<proto::NewItem>,
-    trace_parent: Option<&str>,
+    call_context: Option<&str>,
 ) -> Result<Vec<NewItem>> {
     let convert = |(index, item)| {
         let field = || format!("items[{index}]");
-        new_item_from_proto(&field, item, trace_parent)
+        new_item_from_proto(&field, item, call_context)
     };
     items.into_iter().enumerate().map(convert).collect()
 }
 
 /// Converts a new item. `field` returns the item's path. It is a function because only an error needs the path.
+/// `call_context` is the trace context of an item that has none.
 fn new_item_from_proto(
     field: &dyn Fn() -> String,
     item: proto::NewItem,
-    trace_parent: Option<&str>,
+    call_context: Option<&str>,
 ) -> Result<NewItem> {
     // The map is sorted by name. Equal sets of columns therefore give equal lists, for which the store keeps one
     // prepared statement.
@@ -173,7 +172,14 @@ fn new_item_from_proto(
             None => Duration::ZERO,
             delay => duration_from_proto(format!("{}.delay", field()), delay)?.unwrap_or_default(),
         },
-        trace_parent: trace_parent.map(str::to_owned),
+        trace_parent: match &*item.trace_parent {
+            "" => call_context.map(str::to_owned),
+            own if TraceContext::parse(own).is_some() => Some(item.trace_parent),
+            _ => {
+                let problem = "must be a W3C traceparent of 55 characters";
+                return Err(Error::invalid(format!("{}.trace_parent", field()), problem));
+            }
+        },
     })
 }
 

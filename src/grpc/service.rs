@@ -71,12 +71,11 @@ impl LeaseBrokerService for Service {
         request: Request<proto::CompleteRequest>,
     ) -> RpcResult<proto::CompleteResponse> {
         let deadline = Deadline::of(request.metadata());
-        let trace_parent = trace_parent(request.metadata());
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
             let lease_ids = lease_ids(&request.completions, |completion| &completion.lease_id);
-            let completions = completions_from_proto(request.completions, trace_parent.as_deref());
+            let completions = completions_from_proto(request.completions);
             let Some(next) = request.next else {
                 let results = self.broker.complete(&queue, completions).await?;
                 return Ok(Response::new(proto::CompleteResponse {
@@ -103,9 +102,22 @@ impl LeaseBrokerService for Service {
         let call = async {
             let lease_ids = lease_ids(&request.failures, |failure| &failure.lease_id);
             let failures = failures_from_proto(request.failures)?;
-            let results = self.broker.fail(&request.queue, failures).await?;
+            let queue = request.queue;
+            let Some(next) = request.next else {
+                let results = self.broker.fail(&queue, failures).await?;
+                return Ok(Response::new(proto::FailResponse {
+                    results: settle_results(lease_ids, results),
+                    next_leases: Vec::new(),
+                }));
+            };
+            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim())?;
+            let both = self.broker.fail_and_claim(failures, next);
+            let (results, leases) = both.await?;
+            let results = settle_results(lease_ids, results);
+            let used_bytes = results.iter().map(Message::encoded_len).sum();
             Ok(Response::new(proto::FailResponse {
-                results: settle_results(lease_ids, results),
+                results,
+                next_leases: self.deliver(leases, used_bytes),
             }))
         };
         deadline.run(call).await

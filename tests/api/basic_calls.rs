@@ -177,7 +177,7 @@ async fn values_of_every_kind_are_returned() {
     let items = vec![
         NewItem {
             columns: all,
-            delay: None,
+            ..NewItem::default()
         },
         NewItem::default(),
     ];
@@ -229,7 +229,7 @@ async fn composite_key_is_a_json_array() {
                 },
             ),
         ]),
-        delay: None,
+        ..NewItem::default()
     };
     let keys = client.try_enqueue(vec![region("n\"o", 2), region("n\"o", 1)]);
     assert_eq!(

@@ -171,6 +171,7 @@ async fn invalid_retry_delay_is_named() {
         let request = FailRequest {
             queue: "work".to_owned(),
             failures: vec![failure(&fixture.lease_id, "no"), second],
+            next: None,
         };
         let mut rpc = fixture.client.rpc.clone();
         fixture
@@ -261,7 +262,7 @@ async fn constraint_violation_names_its_column() {
         .await;
     let missing = vec![NewItem {
         columns: BTreeMap::new(),
-        delay: None,
+        ..NewItem::default()
     }];
     let other = fixture.client.for_queue("other");
     let field = "items[0].columns[\"payload\"]";

@@ -1,12 +1,13 @@
 //! Complete with `next`: one call completes items and claims the next ones.
 
 use lease_broker::grpc::proto::{
-    CompleteRequest, CompleteResponse, Completion, Lease, NextClaim, Outcome,
+    CompleteRequest, CompleteResponse, Completion, FailRequest, ItemState, Lease, NextClaim,
+    Outcome,
 };
 use tonic::{Code, Status};
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, lease_ids, payload};
+use crate::support::client::{Client, completion, failure, lease_ids, payload};
 use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
@@ -129,6 +130,40 @@ async fn retried_call_returns_the_same_leases() {
         lease_ids(&original.next_leases)
     );
     assert_eq!(retried.results, original.results);
+}
+
+#[tokio::test]
+async fn failure_claims_the_next_item() {
+    let (_server, client) = start_with(&["a", "b", "c"]).await;
+    let first = client.claim_one().await;
+    let with_id = NextClaim {
+        request_id: REQUEST_ID.to_owned(),
+        ..next(1)
+    };
+    let request = FailRequest {
+        queue: client.queue.clone(),
+        failures: vec![failure(&first.lease_id, "no")],
+        next: Some(with_id),
+    };
+    let fail = async || {
+        let response = client.rpc.clone().fail(request.clone()).await;
+        response.expect("no error").into_inner()
+    };
+    let (original, retried) = (fail().await, fail().await);
+    assert_eq!(original.results[0].outcome(), Outcome::Applied);
+    assert_eq!(original.results[0].state(), ItemState::Delayed);
+    assert_eq!(payloads(&original.next_leases), ["b"]);
+    assert_eq!(
+        lease_ids(&retried.next_leases),
+        lease_ids(&original.next_leases)
+    );
+    let invalid = FailRequest {
+        next: Some(next(0)),
+        ..request
+    };
+    let rejected = client.rpc.clone().fail(invalid).await;
+    let field = "next.max_items";
+    assert_field_error(rejected, Code::InvalidArgument, "INVALID_FIELD", field);
 }
 
 #[tokio::test]

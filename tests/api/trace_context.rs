@@ -1,8 +1,11 @@
 //! Trace contexts: a lease continues the W3C trace of the call that added its item.
 
-use tonic::Request;
+use lease_broker::grpc::proto::Outcome;
+use tonic::{Code, Request};
 
+use crate::support::api_error::assert_field_error;
 use crate::support::client::{completion, item};
+use crate::support::database;
 use crate::support::server::Server;
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -36,18 +39,81 @@ async fn lease_continues_its_producers_trace() {
     let again = client.claim_one().await;
     assert_eq!(&again.trace_parent[..35], &lease.trace_parent[..35]);
     assert_ne!(again.trace_parent, lease.trace_parent);
+}
 
-    // A follow-up continues the trace of the completion that adds it.
-    let other = "00-11111111111111111111111111111111-2222222222222222-00";
-    let mut done = Request::new(lease_broker::grpc::proto::CompleteRequest {
+/// Reads the trace context that is stored with the newest item.
+fn stored_context(server: &Server) -> String {
+    let newest = "SELECT trace_parent FROM work ORDER BY id DESC LIMIT 1";
+    database::query_value(&server.database(), newest)
+}
+
+#[tokio::test]
+async fn follow_up_continues_the_trace_of_its_lease() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["x"]).await;
+    let mut lease = client.claim_one().await;
+    // The first item has no trace, and the following ones have that of the lease before.
+    for _ in 0..3 {
+        let mut done = Request::new(lease_broker::grpc::proto::CompleteRequest {
+            queue: "work".to_owned(),
+            completions: vec![completion(&lease.lease_id, &[("work", "next")])],
+            next: None,
+        });
+        let header = TRACE.parse().expect("a header");
+        done.metadata_mut().insert("traceparent", header);
+        client.rpc.clone().complete(done).await.expect("done");
+        assert_eq!(stored_context(&server), lease.trace_parent);
+        let next = client.claim_one().await;
+        assert_eq!(next.trace_parent[..35], lease.trace_parent[..35]);
+        lease = next;
+    }
+}
+
+#[tokio::test]
+async fn own_trace_context_of_an_item_comes_first() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let own = "00-11111111111111111111111111111111-2222222222222222-00";
+    let mut traced = item("x");
+    traced.trace_parent = own.to_owned();
+    let mut request = Request::new(lease_broker::grpc::proto::EnqueueRequest {
         queue: "work".to_owned(),
-        completions: vec![completion(&again.lease_id, &[("work", "next")])],
-        next: None,
+        items: vec![traced.clone()],
     });
-    let header = other.parse().expect("a header");
-    done.metadata_mut().insert("traceparent", header);
-    client.rpc.clone().complete(done).await.expect("done");
-    assert_eq!(client.claim_one().await.trace_parent[..35], other[..35]);
+    let header = TRACE.parse().expect("a header");
+    request.metadata_mut().insert("traceparent", header);
+    client.rpc.clone().enqueue(request).await.expect("added");
+    assert_eq!(stored_context(&server), own);
+    let lease = client.claim_one().await;
+    assert_eq!(lease.trace_parent[..35], own[..35]);
+    let mut done = completion(&lease.lease_id, &[("work", "next")]);
+    traced.trace_parent = TRACE.to_owned();
+    done.follow_ups[0].item = Some(traced);
+    client.try_complete(vec![done]).await.expect("done");
+    assert_eq!(stored_context(&server), TRACE);
+}
+
+#[tokio::test]
+async fn malformed_trace_context_of_an_item_is_rejected() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["x"]).await;
+    let lease = client.claim_one().await;
+    let zero_trace = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+    for malformed in ["nonsense", zero_trace, &format!("{TRACE}-1")] {
+        let mut traced = item("x");
+        traced.trace_parent = malformed.to_owned();
+        let rejected = client.try_enqueue(vec![item("fine"), traced.clone()]).await;
+        let field = "items[1].trace_parent";
+        assert_field_error(rejected, Code::InvalidArgument, "INVALID_FIELD", field);
+        let mut done = completion(&lease.lease_id, &[("work", "next")]);
+        done.follow_ups[0].item = Some(traced);
+        let results = client.try_complete(vec![done]).await.expect("no error");
+        assert_eq!(results[0].outcome(), Outcome::Refused);
+        let field = "follow_ups[0].item.trace_parent: ";
+        assert!(results[0].problem.starts_with(field), "{results:?}");
+    }
 }
 
 #[tokio::test]

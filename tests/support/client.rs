@@ -155,7 +155,11 @@ impl Client {
         failures: Vec<Failure>,
     ) -> Result<Vec<SettleResult>, Status> {
         let queue = self.queue.clone();
-        let request = FailRequest { queue, failures };
+        let request = FailRequest {
+            queue,
+            failures,
+            next: None,
+        };
         Ok(self.rpc.clone().fail(request).await?.into_inner().results)
     }
 
@@ -226,7 +230,7 @@ pub(crate) fn item(payload: &str) -> NewItem {
 pub(crate) fn item_with(column: &str, value: Value) -> NewItem {
     NewItem {
         columns: BTreeMap::from([(column.to_owned(), value)]),
-        delay: None,
+        ..NewItem::default()
     }
 }
 

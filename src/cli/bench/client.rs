@@ -47,7 +47,7 @@ impl Client {
             lease_duration: state.load.lease.map(proto_duration),
             item: proto::NewItem {
                 columns: [(state.column.clone(), proto::Value { kind })].into(),
-                delay: None,
+                ..proto::NewItem::default()
             },
             state: state.clone(),
         }
@@ -132,7 +132,14 @@ impl Client {
                     ..proto::Failure::default()
                 };
                 let failures = lease_ids.into_iter().map(failure).collect();
-                let response = self.rpc.fail(proto::FailRequest { queue, failures }).await;
+                let response = self
+                    .rpc
+                    .fail(proto::FailRequest {
+                        queue,
+                        failures,
+                        next: None,
+                    })
+                    .await;
                 let response = self.record(Rpc::Fail, start, response)?;
                 (response.results, Vec::new())
             }

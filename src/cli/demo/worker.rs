@@ -203,7 +203,7 @@ impl DemoWorker {
                     .map(|(name, kind)| (name.to_owned(), proto::Value { kind }))
                     .into_iter()
                     .collect(),
-                delay: None,
+                ..proto::NewItem::default()
             }),
         }
     }
