@@ -79,7 +79,9 @@ impl<H: Harness> Run<H> {
             since(&done).into_iter().max(),
             since(&left).into_iter().min(),
         );
-        assert!(first.is_none_or(|first| last.is_none_or(|last| last <= first)));
+        // Without filtered indexes the T-SQL store has no index of dead items by time, and goes in the order of the queue.
+        let filtered = self.fixture.queues[0].filtered_indexes;
+        assert!(!filtered || first.is_none_or(|first| last.is_none_or(|last| last <= first)));
         for id in done {
             self.model.redrive(id);
         }
