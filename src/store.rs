@@ -164,7 +164,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Vec<ListedItem>, StoreError>;
 
     /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how
-    /// many items it changed.
+    /// many items it changed. On SQL Server without filtered indexes, the items come in the order of the queue.
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError>;
 
     /// Checks that the database answers and accepts writes.
