@@ -7,11 +7,13 @@
 //! | `GET /metrics` | all metrics as Prometheus text |
 //! | `GET /version` | version, build and start time |
 //! | `GET /debug/queues` | the configuration and the counters of each queue |
+//! | `GET`, `PUT /log/level` | the level of the log |
 //!
 //! No request reaches the database. The server has a thread and a runtime of its own, so it also answers while all
 //! threads that serve calls are busy. It has no login, and its answers contain no secret and no row.
 
 mod answers;
+mod log_level;
 mod pulse;
 mod queues;
 mod routes;

@@ -1,25 +1,76 @@
 //! Logging: formats the events of the crate `tracing` as lines on standard error.
+//!
+//! An event passes three parts on its way:
+//!
+//! 1. the level filter, which can be changed while the process runs (`level.rs`)
+//! 2. the folding of repeated lines (`folding.rs`)
+//! 3. a queue of [`BUFFERED_LINES`] lines to a thread that writes them. If the reader of standard error stalls, the queue
+//!    fills, and further lines are dropped and counted. No call ever waits for the reader.
+//!
+//! Lines never contain connection strings, lease ids, tokens, values of columns, error texts of workers or headers.
+
+mod counters;
+mod folding;
+mod level;
+mod maintenance;
+
+pub use self::counters::LogCounters;
+pub use self::level::LogLevel;
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
-use tracing_subscriber::EnvFilter;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, reload};
 
+use self::folding::Folding;
+use self::maintenance::Maintenance;
 use crate::config::{Log, LogFormat};
+
+/// The number of lines that wait while the reader of standard error stalls.
+const BUFFERED_LINES: usize = 8_192;
+
+/// The running log. Dropping it writes the lines that wait, for at most about a second.
+pub struct Logging {
+    /// The level, to read and to change.
+    pub level: Arc<LogLevel>,
+    /// The numbers of lines that were not written.
+    pub counters: LogCounters,
+    // The fields are dropped in this order: maintenance writes its last lines, and then the guard waits for the writer.
+    _maintenance: Maintenance,
+    _writer: WorkerGuard,
+}
 
 /// Starts logging for the whole process.
 ///
 /// # Errors
 /// A message if the level is invalid, or if logging has been started before.
-pub fn start(log: &Log) -> Result<(), String> {
-    let filter = EnvFilter::builder()
-        .parse(&log.level)
-        .map_err(|error| format!("{:?} is not a log level: {error}", log.level))?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let started = match log.format {
-        LogFormat::Human => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+pub fn start(log: &Log) -> Result<Logging, String> {
+    let (filter, handle) = reload::Layer::new(level::parse(&log.level)?);
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(BUFFERED_LINES)
+        .lossy(true)
+        .thread_name("log")
+        .finish(std::io::stderr());
+    let folding = Arc::new(Folding::default());
+    let counters = LogCounters::new(writer.error_counter(), folding.clone());
+    let lines = fmt::layer().with_writer(writer);
+    let lines = match log.format {
+        LogFormat::Human => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    started.map_err(|error| error.to_string())
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines.with_filter(folding::Filter(folding.clone())))
+        .try_init()
+        .map_err(|error| error.to_string())?;
+    let level = Arc::new(LogLevel::new(handle, log.level.clone()));
+    Ok(Logging {
+        _maintenance: Maintenance::start(folding, counters.clone(), level.clone()),
+        level,
+        counters,
+        _writer: guard,
+    })
 }

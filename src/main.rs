@@ -1,6 +1,7 @@
 //! The `lease-broker` program: parses the command line, runs the command, and turns its result into an exit code.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 use lease_broker::cli::{Cli, EXIT_USAGE};
@@ -26,8 +27,19 @@ fn main() -> ExitCode {
     match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lease-broker: {error}");
+            report(format!("lease-broker: {error}"));
             error.exit_code()
         }
     }
+}
+
+/// Writes a message to standard error. Gives up after a second, so that the process ends even if the reader of standard
+/// error has stalled.
+fn report(message: String) {
+    let (written, is_written) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        eprintln!("{message}");
+        let _ = written.send(());
+    });
+    let _ = is_written.recv_timeout(Duration::from_secs(1));
 }

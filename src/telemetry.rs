@@ -7,6 +7,7 @@
 
 mod broker_instruments;
 mod instruments;
+mod log_instruments;
 mod process_instruments;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use prometheus::{Registry, TextEncoder};
 use uuid::Uuid;
 
 use crate::broker::Broker;
+use crate::logging::LogCounters;
 use crate::queue::QueueSpec;
 
 /// The metrics of this process.
@@ -68,6 +70,11 @@ impl Telemetry {
     /// Reads the counters of a broker from now on. Its queues must be those of [`Telemetry::start`].
     pub fn observe_broker(&self, broker: &Arc<Broker>) {
         broker_instruments::register(&self.meter(), broker, &self.queue_names);
+    }
+
+    /// Reads the counters of the log from now on.
+    pub fn observe_log(&self, counters: &LogCounters) {
+        log_instruments::register(&self.meter(), counters);
     }
 
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.

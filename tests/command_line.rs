@@ -18,6 +18,8 @@ mod help;
 mod layers;
 #[path = "command_line/leases.rs"]
 mod leases;
+#[path = "command_line/logging.rs"]
+mod logging;
 #[path = "command_line/operators.rs"]
 mod operators;
 #[path = "command_line/schema.rs"]

@@ -6,15 +6,16 @@ use std::time::{Instant, SystemTime};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, put};
 use axum::{Json, Router};
 use serde_json::json;
 
 use super::answers::{readiness, version};
 use super::pulse::Pulse;
-use super::queues;
+use super::{log_level, queues};
 use crate::broker::Broker;
 use crate::config::StoreKind;
+use crate::logging::LogLevel;
 use crate::queue::QueueSpec;
 use crate::telemetry::Telemetry;
 
@@ -22,6 +23,10 @@ use crate::telemetry::Telemetry;
 const MAX_BODY_BYTES: usize = 1_024;
 /// The media type of version 0.0.4 of the Prometheus text format.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The answer to a change that is not allowed.
+const CHANGES_REFUSED: &str =
+    "the admin port is not on a loopback address: set admin.allow_changes to allow changes";
 
 /// The parts of the process that the admin port reports on.
 pub struct Subject {
@@ -37,11 +42,19 @@ pub struct Subject {
     pub pulse: Arc<Pulse>,
     /// The metrics.
     pub telemetry: Arc<Telemetry>,
+    /// The level of the log.
+    pub log_level: Arc<LogLevel>,
 }
 
 type Shared = State<Arc<Subject>>;
 
-pub(super) fn router(subject: Arc<Subject>) -> Router {
+/// Builds the router. Without `allow_changes`, requests that would change something are refused.
+pub(super) fn router(subject: Arc<Subject>, allow_changes: bool) -> Router {
+    let level = if allow_changes {
+        put(log_level::change)
+    } else {
+        put(async || (StatusCode::FORBIDDEN, CHANGES_REFUSED))
+    };
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
@@ -54,6 +67,7 @@ pub(super) fn router(subject: Arc<Subject>) -> Router {
             "/debug/queues",
             get(async |State(subject): Shared| Json(queues::describe(&subject))),
         )
+        .route("/log/level", level.get(log_level::read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(subject)
 }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::log_level::are_changes_allowed;
 use super::routes::{Subject, router};
 use crate::config;
 
@@ -46,7 +47,8 @@ pub fn start(settings: &config::Admin, subject: Subject) -> io::Result<Option<Ad
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let router = router(Arc::new(subject));
+    let allow_changes = are_changes_allowed(settings.allow_changes, address);
+    let router = router(Arc::new(subject), allow_changes);
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()

@@ -129,9 +129,18 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Rejected(rejection) => Self::StoreMisconfigured(rejection.problem),
-            StoreError::Unavailable(outage) => Self::unavailable(outage),
-            StoreError::Io(reason) => Self::unavailable(reason.into()),
-            StoreError::Misconfigured(problem) => Self::StoreMisconfigured(problem),
+            StoreError::Unavailable(outage) => {
+                tracing::warn!(%outage, "call failed: the store is unavailable");
+                Self::unavailable(outage)
+            }
+            StoreError::Io(reason) => {
+                tracing::error!(reason, "call failed: the store is unavailable");
+                Self::unavailable(reason.into())
+            }
+            StoreError::Misconfigured(problem) => {
+                tracing::error!(problem, "call failed: the store refuses it");
+                Self::StoreMisconfigured(problem)
+            }
             StoreError::Bug(cause) => {
                 tracing::error!(cause, "bug found: please report it");
                 Self::Internal

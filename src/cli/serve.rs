@@ -15,7 +15,7 @@ use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag};
 use crate::grpc;
-use crate::logging;
+use crate::logging::{self, LogLevel, Logging};
 use crate::queue::QueueSpec;
 use crate::telemetry::Telemetry;
 
@@ -23,7 +23,7 @@ use crate::telemetry::Telemetry;
 ///
 /// Without a configuration it serves the queue `default`, which has one text column `payload`, from ./lease-broker.db on
 /// 127.0.0.1:50051. On SIGTERM or SIGINT the service drains: it reports that it is not healthy, answers waiting claims,
-/// and finishes the calls in flight. A second signal ends the process immediately.
+/// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads log.level again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,10 +47,35 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
-        logging::start(&config.log)
+        let logging = logging::start(&config.log)
             .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
         let mut runtime = Builder::new_multi_thread();
-        run(runtime.worker_threads(config.threads()), serve(config))
+        let threads = config.threads();
+        run(
+            runtime.worker_threads(threads),
+            self.serve(config, &logging),
+        )
+    }
+
+    /// Serves until the service has drained. At each SIGHUP, reads the level of the log again.
+    async fn serve(&self, config: Config, logging: &Logging) -> Result<(), CommandError> {
+        let mut hangup = stop_signal(SignalKind::hangup())?;
+        let reload = async {
+            while hangup.recv().await.is_some() {
+                let configured = self.config.load(self.flags());
+                let level = configured.map_err(|error| error.to_string());
+                let changed =
+                    level.and_then(|config| logging.level.set_configured(&config.log.level));
+                if let Err(problem) = changed {
+                    tracing::error!(problem, "log level not changed");
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            served = serve(config, logging) => served,
+            never = reload => never,
+        }
     }
 
     fn flags(&self) -> Vec<Flag> {
@@ -73,14 +98,15 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config) -> Result<(), CommandError> {
+async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config.queues).map_err(CommandError::io)?;
+    telemetry.observe_log(&logging.counters);
     let telemetry = Arc::new(telemetry);
     // Opened before the store, so that it can report that the broker is starting.
     let started_broker = Arc::default();
-    let admin_port = start_admin_port(&config, &telemetry, &started_broker)?;
+    let admin_port = start_admin_port(&config, &telemetry, &started_broker, &logging.level)?;
     let store = open_store(&config).await?;
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -131,6 +157,7 @@ fn start_admin_port(
     config: &Config,
     telemetry: &Arc<Telemetry>,
     broker: &Arc<OnceLock<Arc<Broker>>>,
+    log_level: &Arc<LogLevel>,
 ) -> Result<Option<AdminPort>, CommandError> {
     let subject = admin::Subject {
         started: SystemTime::now(),
@@ -139,6 +166,7 @@ fn start_admin_port(
         broker: broker.clone(),
         pulse: admin::Pulse::start(),
         telemetry: telemetry.clone(),
+        log_level: log_level.clone(),
     };
     admin::start(&config.admin, subject).map_err(|error| {
         let address = config.admin.listen.map(|address| address.to_string());

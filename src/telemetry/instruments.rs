@@ -31,6 +31,8 @@ instruments! {
     ITEMS_SERVED "lease_broker.statement.items" "{item}" "Items in the results of store operations"
     STORE_UP "lease_broker.store.up" "" "1 while the store is healthy, otherwise 0"
 
+    LOG_LINES "lease_broker.log.lines" "{line}" "Log lines that were not written, by the reason"
+
     CPU_TIME "process.cpu.time" "s" "CPU time that the process has used"
     MEMORY_USAGE "process.memory.usage" "By" "Memory that the process uses"
     OPEN_FILE_DESCRIPTORS "process.open_file_descriptors" "{file_descriptor}" "File descriptors that the process has open"

@@ -27,6 +27,11 @@ pub(crate) struct BrokerProcess {
 }
 
 impl BrokerProcess {
+    /// Starts a broker whose standard error is a pipe that is never read.
+    pub(crate) fn with_stalled_log(store: &Path, config: &Path, more: &[&str]) -> Self {
+        Self::spawn(store, config, more, Stdio::piped())
+    }
+
     /// Starts a broker on a database file with a configuration file, and waits until it listens.
     pub(crate) fn serve(store: &Path, config: &Path) -> Self {
         Self::start(store, config, &[])
@@ -34,6 +39,11 @@ impl BrokerProcess {
 
     /// Does the same as [`BrokerProcess::serve`] with more command-line arguments.
     pub(crate) fn start(store: &Path, config: &Path, more: &[&str]) -> Self {
+        let log = File::create(store.with_extension("log")).expect("the log file is created");
+        Self::spawn(store, config, more, log.into())
+    }
+
+    fn spawn(store: &Path, config: &Path, more: &[&str], error: Stdio) -> Self {
         let log = store.with_extension("log");
         let mut child = program()
             .args(["serve", "--listen", "127.0.0.1:0", "--store"])
@@ -43,7 +53,7 @@ impl BrokerProcess {
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(&log).expect("the log file is created"))
+            .stderr(error)
             .spawn()
             .expect("the program starts");
         let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));

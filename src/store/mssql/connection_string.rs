@@ -94,7 +94,10 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
             let both = "Encrypt=strict and TrustServerCertificate=true exclude each other: strict always checks the certificate";
             return Err(both.to_owned());
         }
-        (true, None) => config.trust_cert(),
+        (true, None) => {
+            tracing::warn!("the server's certificate is not checked: TrustServerCertificate=true");
+            config.trust_cert();
+        }
         (false, Some(path)) => config.trust_cert_ca(path),
         (false, None) => {}
     }

@@ -1,0 +1,47 @@
+//! `GET` and `PUT /log/level`: reads and changes the level of the log.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use super::routes::Subject;
+
+/// The parameters of a change.
+#[derive(Deserialize)]
+pub(super) struct Change {
+    /// The duration of the change, such as `10m`. Absent: until the next change.
+    #[serde(rename = "for")]
+    duration: Option<String>,
+}
+
+/// Returns the level in effect.
+pub(super) async fn read(State(subject): State<Arc<Subject>>) -> String {
+    subject.log_level.current()
+}
+
+/// Sets the level that the body names.
+pub(super) async fn change(
+    State(subject): State<Arc<Subject>>,
+    Query(change): Query<Change>,
+    level: String,
+) -> (StatusCode, String) {
+    let parse = |text: String| -> Result<Duration, String> {
+        humantime::parse_duration(&text)
+            .map_err(|error| format!("for: {text:?} is not a duration such as \"10m\": {error}"))
+    };
+    let duration = change.duration.map(parse).transpose();
+    let changed = duration.and_then(|duration| subject.log_level.set(level.trim(), duration));
+    match changed {
+        Ok(()) => (StatusCode::OK, subject.log_level.current()),
+        Err(problem) => (StatusCode::BAD_REQUEST, problem),
+    }
+}
+
+/// Returns whether a port on `address` accepts changes. Only programs of this host reach a loopback address.
+pub(super) fn are_changes_allowed(allow_changes: bool, address: SocketAddr) -> bool {
+    allow_changes || address.ip().is_loopback()
+}

@@ -1,0 +1,136 @@
+//! The level of the log, and its changes at run time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+/// The levels of targets outside this program, unless the configured level names them.
+///
+/// h2 writes a line for each unexpected frame of a client. tiberius writes a line for each error of the server and for
+/// each connection. The broker writes its own lines about both, without values from the database.
+const FOREIGN_TARGETS: &str = "h2=error,hyper=error,rustls=error,opentelemetry=error,tiberius=off";
+
+/// Parses a level, such as `info` or `info,lease_broker=debug`.
+///
+/// # Errors
+/// A message that quotes the level.
+pub(super) fn parse(level: &str) -> Result<EnvFilter, String> {
+    let parse = |text: &str| EnvFilter::builder().parse(text);
+    // Parsed alone first, so that the message is about the user's text.
+    parse(level).map_err(|error| format!("{level:?} is not a log level: {error}"))?;
+    parse(&format!("{FOREIGN_TARGETS},{level}")).map_err(|error| error.to_string())
+}
+
+/// The level in effect.
+pub struct LogLevel {
+    handle: reload::Handle<EnvFilter, Registry>,
+    state: Mutex<LevelState>,
+}
+
+struct LevelState {
+    configured: String,
+    current: String,
+    /// The time at which the configured level takes effect again.
+    until: Option<Instant>,
+}
+
+impl LogLevel {
+    pub(super) fn new(handle: reload::Handle<EnvFilter, Registry>, configured: String) -> Self {
+        let state = LevelState {
+            current: configured.clone(),
+            configured,
+            until: None,
+        };
+        Self {
+            handle,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Returns the level in effect, as text.
+    pub fn current(&self) -> String {
+        self.lock().current.clone()
+    }
+
+    /// Changes the level. After `duration` the configured level takes effect again. `None`: the change stays until the
+    /// next one.
+    ///
+    /// # Errors
+    /// A message if the text is not a level. The level then stays as it was.
+    pub fn set(&self, level: &str, duration: Option<Duration>) -> Result<(), String> {
+        let filter = parse(level)?;
+        let mut state = self.lock();
+        self.handle
+            .reload(filter)
+            .map_err(|error| error.to_string())?;
+        level.clone_into(&mut state.current);
+        state.until = duration.and_then(|duration| Instant::now().checked_add(duration));
+        drop(state);
+        tracing::info!(level, "log level changed");
+        Ok(())
+    }
+
+    /// Changes the configured level, and makes it the level in effect.
+    ///
+    /// # Errors
+    /// The same as [`Self::set`].
+    pub fn set_configured(&self, level: &str) -> Result<(), String> {
+        self.set(level, None)?;
+        level.clone_into(&mut self.lock().configured);
+        Ok(())
+    }
+
+    /// Returns to the configured level if the time of a temporary level is over.
+    pub(super) fn end_temporary_level(&self, now: Instant) {
+        let state = self.lock();
+        if state.until.is_some_and(|until| until <= now) {
+            let configured = state.configured.clone();
+            drop(state);
+            // The configured level has been in effect before, so it is valid.
+            let _ = self.set(&configured, None);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, LevelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level() -> (LogLevel, reload::Layer<EnvFilter, Registry>) {
+        let (layer, handle) = reload::Layer::new(parse("info").expect("valid"));
+        // The handle works as long as its layer exists.
+        (LogLevel::new(handle, "info".to_owned()), layer)
+    }
+
+    #[test]
+    fn temporary_level_ends_at_its_time() {
+        let (level, _layer) = level();
+        let change = level.set("debug", Some(Duration::from_secs(60)));
+        assert_eq!(change, Ok(()));
+        let now = Instant::now();
+        level.end_temporary_level(now);
+        assert_eq!(level.current(), "debug");
+        level.end_temporary_level(now + Duration::from_secs(61));
+        assert_eq!(level.current(), "info");
+    }
+
+    #[test]
+    fn invalid_level_is_refused_and_changes_nothing() {
+        let (level, _layer) = level();
+        let refused = level.set("loud", None).expect_err("not a level");
+        assert!(refused.contains("\"loud\""), "{refused}");
+        assert_eq!(level.current(), "info");
+    }
+
+    #[test]
+    fn user_can_turn_foreign_targets_on() {
+        let filter = parse("info,tiberius=debug").expect("valid").to_string();
+        assert!(filter.contains("tiberius=debug"), "{filter}");
+        assert!(!filter.contains("tiberius=off"), "{filter}");
+    }
+}

@@ -1,0 +1,22 @@
+//! Instruments that read the counters of the log.
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+
+use super::instruments::LOG_LINES;
+use crate::logging::LogCounters;
+
+/// Registers the instruments.
+pub(super) fn register(meter: &Meter, counters: &LogCounters) {
+    let counters = counters.clone();
+    let [dropped, folded] = ["dropped", "folded"].map(|result| [KeyValue::new("result", result)]);
+    meter
+        .u64_observable_counter(LOG_LINES.name)
+        .with_unit(LOG_LINES.unit)
+        .with_description(LOG_LINES.description)
+        .with_callback(move |observer| {
+            observer.observe(counters.dropped(), &dropped);
+            observer.observe(counters.folded(), &folded);
+        })
+        .build();
+}
