@@ -180,7 +180,6 @@ impl fmt::Write for HashWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tracing::Callsite as _;
 
     struct Site;
 

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 /// The levels of targets outside this program, unless the configured level names them.
@@ -16,6 +17,16 @@ const FOREIGN_TARGETS: &str = "h2=error,hyper=error,rustls=error,opentelemetry=e
 /// # Errors
 /// A message that quotes the level.
 pub(super) fn parse(level: &str) -> Result<EnvFilter, String> {
+    // The parser takes a single word that is no level for the name of a target.
+    let mut words = level.split(',').map(str::trim);
+    let unknown =
+        words.find(|word| !word.contains(['=', '[']) && word.parse::<LevelFilter>().is_err());
+    if let Some(word) = unknown {
+        return Err(format!(
+            "{word:?} is not a log level: use error, warn, info, debug, trace or off, or a target with a level such as \
+             lease_broker=debug"
+        ));
+    }
     let parse = |text: &str| EnvFilter::builder().parse(text);
     // Parsed alone first, so that the message is about the user's text.
     parse(level).map_err(|error| format!("{level:?} is not a log level: {error}"))?;
@@ -122,8 +133,10 @@ mod tests {
     #[test]
     fn invalid_level_is_refused_and_changes_nothing() {
         let (level, _layer) = level();
-        let refused = level.set("loud", None).expect_err("not a level");
-        assert!(refused.contains("\"loud\""), "{refused}");
+        for wrong in ["loud", "info,lease_broker=loud", ""] {
+            let refused = level.set(wrong, None).expect_err("not a level");
+            assert!(refused.contains("is not a log level"), "{refused}");
+        }
         assert_eq!(level.current(), "info");
     }
 
