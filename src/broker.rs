@@ -16,6 +16,7 @@
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
+//! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
 //! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |
 
 mod calls;
@@ -25,6 +26,8 @@ mod fail_fast_store;
 mod group_commit;
 mod limits;
 mod operation_metrics;
+mod queue_counters;
+mod queue_monitor;
 mod reaper;
 mod requests;
 mod settle;
@@ -35,7 +38,7 @@ mod write_operations;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +46,9 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use self::error::Error;
-pub use self::operation_metrics::{Operation, OperationCount};
+pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
+pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
+pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
     ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, ReleaseRequest, Released,
 };
@@ -54,6 +59,7 @@ use self::fail_fast_store::FailFastStore;
 use self::group_commit::GroupCommit;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
+use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
@@ -87,6 +93,7 @@ struct Queue {
     index: QueueIndex,
     spec: QueueSpec,
     wakeups: Arc<Wakeups>,
+    last_refresh: Arc<LastRefresh>,
     claims: ClaimDispatcher,
     heartbeats: GroupCommit<Renewal, Option<LeaseExpiry>>,
     settlements: GroupCommit<Settlement, Settled>,
@@ -103,6 +110,8 @@ pub struct BrokerConfig {
     pub polling: Polling,
     /// Interval and batch size of the reapers.
     pub reaper: config::Reaper,
+    /// Interval between two refreshes of a queue's statistics.
+    pub stats_interval: Duration,
 }
 
 impl From<&Config> for BrokerConfig {
@@ -111,6 +120,7 @@ impl From<&Config> for BrokerConfig {
             limits: config.limits,
             polling: config.polling,
             reaper: config.reaper,
+            stats_interval: config.telemetry.stats_interval,
         }
     }
 }
@@ -123,11 +133,25 @@ impl Broker {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(store: Arc<dyn Store>, queues: &[QueueSpec], config: BrokerConfig) -> Self {
+        Self::start_observed(store, queues, config, Arc::new(|_, _, _, _| ()))
+    }
+
+    /// Does the same as [`Broker::start`], and passes the duration of each store operation to `observer`.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start_observed(
+        store: Arc<dyn Store>,
+        queues: &[QueueSpec],
+        config: BrokerConfig,
+        observer: OperationObserver,
+    ) -> Self {
         let store_health = Arc::new(StoreHealth::new());
-        let metrics = Arc::new(OperationMetrics::new(queues.len()));
+        let metrics = Arc::new(OperationMetrics::new(queues.len(), observer));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let probes = store_health.clone();
         tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
+        let monitored = store.clone();
         let store = Arc::new(FailFastStore {
             store,
             health: store_health.clone(),
@@ -149,6 +173,18 @@ impl Broker {
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
             let queue = broker.start_queue(index, spec, &wakeups, config);
+            let monitor = QueueMonitor {
+                store: monitored.clone(),
+                health: broker.store_health.clone(),
+                queue: index,
+                queue_name: spec.name.clone(),
+                interval: config.stats_interval,
+                max_lease_age: spec.max_lease_age,
+                last_refresh: queue.last_refresh.clone(),
+                metrics: broker.metrics.clone(),
+                reported: HashMap::new(),
+            };
+            broker.tasks.spawn(monitor.run(broker.stop.clone()));
             broker.queues.push(queue);
             broker.index_by_name.insert(spec.name.clone(), index);
         }
@@ -192,6 +228,7 @@ impl Broker {
         );
         Queue {
             index,
+            last_refresh: Arc::default(),
             claims,
             heartbeats: write_operations::heartbeat(tasks, store.clone(), index),
             settlements,
@@ -238,6 +275,28 @@ impl Broker {
         self.metrics.count(queue, operation)
     }
 
+    /// Returns the counters of a queue.
+    ///
+    /// # Panics
+    /// If the broker has no queue with this index.
+    pub fn queue_counters(&self, queue: QueueIndex) -> &QueueCounters {
+        self.metrics.queue(queue)
+    }
+
+    /// Returns the last statistics of a queue. `None`: they have not been read yet.
+    ///
+    /// # Panics
+    /// If the broker has no queue with this index.
+    pub fn queue_status(&self, queue: QueueIndex) -> Option<QueueStatus> {
+        self.queues[queue.0].last_refresh.status()
+    }
+
+    /// Returns the store's clock minus the clock of this process, in seconds, at the last claim that got a lease. The error
+    /// is at most half the duration of that claim's operation. `None`: no claim has got a lease.
+    pub fn clock_offset_seconds(&self) -> Option<f64> {
+        self.metrics.clock_offset_seconds()
+    }
+
     /// Returns true after [`Broker::drain`].
     pub fn is_draining(&self) -> bool {
         self.draining.is_cancelled()
@@ -273,7 +332,10 @@ impl Broker {
     fn decode_lease_id(&self, queue: &Queue, id: &str) -> Result<Option<LeaseId>, Error> {
         match lease_id::decode(self.store.secret(), &queue.spec.name, id) {
             Ok(id) => Ok(Some(id)),
-            Err(InvalidLeaseId::Unknown) => Ok(None),
+            Err(InvalidLeaseId::Unknown) => {
+                self.metrics.queue(queue.index).unknown_ids.add(1);
+                Ok(None)
+            }
             Err(InvalidLeaseId::NewerVersion(version)) => Err(Error::LeaseIdTooNew { version }),
         }
     }

@@ -15,6 +15,7 @@ mod queue_columns;
 mod range;
 mod sources;
 mod store;
+mod telemetry;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use self::queue::QueueConfig;
 use self::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
 pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
+pub use self::telemetry::Telemetry;
 use crate::queue::QueueSpec;
 
 /// The text of the default configuration file, `deploy/config.default.toml`.
@@ -52,6 +54,8 @@ pub struct Config {
     pub log: Log,
     /// The HTTP port for probes, metrics and operators.
     pub admin: Admin,
+    /// Metrics.
+    pub telemetry: Telemetry,
     /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,
 }
@@ -169,6 +173,7 @@ struct Document {
     reaper: Reaper,
     log: Log,
     admin: Admin,
+    telemetry: Telemetry,
     /// The loader has already merged these settings into every queue. They are read here once more so that an error in
     /// them has the key `queue_defaults`.
     queue_defaults: QueueConfig,
@@ -183,6 +188,7 @@ impl Document {
         self.limits.check()?;
         self.polling.check()?;
         self.reaper.check()?;
+        self.telemetry.check()?;
         self.queue_defaults.check_defaults()?;
         if self.queues.is_empty() {
             return Err(InvalidSetting::new(
@@ -204,6 +210,7 @@ impl Document {
             reaper: self.reaper,
             log: self.log,
             admin: self.admin,
+            telemetry: self.telemetry,
             queues,
         })
     }

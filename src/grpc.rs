@@ -3,9 +3,11 @@
 //! Only this module uses tonic, prost and the messages of `proto/`. A handler converts messages and decides nothing.
 //! The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
+mod call_metrics;
 mod deadline;
 mod error_layer;
 mod health;
+mod measured;
 mod messages;
 mod response_size;
 mod server;
@@ -13,7 +15,8 @@ mod service;
 mod status;
 mod write_coalescing;
 
-pub use self::server::{RunningServer, serve};
+pub use self::call_metrics::CallMetrics;
+pub use self::server::{RunningServer, serve, serve_measured};
 
 /// The messages, client and server that are generated from `proto/`.
 #[allow(

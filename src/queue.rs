@@ -38,6 +38,8 @@ pub struct QueueSpec {
     pub filtered_indexes: bool,
     /// The way in which concurrent claims avoid each other's rows.
     pub claim_strategy: ClaimStrategy,
+    /// The age at which a lease is reported in the log and in the metrics. `None`: no lease is reported.
+    pub max_lease_age: Option<Duration>,
 }
 
 impl QueueSpec {

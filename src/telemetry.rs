@@ -6,9 +6,12 @@
 //! `instruments.rs` declares every instrument, once. `docs/observability.md` lists them for users.
 
 mod broker_instruments;
+mod call_instruments;
 mod instruments;
 mod log_instruments;
+mod operation_durations;
 mod process_instruments;
+mod status_instruments;
 
 use std::sync::Arc;
 
@@ -19,7 +22,9 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Registry, TextEncoder};
 use uuid::Uuid;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, OperationObserver};
+use crate::config::StoreKind;
+use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
 use crate::queue::QueueSpec;
 
@@ -28,15 +33,17 @@ pub struct Telemetry {
     instance_id: Uuid,
     registry: Registry,
     provider: SdkMeterProvider,
-    queue_names: Vec<String>,
+    queues: Vec<QueueSpec>,
+    operation_observer: OperationObserver,
+    call_metrics: Arc<CallMetrics>,
 }
 
 impl Telemetry {
-    /// Creates the metrics of a process that serves these queues.
+    /// Creates the metrics of a process that serves these queues of a store.
     ///
     /// # Errors
     /// A message if the exporter cannot be built.
-    pub fn start(queues: &[QueueSpec]) -> Result<Self, String> {
+    pub fn start(store: StoreKind, queues: &[QueueSpec]) -> Result<Self, String> {
         let instance_id = Uuid::new_v4();
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
@@ -57,19 +64,34 @@ impl Telemetry {
             .with_resource(resource)
             .with_reader(exporter)
             .build();
-        let telemetry = Self {
+        let meter = provider.meter(env!("CARGO_PKG_NAME"));
+        process_instruments::register(&meter);
+        let queue_names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+        Ok(Self {
             instance_id,
             registry,
             provider,
-            queue_names: queues.iter().map(|queue| queue.name.clone()).collect(),
-        };
-        process_instruments::register(&telemetry.meter());
-        Ok(telemetry)
+            queues: queues.to_vec(),
+            operation_observer: operation_durations::observer(&meter, store, &queue_names),
+            call_metrics: call_instruments::register(&meter),
+        })
+    }
+
+    /// Returns the function to which the broker passes the duration of each store operation.
+    pub fn operation_observer(&self) -> OperationObserver {
+        self.operation_observer.clone()
+    }
+
+    /// Returns the counters that the gRPC server uses.
+    pub fn call_metrics(&self) -> Arc<CallMetrics> {
+        self.call_metrics.clone()
     }
 
     /// Reads the counters of a broker from now on. Its queues must be those of [`Telemetry::start`].
     pub fn observe_broker(&self, broker: &Arc<Broker>) {
-        broker_instruments::register(&self.meter(), broker, &self.queue_names);
+        let names: Vec<String> = self.queues.iter().map(|queue| queue.name.clone()).collect();
+        broker_instruments::register(&self.meter(), broker, &names);
+        status_instruments::register(&self.meter(), broker, &self.queues);
     }
 
     /// Reads the counters of the log from now on.

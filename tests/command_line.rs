@@ -20,6 +20,8 @@ mod layers;
 mod leases;
 #[path = "command_line/logging.rs"]
 mod logging;
+#[path = "command_line/metrics.rs"]
+mod metrics;
 #[path = "command_line/operators.rs"]
 mod operators;
 #[path = "command_line/schema.rs"]

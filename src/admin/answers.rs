@@ -7,9 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::routes::Subject;
 use crate::broker::Broker;
+use crate::queue::QueueSpec;
+use crate::store::QueueIndex;
 
 /// Returns whether the broker serves calls, and the answer of `/readyz`. `None`: the store is still being opened.
-pub(super) fn readiness(broker: Option<&Broker>) -> (bool, Json) {
+pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool, Json) {
     let Some(broker) = broker else {
         return (false, json!({ "ready": false, "reasons": ["starting"] }));
     };
@@ -21,10 +23,26 @@ pub(super) fn readiness(broker: Option<&Broker>) -> (bool, Json) {
     .into_iter()
     .filter_map(|(reason, holds)| holds.then_some(reason))
     .collect();
+    let watched = queues
+        .iter()
+        .enumerate()
+        .filter(|(_, spec)| spec.max_lease_age.is_some());
+    let queues: Vec<Json> = watched
+        .filter_map(|(index, spec)| {
+            let status = broker.queue_status(QueueIndex(index))?;
+            Some(json!({
+                "queue": spec.name,
+                "over_age": status.over_age,
+                "oldest_lease_seconds": status.stats.oldest_lease.map(|age| age.as_secs_f64()),
+                "stats_age_seconds": status.age.as_secs_f64(),
+            }))
+        })
+        .collect();
     let body = json!({
         "ready": reasons.is_empty(),
         "reasons": reasons,
         "store": { "up": up, "since": rfc3339(broker.store_health_since()) },
+        "queues": queues,
     });
     (reasons.is_empty(), body)
 }

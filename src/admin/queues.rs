@@ -1,10 +1,13 @@
 //! The answer of `/debug/queues`: the configuration and the counters of each queue.
 
+use std::time::Duration;
+
 use humantime::format_duration;
 use serde_json::{Map, Value as Json, json};
 
 use super::routes::Subject;
-use crate::broker::{Broker, Operation};
+use crate::broker::{Broker, Operation, QueueStatus};
+use crate::item_state::State;
 use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec};
 use crate::store::QueueIndex;
 
@@ -13,7 +16,13 @@ pub(super) fn describe(subject: &Subject) -> Json {
     let broker = subject.broker.get();
     let queues = subject.queues.iter().enumerate().map(|(index, spec)| {
         let served = broker.map(|broker| served(broker, QueueIndex(index)));
-        json!({ "queue": spec.name, "configuration": configuration(spec), "served": served })
+        let status = broker.and_then(|broker| broker.queue_status(QueueIndex(index)));
+        json!({
+            "queue": spec.name,
+            "configuration": configuration(spec),
+            "served": served,
+            "statistics": status.as_ref().map(statistics),
+        })
     });
     Json::Array(queues.collect())
 }
@@ -56,12 +65,29 @@ fn configuration(spec: &QueueSpec) -> Json {
             "max": format_duration(backoff.max).to_string(),
             "jitter": backoff.jitter,
         },
+        "max_lease_age": spec.max_lease_age.map(|age| format_duration(age).to_string()),
         "on_complete": on_complete,
         "filtered_indexes": spec.filtered_indexes,
         "claim_strategy": match spec.claim_strategy {
             ClaimStrategy::SkipLocked => "skip_locked",
             ClaimStrategy::AppLock => "app_lock",
         },
+    })
+}
+
+/// Returns the last statistics of a queue, with their age.
+fn statistics(status: &QueueStatus) -> Json {
+    let items = State::ALL.map(|state| {
+        let count = status.stats.count_of(state);
+        (state.name().to_owned(), json!(count))
+    });
+    let seconds = |age: Option<Duration>| age.map(|age| age.as_secs_f64());
+    json!({
+        "items": Map::from_iter(items),
+        "oldest_ready_seconds": seconds(status.stats.oldest_ready),
+        "oldest_lease_seconds": seconds(status.stats.oldest_lease),
+        "over_age": status.over_age,
+        "age_seconds": status.age.as_secs_f64(),
     })
 }
 

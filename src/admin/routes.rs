@@ -83,7 +83,7 @@ async fn livez(State(subject): Shared) -> Response {
 }
 
 async fn readyz(State(subject): Shared) -> Response {
-    let (ready, body) = readiness(subject.broker.get().map(Arc::as_ref));
+    let (ready, body) = readiness(subject.broker.get().map(Arc::as_ref), &subject.queues);
     let status = if ready {
         StatusCode::OK
     } else {

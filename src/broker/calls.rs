@@ -39,6 +39,8 @@ impl Broker {
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
+        let counters = self.metrics.queue(queue.index);
+        let _waiting = wait.map(|_| counters.waiting.hold());
         Ok(queue.claims.claim(call, wait).await?)
     }
 

@@ -4,6 +4,7 @@
 //! its own. Every operation and its items are counted in [`OperationMetrics`].
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -11,13 +12,14 @@ use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
 use super::operation_metrics::{Operation, OperationMetrics};
+use super::queue_counters::{LeaseCall, LeaseEnd};
 use super::store_health::StoreHealth;
 use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
-    Settlement, Stats, Store, StoreError,
+    ClaimCall, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped,
+    Renewal, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -63,12 +65,50 @@ impl FailFastStore {
         items: impl FnOnce(&T) -> usize + Send,
     ) -> Result<T, StoreError> {
         self.metrics.add_statement(queue, operation);
+        let start = Instant::now();
         let outcome = self.health.fail_fast(work).await;
+        let duration = start.elapsed();
+        self.metrics
+            .observe(queue, operation, duration, outcome.as_ref().err());
         if let Ok(result) = &outcome {
             self.metrics.add_items(queue, operation, items(result));
         }
         outcome
     }
+}
+
+impl FailFastStore {
+    /// Counts the leases of a claim, and takes the store's time from the first one.
+    fn count_claimed(
+        &self,
+        queue: QueueIndex,
+        leases_by_call: &[Vec<ClaimedItem>],
+        duration: Duration,
+    ) {
+        let leases = leases_by_call.iter().map(Vec::len).sum();
+        self.metrics.queue(queue).claimed.add(leases);
+        if let Some(item) = leases_by_call.iter().flatten().next() {
+            let time_left = i64::try_from(item.expiry.time_left.as_millis());
+            let store_time = item
+                .expiry
+                .expire_time
+                .saturating_sub(time_left.unwrap_or(0));
+            self.metrics.set_store_time(store_time, duration);
+        }
+    }
+}
+
+/// Returns the follow-up items of the completions that were applied.
+fn follow_ups<'a>(
+    settlements: &'a [Settlement],
+    results: &'a [Settled],
+) -> impl Iterator<Item = &'a FollowUp> {
+    let applied = settlements.iter().zip(results);
+    let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
+    applied.flat_map(|(settlement, _)| match &settlement.ending {
+        Ending::Complete { follow_ups } => follow_ups.as_slice(),
+        Ending::Fail { .. } | Ending::Release { .. } => &[],
+    })
 }
 
 #[async_trait]
@@ -106,7 +146,11 @@ impl Store for FailFastStore {
         };
         let leases =
             |leases_by_call: &Vec<Vec<ClaimedItem>>| leases_by_call.iter().map(Vec::len).sum();
+        let start = Instant::now();
         let outcome = self.run(queue, Operation::Claim, claim, leases).await;
+        if let Ok(leases_by_call) = &outcome {
+            self.count_claimed(queue, leases_by_call, start.elapsed());
+        }
         if let Some(claim) = unfinished {
             tokio::spawn(release_late_leases(self.store.clone(), queue, calls, claim));
         }
@@ -119,7 +163,14 @@ impl Store for FailFastStore {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
         let work = self.store.heartbeat(queue, renewals);
-        self.run(queue, Operation::Heartbeat, work, Vec::len).await
+        let expiries = self
+            .run(queue, Operation::Heartbeat, work, Vec::len)
+            .await?;
+        let extended = expiries.iter().filter(|expiry| expiry.is_some()).count();
+        let counters = self.metrics.queue(queue);
+        counters.extended.add(extended);
+        counters.add_lost(LeaseCall::Heartbeat, expiries.len() - extended);
+        Ok(expiries)
     }
 
     async fn settle(
@@ -127,8 +178,14 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
-        let work = self.store.settle(queue, settlements);
-        self.run(queue, Operation::Settle, work, Vec::len).await
+        let work = self.store.settle(queue, settlements.clone());
+        let results = self.run(queue, Operation::Settle, work, Vec::len).await?;
+        let counters = self.metrics.queue(queue);
+        counters.add_settlements(&settlements, &results);
+        for follow_up in follow_ups(&settlements, &results) {
+            self.metrics.queue(follow_up.queue).enqueued.add(1);
+        }
+        Ok(results)
     }
 
     async fn release_claims(
@@ -138,13 +195,20 @@ impl Store for FailFastStore {
     ) -> Result<Vec<usize>, StoreError> {
         let work = self.store.release_claims(queue, tokens);
         let items = |counts: &Vec<usize>| counts.iter().sum();
-        self.run(queue, Operation::Settle, work, items).await
+        let counts = self.run(queue, Operation::Settle, work, items).await?;
+        let released = counts.iter().sum();
+        self.metrics
+            .queue(queue)
+            .add_ended(LeaseEnd::Released, released);
+        Ok(counts)
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
         let work = self.store.reap(queue, limit);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
-        self.run(queue, Operation::Reap, work, items).await
+        let reaped = self.run(queue, Operation::Reap, work, items).await?;
+        self.metrics.queue(queue).add_reaped(&reaped);
+        Ok(reaped)
     }
 
     async fn enqueue(
@@ -153,7 +217,9 @@ impl Store for FailFastStore {
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
         let work = self.store.enqueue(queue, items);
-        self.run(queue, Operation::Enqueue, work, Vec::len).await
+        let keys = self.run(queue, Operation::Enqueue, work, Vec::len).await?;
+        self.metrics.queue(queue).enqueued.add(keys.len());
+        Ok(keys)
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {

@@ -101,7 +101,8 @@ impl Serve {
 async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
-    let telemetry = Telemetry::start(&config.queues).map_err(CommandError::io)?;
+    let telemetry =
+        Telemetry::start(config.store.kind, &config.queues).map_err(CommandError::io)?;
     telemetry.observe_log(&logging.counters);
     let telemetry = Arc::new(telemetry);
     // Opened before the store, so that it can report that the broker is starting.
@@ -116,11 +117,21 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
     })?;
     let location = store.location();
     let settings = broker::BrokerConfig::from(&config);
-    let broker = Arc::new(Broker::start(store, &config.queues, settings));
+    let broker = Arc::new(Broker::start_observed(
+        store,
+        &config.queues,
+        settings,
+        telemetry.operation_observer(),
+    ));
     telemetry.observe_broker(&broker);
     let _ = started_broker.set(broker.clone());
-    let mut serving = grpc::serve(listener, broker.clone(), &config.server)
-        .map_err(|error| CommandError::io(error.to_string()))?;
+    let mut serving = grpc::serve_measured(
+        listener,
+        broker.clone(),
+        &config.server,
+        telemetry.call_metrics(),
+    )
+    .map_err(|error| CommandError::io(error.to_string()))?;
     announce(&config, &location, serving.address());
     if let Some(port) = &admin_port {
         print_line!("admin port: http://{}", port.address());

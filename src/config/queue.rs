@@ -28,6 +28,8 @@ pub(super) struct QueueConfig {
     #[serde(with = "duration")]
     pub(super) max_lease: Duration,
     pub(super) max_attempts: u32,
+    #[serde(with = "duration")]
+    pub(super) max_lease_age: Duration,
     pub(super) backoff: BackoffConfig,
     pub(super) on_complete: OnCompleteConfig,
     pub(super) filtered_indexes: bool,

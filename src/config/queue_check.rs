@@ -94,6 +94,7 @@ impl QueueConfig {
             managed,
             filtered_indexes: self.filtered_indexes,
             claim_strategy: self.claim_strategy,
+            max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
         })
     }
 

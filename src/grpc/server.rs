@@ -14,8 +14,10 @@ use tonic::transport::server::TcpIncoming;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::{BoxError, ServiceBuilder};
 
+use super::call_metrics::CallMetrics;
 use super::error_layer::ErrorLayer;
 use super::health;
+use super::measured::MeasureLayer;
 use super::proto::{DESCRIPTORS, lease_broker_service_server::LeaseBrokerServiceServer};
 use super::service::Service;
 use super::write_coalescing::CoalescedIo;
@@ -54,6 +56,24 @@ pub fn serve(
     broker: Arc<Broker>,
     settings: &config::Server,
 ) -> Result<RunningServer, BoxError> {
+    serve_measured(
+        listener,
+        broker,
+        settings,
+        Arc::new(CallMetrics::new(|_, _, _| ())),
+    )
+}
+
+/// Does the same as [`serve`], and counts the calls in `metrics`.
+///
+/// # Errors
+/// The same as [`serve`].
+pub fn serve_measured(
+    listener: TcpListener,
+    broker: Arc<Broker>,
+    settings: &config::Server,
+    metrics: Arc<CallMetrics>,
+) -> Result<RunningServer, BoxError> {
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let draining = CancellationToken::new();
@@ -78,6 +98,7 @@ pub fn serve(
     .max_encoding_message_size(usize::MAX);
     let calls = TaskTracker::new();
     let service = ServiceBuilder::new()
+        .layer(MeasureLayer(metrics))
         .layer(ErrorLayer {
             calls: calls.clone(),
         })

@@ -1,64 +1,164 @@
 //! Instruments that read the counters of the broker.
+//!
+//! Each label has values from the configuration or from a fixed list. Clients choose none of them.
 
 use std::sync::{Arc, Weak};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
-use super::instruments::{CALLS, ITEMS_SERVED, Instrument, STATEMENTS, STORE_UP};
-use crate::broker::{Broker, Operation, OperationCount};
+use super::instruments::{
+    CLAIMS_WAITING, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, Instrument, LEASES_CLAIMED,
+    LEASES_ENDED, LEASES_EXTENDED, SETTLEMENTS_REFUSED, STATEMENT_CALLS, STATEMENT_ITEMS,
+    STATEMENTS, STORE_CLOCK_OFFSET, STORE_UP, UNKNOWN_LEASE_IDS,
+};
+use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
 use crate::store::QueueIndex;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
 pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queue_names: &[String]) {
-    let of_operations: [(Instrument, fn(OperationCount) -> u64); 3] = [
-        (CALLS, |count| count.calls),
-        (STATEMENTS, |count| count.statements),
-        (ITEMS_SERVED, |count| count.items),
-    ];
-    let attributes = operation_attributes(queue_names);
-    for (instrument, field) in of_operations {
-        let (broker, attributes) = (Arc::downgrade(broker), attributes.clone());
-        meter
-            .u64_observable_counter(instrument.name)
-            .with_unit(instrument.unit)
-            .with_description(instrument.description)
-            .with_callback(move |observer| {
-                let Some(broker) = Weak::upgrade(&broker) else {
-                    return;
-                };
-                for (queue, operation, attributes) in &*attributes {
-                    let count = broker.queue_operation_count(*queue, *operation);
-                    observer.observe(field(count), attributes);
-                }
-            })
-            .build();
-    }
-    let broker = Arc::downgrade(broker);
-    meter
-        .u64_observable_gauge(STORE_UP.name)
-        .with_description(STORE_UP.description)
-        .with_callback(move |observer| {
-            if let Some(broker) = broker.upgrade() {
-                observer.observe(u64::from(*broker.store_health().borrow()), &[]);
-            }
-        })
-        .build();
+    let queues = Queues {
+        broker: Arc::downgrade(broker),
+        names: queue_names.into(),
+    };
+    register_operations(meter, &queues);
+    register_queues(meter, &queues);
+    let store = queues.broker.clone();
+    STORE_UP.gauge(meter, move |observer| {
+        if let Some(broker) = store.upgrade() {
+            observer.observe(u64::from(*broker.store_health().borrow()), &[]);
+        }
+    });
+    let store = queues.broker;
+    STORE_CLOCK_OFFSET.seconds(meter, move |observer| {
+        if let Some(offset) = store
+            .upgrade()
+            .and_then(|broker| broker.clock_offset_seconds())
+        {
+            observer.observe(offset, &[]);
+        }
+    });
 }
 
-/// The attributes of a series, with the queue and the operation that they name.
-type OperationAttributes = Arc<[(QueueIndex, Operation, [KeyValue; 2])]>;
+/// A broker and the names of its queues.
+#[derive(Clone)]
+struct Queues {
+    broker: Weak<Broker>,
+    names: Arc<[String]>,
+}
 
-fn operation_attributes(queue_names: &[String]) -> OperationAttributes {
-    let queues = queue_names.iter().enumerate();
-    let series = queues.flat_map(|(index, name)| {
-        Operation::ALL.map(|operation| {
-            let attributes = [
+/// A series of an instrument: its labels besides the queue, and the counter that it shows.
+type Series = (Vec<KeyValue>, fn(&QueueCounters, usize) -> u64);
+
+impl Queues {
+    /// Calls `read` with the broker, and with the index and the label of each queue.
+    fn for_each(&self, mut read: impl FnMut(&Broker, QueueIndex, KeyValue)) {
+        let Some(broker) = self.broker.upgrade() else {
+            return;
+        };
+        for (index, name) in self.names.iter().enumerate() {
+            read(
+                &broker,
+                QueueIndex(index),
                 KeyValue::new("queue", name.clone()),
-                KeyValue::new("operation", operation.name()),
-            ];
-            (QueueIndex(index), operation, attributes)
-        })
+            );
+        }
+    }
+}
+
+fn register_operations(meter: &Meter, queues: &Queues) {
+    let fields: [(Instrument, fn(OperationCount) -> u64); 3] = [
+        (STATEMENT_CALLS, |count| count.calls),
+        (STATEMENTS, |count| count.statements),
+        (STATEMENT_ITEMS, |count| count.items),
+    ];
+    for (instrument, field) in fields {
+        let queues = queues.clone();
+        instrument.counter(meter, move |observer| {
+            queues.for_each(|broker, queue, name| {
+                for operation in Operation::ALL {
+                    let count = broker.queue_operation_count(queue, operation);
+                    let operation = KeyValue::new("operation", operation.name());
+                    observer.observe(field(count), &[name.clone(), operation]);
+                }
+            });
+        });
+    }
+}
+
+fn register_queues(meter: &Meter, queues: &Queues) {
+    let plain: [(Instrument, fn(&QueueCounters) -> u64); 5] = [
+        (LEASES_CLAIMED, |counters| counters.claimed.get()),
+        (LEASES_EXTENDED, |counters| counters.extended.get()),
+        (UNKNOWN_LEASE_IDS, |counters| counters.unknown_ids.get()),
+        (ITEMS_ENQUEUED, |counters| counters.enqueued.get()),
+        (ITEMS_PROMOTED, |counters| counters.promoted.get()),
+    ];
+    for (instrument, value) in plain {
+        let queues = queues.clone();
+        instrument.counter(meter, move |observer| {
+            queues.for_each(|broker, queue, name| {
+                observer.observe(value(broker.queue_counters(queue)), &[name]);
+            });
+        });
+    }
+    let waiting = queues.clone();
+    CLAIMS_WAITING.gauge(meter, move |observer| {
+        waiting.for_each(|broker, queue, name| {
+            observer.observe(broker.queue_counters(queue).waiting.get(), &[name]);
+        });
+    });
+    for (instrument, series) in [
+        (LEASES_ENDED, ended_series()),
+        (SETTLEMENTS_REFUSED, refused_series()),
+        (ITEMS_DEAD, dead_series()),
+    ] {
+        let queues = queues.clone();
+        instrument.counter(meter, move |observer| {
+            queues.for_each(|broker, queue, name| {
+                for (index, (labels, value)) in series.iter().enumerate() {
+                    let mut labels = labels.clone();
+                    labels.push(name.clone());
+                    observer.observe(value(broker.queue_counters(queue), index), &labels);
+                }
+            });
+        });
+    }
+}
+
+fn ended_series() -> Vec<Series> {
+    let series = LeaseEnd::ALL.into_iter().map(|end| -> Series {
+        let labels = vec![KeyValue::new("outcome", end.name())];
+        (labels, |counters, index| counters.ended[index].get())
     });
     series.collect()
+}
+
+fn refused_series() -> Vec<Series> {
+    let series = |call: LeaseCall, reason, value| -> Series {
+        let call = KeyValue::new("operation", call.name());
+        (vec![call, KeyValue::new("reason", reason)], value)
+    };
+    let lost = LeaseCall::ALL
+        .map(|call| series(call, "lost", |counters, index| counters.lost[index].get()));
+    let others = [
+        series(LeaseCall::Complete, "gone", |counters, _| {
+            counters.gone.get()
+        }),
+        series(LeaseCall::Complete, "refused", |counters, _| {
+            counters.refused[LeaseCall::Complete as usize].get()
+        }),
+        series(LeaseCall::Fail, "refused", |counters, _| {
+            counters.refused[LeaseCall::Fail as usize].get()
+        }),
+    ];
+    lost.into_iter().chain(others).collect()
+}
+
+fn dead_series() -> Vec<Series> {
+    let series = |cause, value| -> Series { (vec![KeyValue::new("cause", cause)], value) };
+    vec![
+        series("failed", |counters, _| counters.dead_by_failure.get()),
+        series("expired", |counters, _| counters.dead_by_expiry.get()),
+    ]
 }

@@ -4,6 +4,8 @@
 //! Prometheus shows them with `_` in place of dots, and appends the unit and, for a counter, `_total`. A name therefore
 //! contains neither.
 
+use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
+
 /// An instrument's name, unit and description.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instrument {
@@ -11,6 +13,60 @@ pub(super) struct Instrument {
     /// A unit of UCUM, such as `s` and `By`, or an annotation such as `{item}`. `""`: none.
     pub(super) unit: &'static str,
     pub(super) description: &'static str,
+}
+
+impl Instrument {
+    /// Registers a counter that `read` observes at each collection.
+    pub(super) fn counter(
+        self,
+        meter: &Meter,
+        read: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
+    ) {
+        meter
+            .u64_observable_counter(self.name)
+            .with_unit(self.unit)
+            .with_description(self.description)
+            .with_callback(read)
+            .build();
+    }
+
+    /// Registers a gauge of whole numbers that `read` observes at each collection.
+    pub(super) fn gauge(
+        self,
+        meter: &Meter,
+        read: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
+    ) {
+        meter
+            .u64_observable_gauge(self.name)
+            .with_unit(self.unit)
+            .with_description(self.description)
+            .with_callback(read)
+            .build();
+    }
+
+    /// Registers a gauge of seconds that `read` observes at each collection.
+    pub(super) fn seconds(
+        self,
+        meter: &Meter,
+        read: impl Fn(&dyn AsyncInstrument<f64>) + Send + Sync + 'static,
+    ) {
+        meter
+            .f64_observable_gauge(self.name)
+            .with_unit(self.unit)
+            .with_description(self.description)
+            .with_callback(read)
+            .build();
+    }
+
+    /// Creates a histogram of seconds.
+    pub(super) fn histogram(self, meter: &Meter, boundaries: &[f64]) -> Histogram<f64> {
+        meter
+            .f64_histogram(self.name)
+            .with_unit(self.unit)
+            .with_description(self.description)
+            .with_boundaries(boundaries.to_vec())
+            .build()
+    }
 }
 
 macro_rules! instruments {
@@ -26,10 +82,34 @@ macro_rules! instruments {
 }
 
 instruments! {
-    CALLS "lease_broker.statement.calls" "{call}" "Calls that store operations served"
+    LEASES_CLAIMED "lease_broker.lease.claimed" "{lease}" "Leases that claims got"
+    LEASES_ENDED "lease_broker.lease.ended" "{lease}" "Leases that ended, by the way in which they ended"
+    LEASES_EXTENDED "lease_broker.lease.extended" "{lease}" "Leases that heartbeats extended"
+    SETTLEMENTS_REFUSED "lease_broker.settlement.refused" "{settlement}" "Settlements and heartbeats of leases that are not held, and completions that found no row"
+    UNKNOWN_LEASE_IDS "lease_broker.lease_id.unknown" "{id}" "Lease ids that the brokers of this database never gave for the queue"
+    ITEMS_ENQUEUED "lease_broker.item.enqueued" "{item}" "Items that clients added"
+    ITEMS_PROMOTED "lease_broker.item.promoted" "{item}" "Delayed items that the reaper made ready"
+    ITEMS_DEAD "lease_broker.item.dead" "{item}" "Items that became dead, by cause"
+    CLAIMS_WAITING "lease_broker.claim.waiting" "{call}" "Claim calls that wait for an item"
+
+    ITEMS "lease_broker.items" "{item}" "Items in each state, at the last refresh"
+    ITEMS_CAPPED "lease_broker.item.capped" "" "1 if the state can have more items than were counted"
+    OLDEST_READY_AGE "lease_broker.oldest_ready.age" "s" "Time since the oldest ready item became ready"
+    OLDEST_LEASE_AGE "lease_broker.oldest_lease.age" "s" "Time since the oldest lease was claimed"
+    LEASES_OVER_AGE "lease_broker.lease.over_age" "{lease}" "Leases older than max_lease_age, at most 21"
+    MAX_LEASE_AGE "lease_broker.max_lease_age" "s" "The setting max_lease_age of the queue"
+    STATS_AGE "lease_broker.stats.age" "s" "Time since the last refresh of the statistics"
+
+    CALL_DURATION "rpc.server.call.duration" "s" "Duration of calls"
+    CALLS_ACTIVE "lease_broker.call.active" "{call}" "Running calls, waiting claims included"
+    CALLS_REFUSED "lease_broker.call.refused" "{call}" "Calls that were refused or failed, by the reason in google.rpc.ErrorInfo"
+
+    OPERATION_DURATION "db.client.operation.duration" "s" "Duration of store operations"
+    STATEMENT_CALLS "lease_broker.statement.calls" "{call}" "Calls that store operations served"
     STATEMENTS "lease_broker.statements" "{statement}" "Store operations started"
-    ITEMS_SERVED "lease_broker.statement.items" "{item}" "Items in the results of store operations"
+    STATEMENT_ITEMS "lease_broker.statement.items" "{item}" "Items in the results of store operations"
     STORE_UP "lease_broker.store.up" "" "1 while the store is healthy, otherwise 0"
+    STORE_CLOCK_OFFSET "lease_broker.store.clock_offset" "s" "The database's clock minus the broker's, at the last claim that got a lease"
 
     LOG_LINES "lease_broker.log.lines" "{line}" "Log lines that were not written, by the reason"
 

@@ -20,28 +20,17 @@ pub(super) fn register(meter: &Meter) {
         })
         .build();
     let start = Instant::now();
-    meter
-        .f64_observable_gauge(UPTIME.name)
-        .with_unit(UPTIME.unit)
-        .with_description(UPTIME.description)
-        .with_callback(move |observer| observer.observe(start.elapsed().as_secs_f64(), &[]))
-        .build();
-    for (instrument, read) in [
-        (
-            MEMORY_USAGE,
-            (|| process::resident_bytes("self")) as fn() -> Option<u64>,
-        ),
-        (OPEN_FILE_DESCRIPTORS, process::open_file_descriptors),
-    ] {
-        meter
-            .u64_observable_gauge(instrument.name)
-            .with_unit(instrument.unit)
-            .with_description(instrument.description)
-            .with_callback(move |observer| {
-                if let Some(value) = read() {
-                    observer.observe(value, &[]);
-                }
-            })
-            .build();
-    }
+    UPTIME.seconds(meter, move |observer| {
+        observer.observe(start.elapsed().as_secs_f64(), &[]);
+    });
+    MEMORY_USAGE.gauge(meter, |observer| {
+        if let Some(bytes) = process::resident_bytes("self") {
+            observer.observe(bytes, &[]);
+        }
+    });
+    OPEN_FILE_DESCRIPTORS.gauge(meter, |observer| {
+        if let Some(count) = process::open_file_descriptors() {
+            observer.observe(count, &[]);
+        }
+    });
 }

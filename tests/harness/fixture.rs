@@ -54,6 +54,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         managed: None,
         filtered_indexes: true,
         claim_strategy: ClaimStrategy::default(),
+        max_lease_age: None,
     }
 }
 

@@ -31,8 +31,9 @@ pub(crate) fn send(address: SocketAddr, method: &str, path: &str, body: &str) ->
     let timeout = Some(Duration::from_secs(20));
     stream.set_read_timeout(timeout).expect("a timeout");
     let length = body.len();
-    let request =
-        format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{body}");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
     stream
         .write_all(request.as_bytes())
         .expect("the request is sent");

@@ -43,5 +43,6 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         managed: None,
         filtered_indexes: true,
         claim_strategy: ClaimStrategy::SkipLocked,
+        max_lease_age: None,
     }
 }

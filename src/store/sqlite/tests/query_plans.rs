@@ -64,6 +64,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         managed: None,
         filtered_indexes,
         claim_strategy: crate::queue::ClaimStrategy::default(),
+        max_lease_age: None,
     }
 }
 

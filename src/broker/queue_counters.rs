@@ -1,0 +1,169 @@
+//! Counters of one queue: the leases and items that went through this broker.
+//!
+//! They are added to once per store operation and not once per item. They synchronize nothing, so every access is
+//! relaxed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::item_state::State;
+use crate::store::{Ending, Reaped, Settled, Settlement};
+
+/// A number that any task can change.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Returns the present value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, number: usize) {
+        self.0.fetch_add(number as u64, Ordering::Relaxed);
+    }
+
+    /// Counts the value up until the returned guard is dropped.
+    pub(super) fn hold(&self) -> Held<'_> {
+        self.add(1);
+        Held(self)
+    }
+}
+
+/// Counts its counter down when it is dropped.
+pub(super) struct Held<'a>(&'a Counter);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The counters of one queue since the broker started.
+#[derive(Debug, Default)]
+pub struct QueueCounters {
+    /// Leases that claims got.
+    pub claimed: Counter,
+    /// Leases that heartbeats extended.
+    pub extended: Counter,
+    /// Leases that ended, by [`LeaseEnd`]. A settlement that is sent again and applied again counts again.
+    pub ended: [Counter; LeaseEnd::ALL.len()],
+    /// Settlements and heartbeats of leases that are not held, by [`LeaseCall`].
+    pub lost: [Counter; LeaseCall::ALL.len()],
+    /// Completions that found no row.
+    pub gone: Counter,
+    /// Settlements whose values the database refused, by [`LeaseCall`].
+    pub refused: [Counter; LeaseCall::ALL.len()],
+    /// Lease ids that the brokers of this database never gave for this queue.
+    pub unknown_ids: Counter,
+    /// Items that clients added. Follow-up items count for the queue that they are added to.
+    pub enqueued: Counter,
+    /// Delayed items that the reaper made ready.
+    pub promoted: Counter,
+    /// Items that became dead because a worker failed them.
+    pub dead_by_failure: Counter,
+    /// Items that became dead because their lease expired.
+    pub dead_by_expiry: Counter,
+    /// Claim calls that wait for an item now.
+    pub waiting: Counter,
+}
+
+/// The way in which a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// A worker completed its item.
+    Completed,
+    /// A worker failed its item.
+    Failed,
+    /// It was released.
+    Released,
+    /// It expired.
+    Expired,
+}
+
+impl LeaseEnd {
+    /// Every way, in the order of declaration.
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Released, Self::Expired];
+
+    /// Returns the name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// A call that names a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseCall {
+    /// A completion.
+    Complete,
+    /// A failure.
+    Fail,
+    /// A release.
+    Release,
+    /// A heartbeat.
+    Heartbeat,
+}
+
+impl LeaseCall {
+    /// Every call, in the order of declaration.
+    pub const ALL: [Self; 4] = [Self::Complete, Self::Fail, Self::Release, Self::Heartbeat];
+
+    /// Returns the name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Fail => "fail",
+            Self::Release => "release",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+}
+
+impl QueueCounters {
+    pub(super) fn add_ended(&self, end: LeaseEnd, leases: usize) {
+        self.ended[end as usize].add(leases);
+    }
+
+    pub(super) fn add_lost(&self, call: LeaseCall, leases: usize) {
+        self.lost[call as usize].add(leases);
+    }
+
+    /// Counts the results of a store operation that settled leases.
+    pub(super) fn add_settlements(&self, settlements: &[Settlement], results: &[Settled]) {
+        for (settlement, result) in settlements.iter().zip(results) {
+            let (end, call) = match settlement.ending {
+                Ending::Complete { .. } => (LeaseEnd::Completed, LeaseCall::Complete),
+                Ending::Fail { .. } => (LeaseEnd::Failed, LeaseCall::Fail),
+                Ending::Release { .. } => (LeaseEnd::Released, LeaseCall::Release),
+            };
+            match result {
+                Settled::Ended(state) => {
+                    self.add_ended(end, 1);
+                    if end == LeaseEnd::Failed && *state == State::Dead {
+                        self.dead_by_failure.add(1);
+                    }
+                }
+                Settled::Gone => self.gone.add(1),
+                Settled::Refused(_) => self.refused[call as usize].add(1),
+                // An unknown id is a lease without a key here. It has been counted already.
+                Settled::Lost if settlement.lease.key.0.is_empty() => {}
+                Settled::Lost => self.add_lost(call, 1),
+            }
+        }
+    }
+
+    /// Counts the result of a run of the reaper.
+    pub(super) fn add_reaped(&self, reaped: &Reaped) {
+        self.add_ended(LeaseEnd::Expired, reaped.expired.len());
+        let dead = reaped
+            .expired
+            .iter()
+            .filter(|item| item.state == State::Dead);
+        self.dead_by_expiry.add(dead.count());
+        self.promoted.add(reaped.promoted);
+    }
+}

@@ -1,0 +1,156 @@
+//! The monitor of one queue: a task that reads the queue's statistics at intervals and watches the age of its leases.
+//!
+//! Metrics and the admin port show the last statistics, so that they never ask the database themselves. Every broker
+//! has the task. It uses the store directly: a slow count must not make the store unhealthy.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::operation_metrics::{Operation, OperationMetrics};
+use super::store_health::StoreHealth;
+use crate::item_state::State;
+use crate::store::{ListedItem, QueueIndex, Stats, Store, StoreError};
+
+/// The pause after a refresh is at least this many times as long as the refresh took, so that a database on which
+/// counting is slow spends at most 1 % of its time on it.
+const PAUSE_PER_DURATION: u32 = 100;
+/// The number of leases that the watchdog names. Further leases are only counted.
+const NAMED_LEASES: usize = 20;
+/// The interval at which the watchdog names the same lease again.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The last statistics of a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueStatus {
+    /// The counts and ages, at the time of the refresh.
+    pub stats: Stats,
+    /// The time since the refresh.
+    pub age: Duration,
+    /// The number of leases that are older than the queue's `max_lease_age`. At most 21, which stands for more than 20.
+    pub over_age: usize,
+}
+
+/// The last refresh of a queue, shared with the readers of its status.
+#[derive(Debug, Default)]
+pub(super) struct LastRefresh(Mutex<Option<(Stats, usize, Instant)>>);
+
+impl LastRefresh {
+    /// Returns the status. `None`: no refresh has succeeded yet.
+    pub(super) fn status(&self) -> Option<QueueStatus> {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map(|(stats, over_age, at)| QueueStatus {
+            stats,
+            age: at.elapsed(),
+            over_age,
+        })
+    }
+
+    fn set(&self, stats: Stats, over_age: usize) {
+        let refresh = Some((stats, over_age, Instant::now()));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = refresh;
+    }
+}
+
+/// The state of a monitor's task.
+pub(super) struct QueueMonitor {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) health: Arc<StoreHealth>,
+    pub(super) queue: QueueIndex,
+    pub(super) queue_name: String,
+    /// The interval between two refreshes.
+    pub(super) interval: Duration,
+    /// The age at which a lease is reported. `None`: no lease is reported.
+    pub(super) max_lease_age: Option<Duration>,
+    pub(super) last_refresh: Arc<LastRefresh>,
+    pub(super) metrics: Arc<OperationMetrics>,
+    /// The leases that were reported as too old, by key and fencing token, with the time of the last report.
+    pub(super) reported: HashMap<(String, i64), Instant>,
+}
+
+impl QueueMonitor {
+    /// Runs the monitor until `stop` is cancelled.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let work = async {
+            loop {
+                let start = Instant::now();
+                let healthy = *self.health.subscribe().borrow();
+                if healthy && let Err(error) = self.refresh().await {
+                    let queue = &self.queue_name;
+                    tracing::warn!(queue, %error, "statistics not refreshed");
+                }
+                // The random part keeps brokers that were started together from counting together.
+                let share: f64 = rand::random_range(0.75..1.25);
+                let pause = self.interval.mul_f64(share);
+                tokio::time::sleep(pause.max(start.elapsed() * PAUSE_PER_DURATION)).await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
+    async fn refresh(&mut self) -> Result<(), StoreError> {
+        let start = Instant::now();
+        let stats = self.store.stats(self.queue).await;
+        let duration = start.elapsed();
+        self.metrics
+            .observe(self.queue, Operation::Other, duration, stats.as_ref().err());
+        let stats = stats?;
+        let over_age = match self.max_lease_age {
+            Some(max) if stats.oldest_lease.is_some_and(|age| age > max) => {
+                let oldest = self
+                    .store
+                    .list(self.queue, State::Leased, NAMED_LEASES + 1)
+                    .await?;
+                self.report(&oldest, max)
+            }
+            _ => {
+                self.reported.clear();
+                0
+            }
+        };
+        self.last_refresh.set(stats, over_age);
+        Ok(())
+    }
+
+    /// Logs the leases that are older than `max`, each when it crosses the age and again at intervals. `oldest` has the
+    /// oldest leases first. Returns the number of leases that are too old.
+    fn report(&mut self, oldest: &[ListedItem], max: Duration) -> usize {
+        let queue = &self.queue_name;
+        let is_old = |item: &&ListedItem| item.age.is_some_and(|age| age > max);
+        let old: Vec<&ListedItem> = oldest.iter().filter(is_old).collect();
+        let now = Instant::now();
+        let mut still_old = HashMap::with_capacity(old.len());
+        for item in old.iter().take(NAMED_LEASES) {
+            let lease = (item.key.to_string(), item.fence);
+            let last = self.reported.get(&lease).copied();
+            let reported = last.filter(|last| now.duration_since(*last) < REPEAT_INTERVAL);
+            if reported.is_none() {
+                let age = item.age.unwrap_or_default().as_secs();
+                tracing::warn!(
+                    queue,
+                    key = lease.0,
+                    fence = item.fence,
+                    worker = item.owner,
+                    attempt = item.attempt,
+                    age_seconds = age,
+                    "lease is older than max_lease_age"
+                );
+            }
+            still_old.insert(lease, reported.unwrap_or(now));
+        }
+        if old.len() > NAMED_LEASES {
+            tracing::warn!(
+                queue,
+                "more than {NAMED_LEASES} leases are older than max_lease_age"
+            );
+        }
+        self.reported = still_old;
+        old.len()
+    }
+}

@@ -1,0 +1,134 @@
+//! Measures calls: their number, duration and result, and the reasons of refusals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::proto::DESCRIPTORS;
+
+/// The method of calls to methods that the API does not have.
+const OTHER: &str = "_OTHER";
+/// Every reason of `status.rs`. The last one stands for all reasons that are not listed.
+const REASONS: [&str; 11] = [
+    "INVALID_FIELD",
+    "LIMIT_EXCEEDED",
+    "QUEUE_NOT_FOUND",
+    "DRAINING",
+    "STORE_UNAVAILABLE",
+    "STORE_MISCONFIGURED",
+    "LEASE_ID_TOO_NEW",
+    "OVERLOADED",
+    "DEADLINE_EXCEEDED",
+    "INTERNAL",
+    OTHER,
+];
+
+/// Receives the duration and the result of each call. The first argument is the index in
+/// [`CallMetrics::method_names`].
+type CallObserver = Box<dyn Fn(usize, Code, Duration) + Send + Sync>;
+
+/// The counters of the calls of a server.
+pub struct CallMetrics {
+    methods: Vec<String>,
+    active: Vec<AtomicU64>,
+    refused: [AtomicU64; REASONS.len()],
+    observer: CallObserver,
+}
+
+impl CallMetrics {
+    /// Creates counters, and passes the duration of each call to `observer`.
+    pub fn new(observer: impl Fn(usize, Code, Duration) + Send + Sync + 'static) -> Self {
+        let methods = Self::method_names();
+        Self {
+            active: methods.iter().map(|_| AtomicU64::new(0)).collect(),
+            methods,
+            refused: Default::default(),
+            observer: Box::new(observer),
+        }
+    }
+
+    /// Returns the full names of the API's methods, such as `leasebroker.v1.LeaseBrokerService/Fail`. The last one,
+    /// `_OTHER`, stands for methods that the API does not have.
+    pub fn method_names() -> Vec<String> {
+        let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap_or_default();
+        let mut methods = Vec::new();
+        for file in &files.file {
+            for service in &file.service {
+                let prefix = format!("{}.{}", file.package(), service.name());
+                let names = service.method.iter();
+                methods.extend(names.map(|method| format!("{prefix}/{}", method.name())));
+            }
+        }
+        methods.push(OTHER.to_owned());
+        methods
+    }
+
+    /// Returns the number of running calls of each method, in the order of [`Self::method_names`].
+    pub fn active(&self) -> impl Iterator<Item = u64> {
+        let active = self.active.iter();
+        active.map(|calls| calls.load(Ordering::Relaxed))
+    }
+
+    /// Returns the number of refused calls for each reason of `google.rpc.ErrorInfo`.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.refused.iter();
+        let counts = counts.map(|calls| calls.load(Ordering::Relaxed));
+        REASONS.into_iter().zip(counts)
+    }
+
+    /// Counts a call that starts. `path`: the path of the request.
+    pub(super) fn start(self: &Arc<Self>, path: &str) -> MeasuredCall {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let method = self.methods.iter().position(|name| name == path);
+        let method = method.unwrap_or(self.methods.len() - 1);
+        self.active[method].fetch_add(1, Ordering::Relaxed);
+        MeasuredCall {
+            metrics: self.clone(),
+            method,
+            start: Instant::now(),
+            code: Code::Cancelled,
+        }
+    }
+
+    fn add_refused(&self, status: &Status) {
+        let info = status.get_details_error_info();
+        let reason = info.as_ref().map_or(OTHER, |info| info.reason.as_str());
+        let index = REASONS.iter().position(|known| *known == reason);
+        self.refused[index.unwrap_or(REASONS.len() - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A running call. When it is dropped before its response, it counts as cancelled by its caller.
+pub(super) struct MeasuredCall {
+    metrics: Arc<CallMetrics>,
+    method: usize,
+    start: Instant,
+    code: Code,
+}
+
+impl MeasuredCall {
+    /// Counts the call as answered with these headers. Only a failed call has its status in the headers.
+    pub(super) fn end(mut self, headers: &http::HeaderMap) {
+        self.code = match Status::from_header_map(headers) {
+            None => Code::Ok,
+            Some(status) => {
+                if status.code() != Code::Ok {
+                    self.metrics.add_refused(&status);
+                }
+                status.code()
+            }
+        };
+    }
+}
+
+impl Drop for MeasuredCall {
+    fn drop(&mut self) {
+        self.metrics.active[self.method].fetch_sub(1, Ordering::Relaxed);
+        (self.metrics.observer)(self.method, self.code, self.start.elapsed());
+    }
+}

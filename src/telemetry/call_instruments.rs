@@ -1,0 +1,97 @@
+//! Instruments for the calls of the API.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
+use tonic::Code;
+
+use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED};
+use crate::grpc::CallMetrics;
+
+/// The boundaries that the conventions advise, and two for waiting claims.
+const BOUNDARIES: [f64; 16] = [
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0,
+];
+/// The names of the gRPC status codes, in the order of their numbers.
+const CODES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Creates the metrics of a server's calls and registers their instruments.
+pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
+    let methods = CallMetrics::method_names().into_iter().map(|name| Method {
+        name,
+        by_code: Default::default(),
+    });
+    let durations = CallDurations {
+        histogram: CALL_DURATION.histogram(meter, &BOUNDARIES),
+        methods: methods.collect(),
+    };
+    let metrics = Arc::new(CallMetrics::new(move |method, code, duration| {
+        durations.record(method, code, duration);
+    }));
+    let names = CallMetrics::method_names().into_iter();
+    let labels: Arc<[_]> = names
+        .map(|name| KeyValue::new("rpc.method", name))
+        .collect();
+    let active = metrics.clone();
+    CALLS_ACTIVE.gauge(meter, move |observer| {
+        for (calls, method) in active.active().zip(&*labels) {
+            observer.observe(calls, std::slice::from_ref(method));
+        }
+    });
+    let refused = metrics.clone();
+    CALLS_REFUSED.counter(meter, move |observer| {
+        for (reason, calls) in refused.refused() {
+            observer.observe(calls, &[KeyValue::new("reason", reason)]);
+        }
+    });
+    metrics
+}
+
+/// The histogram of durations, with a bound instrument for each method and status that has occurred.
+struct CallDurations {
+    histogram: Histogram<f64>,
+    methods: Vec<Method>,
+}
+
+struct Method {
+    name: String,
+    by_code: [OnceLock<BoundHistogram<f64>>; CODES.len()],
+}
+
+impl CallDurations {
+    fn record(&self, method: usize, code: Code, duration: Duration) {
+        let method = &self.methods[method];
+        // Every code of tonic is in the table.
+        let code = usize::try_from(i32::from(code))
+            .unwrap_or(2)
+            .min(CODES.len() - 1);
+        let bound = method.by_code[code].get_or_init(|| {
+            self.histogram.bind(&[
+                KeyValue::new("rpc.system.name", "grpc"),
+                KeyValue::new("rpc.method", method.name.clone()),
+                KeyValue::new("rpc.response.status_code", CODES[code]),
+            ])
+        });
+        bound.record(duration.as_secs_f64());
+    }
+}

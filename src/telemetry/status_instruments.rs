@@ -1,0 +1,103 @@
+//! Instruments that show the last statistics of each queue. They never ask the database.
+
+use std::sync::{Arc, Weak};
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+
+use super::instruments::{
+    ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE, OLDEST_LEASE_AGE,
+    OLDEST_READY_AGE, STATS_AGE,
+};
+use crate::broker::{Broker, QueueStatus};
+use crate::item_state::State;
+use crate::queue::QueueSpec;
+use crate::store::QueueIndex;
+
+/// Registers the instruments. They keep no reference that would keep the broker alive.
+pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]) {
+    let statuses = Statuses {
+        broker: Arc::downgrade(broker),
+        labels: queues
+            .iter()
+            .map(|queue| KeyValue::new("queue", queue.name.clone()))
+            .collect(),
+    };
+    let by_state: [(Instrument, fn(&QueueStatus, State) -> u64); 2] = [
+        (ITEMS, |status, state| status.stats.count_of(state)),
+        (ITEMS_CAPPED, |status, state| {
+            u64::from(status.stats.is_lower_bound(state))
+        }),
+    ];
+    for (instrument, value) in by_state {
+        let statuses = statuses.clone();
+        instrument.gauge(meter, move |observer| {
+            statuses.for_each(|status, queue| {
+                for state in State::ALL {
+                    let labels = [queue.clone(), KeyValue::new("state", state.name())];
+                    observer.observe(value(status, state), &labels);
+                }
+            });
+        });
+    }
+    let ages: [(Instrument, fn(&QueueStatus) -> Option<f64>); 3] = [
+        (OLDEST_READY_AGE, |status| {
+            let age = status.stats.oldest_ready?;
+            Some((age + status.age).as_secs_f64())
+        }),
+        (OLDEST_LEASE_AGE, |status| {
+            let age = status.stats.oldest_lease?;
+            Some((age + status.age).as_secs_f64())
+        }),
+        (STATS_AGE, |status| Some(status.age.as_secs_f64())),
+    ];
+    for (instrument, value) in ages {
+        let statuses = statuses.clone();
+        instrument.seconds(meter, move |observer| {
+            statuses.for_each(|status, queue| {
+                if let Some(value) = value(status) {
+                    observer.observe(value, std::slice::from_ref(queue));
+                }
+            });
+        });
+    }
+    let limits = queues.iter().map(|queue| queue.max_lease_age);
+    let limits: Arc<[_]> = limits.zip(statuses.labels.iter().cloned()).collect();
+    let settings = limits.clone();
+    MAX_LEASE_AGE.seconds(meter, move |observer| {
+        for (limit, queue) in &*settings {
+            if let Some(limit) = limit {
+                observer.observe(limit.as_secs_f64(), std::slice::from_ref(queue));
+            }
+        }
+    });
+    LEASES_OVER_AGE.gauge(meter, move |observer| {
+        statuses.for_each(|status, queue| {
+            let mut limits = limits.iter();
+            if limits.any(|(limit, label)| limit.is_some() && label == queue) {
+                observer.observe(status.over_age as u64, std::slice::from_ref(queue));
+            }
+        });
+    });
+}
+
+/// The last statistics of a broker's queues, with the label of each queue.
+#[derive(Clone)]
+struct Statuses {
+    broker: Weak<Broker>,
+    labels: Arc<[KeyValue]>,
+}
+
+impl Statuses {
+    /// Calls `read` with the status and the label of each queue that has been refreshed.
+    fn for_each(&self, mut read: impl FnMut(&QueueStatus, &KeyValue)) {
+        let Some(broker) = self.broker.upgrade() else {
+            return;
+        };
+        for (index, label) in self.labels.iter().enumerate() {
+            if let Some(status) = broker.queue_status(QueueIndex(index)) {
+                read(&status, label);
+            }
+        }
+    }
+}

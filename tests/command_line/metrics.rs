@@ -1,0 +1,420 @@
+//! Tests of `/metrics`: the documented names, the values, the labels, and the files that use the metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lease_broker::grpc::proto::ClaimBatchRequest;
+use regex::Regex;
+
+use crate::skipped::skipped;
+use crate::support::client::{Client, completion, duration};
+use crate::support::database::WriteLock;
+use crate::support::http::get;
+use crate::support::timeout::{wait_until_blocking, with_timeout};
+use crate::workspace::Workspace;
+
+const CONFIGURATION: &str = "
+admin.listen = '127.0.0.1:0'
+telemetry.stats_interval = '100ms'
+[queues.work]
+managed = { payload = 'text' }
+max_attempts = 1
+max_lease_age = '1s'
+[queues.outbox]
+managed = { payload = 'text' }
+";
+
+fn serving() -> (Workspace, Client, SocketAddr) {
+    let mut workspace = Workspace::with(CONFIGURATION);
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    let client = Client::new(process.channel(), "work");
+    (workspace, client, admin)
+}
+
+/// Returns the value of each series.
+fn series(admin: SocketAddr) -> BTreeMap<String, f64> {
+    let text = get(admin, "/metrics").body;
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let samples = samples.filter_map(|line| line.rsplit_once(' '));
+    samples
+        .map(|(series, value)| (series.to_owned(), value.parse().expect("a number")))
+        .collect()
+}
+
+/// Works so that every metric has a value: items are completed, failed, lost, expired, and one lease becomes too old.
+async fn work(client: &Client, admin: SocketAddr) {
+    client.enqueue(&["a", "b", "c", "d", "e"]).await;
+    let claim = |lease| ClaimBatchRequest {
+        lease_duration: Some(duration(Duration::from_secs(lease))),
+        ..client.claim_request(1)
+    };
+    let completed = client
+        .try_claim(claim(60))
+        .await
+        .expect("a lease")
+        .remove(0);
+    let outbox = vec![completion(&completed.lease_id, &[("outbox", "x")])];
+    client.try_complete(outbox).await.expect("it is completed");
+    client.complete(&["nonsense"]).await;
+    let failed = client
+        .try_claim(claim(60))
+        .await
+        .expect("a lease")
+        .remove(0);
+    client.fail(&failed.lease_id, "no luck").await;
+    client.complete(&[&failed.lease_id]).await;
+    client.try_claim(claim(1)).await.expect("a lease");
+    let held = client
+        .try_claim(claim(3_600))
+        .await
+        .expect("a lease")
+        .remove(0);
+    let extended = client.try_heartbeat(&[&held.lease_id], None).await;
+    extended.expect("it is extended");
+    let unknown = client.for_queue("nowhere");
+    let refused = unknown.try_claim(unknown.claim_request(1)).await;
+    refused.expect_err("the queue is unknown");
+    wait_until_blocking("a lease expires and one is too old", || {
+        let series = series(admin);
+        let expired = "lease_broker_lease_ended_total{outcome=\"expired\",queue=\"work\"}";
+        let old = "lease_broker_lease_over_age{queue=\"work\"}";
+        let dead = "lease_broker_items{queue=\"work\",state=\"dead\"}";
+        let at_least = |name: &str, count| series.get(name).is_some_and(|value| *value >= count);
+        at_least(expired, 1.0) && at_least(old, 1.0) && at_least(dead, 2.0)
+    });
+}
+
+fn file(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(path).expect("a file of the project")
+}
+
+/// Returns the name and the type of each metric in the table of the documentation.
+fn documented() -> BTreeMap<String, String> {
+    let row =
+        Regex::new(r"(?m)^\| `([a-z_]+)` \| (counter|gauge|histogram) \|").expect("a pattern");
+    let text = file("docs/observability.md");
+    let rows = row.captures_iter(&text);
+    rows.map(|row| (row[1].to_owned(), row[2].to_owned()))
+        .collect()
+}
+
+#[tokio::test]
+async fn metrics_are_those_of_the_documentation() {
+    let (_workspace, client, admin) = serving();
+    work(&client, admin).await;
+    let text = get(admin, "/metrics").body;
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let exported: BTreeMap<String, String> = types
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| *name != "target_info")
+        .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+        .collect();
+    assert_eq!(exported, documented());
+}
+
+#[tokio::test]
+async fn counters_show_what_was_done() {
+    let (_workspace, client, admin) = serving();
+    work(&client, admin).await;
+    let series = series(admin);
+    let queue = "queue=\"work\"";
+    for (name, value) in [
+        (format!("lease_claimed_total{{{queue}}}"), 4.0),
+        (format!("lease_extended_total{{{queue}}}"), 1.0),
+        (
+            format!("lease_ended_total{{outcome=\"completed\",{queue}}}"),
+            1.0,
+        ),
+        (
+            format!("lease_ended_total{{outcome=\"failed\",{queue}}}"),
+            1.0,
+        ),
+        (
+            format!("lease_ended_total{{outcome=\"released\",{queue}}}"),
+            0.0,
+        ),
+        (
+            format!("lease_ended_total{{outcome=\"expired\",{queue}}}"),
+            1.0,
+        ),
+        (format!("item_dead_total{{cause=\"failed\",{queue}}}"), 1.0),
+        (format!("item_dead_total{{cause=\"expired\",{queue}}}"), 1.0),
+        (format!("item_enqueued_total{{{queue}}}"), 5.0),
+        ("item_enqueued_total{queue=\"outbox\"}".to_owned(), 1.0),
+        (format!("lease_id_unknown_total{{{queue}}}"), 1.0),
+        (
+            format!("settlement_refused_total{{operation=\"complete\",{queue},reason=\"lost\"}}"),
+            1.0,
+        ),
+        (format!("items{{{queue},state=\"ready\"}}"), 1.0),
+        (format!("items{{{queue},state=\"dead\"}}"), 2.0),
+        (format!("max_lease_age_seconds{{{queue}}}"), 1.0),
+        (
+            "call_refused_total{reason=\"QUEUE_NOT_FOUND\"}".to_owned(),
+            1.0,
+        ),
+        ("store_up".to_owned(), 1.0),
+    ] {
+        let name = format!("lease_broker_{name}");
+        assert_eq!(series.get(&name), Some(&value), "{name}: {series:#?}");
+    }
+    let claims = "rpc_server_call_duration_seconds_count{rpc_method=\"leasebroker.v1.LeaseBrokerService/ClaimBatch\",\
+        rpc_response_status_code=\"OK\",rpc_system_name=\"grpc\"}";
+    assert_eq!(series.get(claims), Some(&4.0), "{series:#?}");
+    let offset = series["lease_broker_store_clock_offset_seconds"];
+    assert!(offset.abs() < 10.0, "{offset}");
+}
+
+#[tokio::test]
+async fn clients_choose_no_label() {
+    let (_workspace, client, admin) = serving();
+    work(&client, admin).await;
+    let before: BTreeSet<String> = series(admin).into_keys().collect();
+    for number in 0..300 {
+        let worker = client.as_worker(&format!("marker-{number}"));
+        worker.enqueue(&["marker"]).await;
+        let lease = worker.claim_one().await;
+        worker.fail(&lease.lease_id, "marker").await;
+        let queue = client.for_queue(&format!("marker-{number}"));
+        let refused = queue.try_claim(queue.claim_request(1)).await;
+        refused.expect_err("the queue is unknown");
+    }
+    let after: BTreeSet<String> = series(admin).into_keys().collect();
+    let new: Vec<&String> = after.difference(&before).collect();
+    assert!(new.iter().all(|name| !name.contains("marker")), "{new:?}");
+    // A status code or a bucket can appear that did not occur before, but nothing for each call.
+    assert!(new.len() < 60, "{new:?}");
+}
+
+#[tokio::test]
+async fn locked_store_delays_no_scrape() {
+    let (workspace, client, admin) = serving();
+    let _lock = WriteLock::acquire(&workspace.path("q.db"));
+    let blocked = tokio::spawn({
+        let client = client.clone();
+        async move {
+            client
+                .try_enqueue(vec![crate::support::client::item("x")])
+                .await
+        }
+    });
+    let fastest = (0..10).map(|_| {
+        let start = Instant::now();
+        assert_eq!(get(admin, "/metrics").status, 200);
+        start.elapsed()
+    });
+    let fastest = fastest.min().expect("ten scrapes");
+    assert!(fastest < Duration::from_millis(50), "{fastest:?}");
+    with_timeout(blocked)
+        .await
+        .expect("a task")
+        .expect_err("the store is locked");
+}
+
+#[tokio::test]
+async fn watchdog_names_each_old_lease_once() {
+    let (workspace, client, admin) = serving();
+    client.enqueue(&["a", "b"]).await;
+    let leases = client.claim(2).await;
+    assert_eq!(leases.len(), 2);
+    let old = "lease_broker_lease_over_age{queue=\"work\"}";
+    wait_until_blocking("both leases are too old", || {
+        series(admin).get(old) == Some(&2.0)
+    });
+    let ready = get(admin, "/readyz");
+    assert_eq!(ready.status, 200);
+    let queue = &ready.json()["queues"][0];
+    assert_eq!(
+        (&queue["queue"], &queue["over_age"]),
+        (&"work".into(), &2.into())
+    );
+    // The next refreshes must not report the leases again.
+    let refreshes = "db_client_operation_duration_seconds_count{db_operation_name=\"other\",db_system_name=\"sqlite\",\
+        queue=\"work\"}";
+    let now = series(admin)[refreshes];
+    wait_until_blocking("it is refreshed", || series(admin)[refreshes] > now + 2.0);
+    client
+        .complete(&[&leases[0].lease_id, &leases[1].lease_id])
+        .await;
+    wait_until_blocking("no lease is too old", || {
+        series(admin).get(old) == Some(&0.0)
+    });
+    let log = workspace.process.as_ref().expect("a service").log();
+    let warnings = log
+        .lines()
+        .filter(|line| line.contains("older than max_lease_age"));
+    assert_eq!(warnings.count(), 2, "{log}");
+    assert!(
+        log.contains("worker=\"worker\"") && log.contains("key=\"1\""),
+        "{log}"
+    );
+}
+
+#[test]
+fn alerts_and_dashboard_use_documented_metrics() {
+    let documented = documented();
+    let name =
+        Regex::new(r"\b(?:lease_broker|rpc_server|db_client|process)_[a-z_]+").expect("a pattern");
+    for path in [
+        "deploy/prometheus/alerts.yml",
+        "deploy/grafana/lease-broker.json",
+        "docs/observability.md",
+    ] {
+        let text = file(path);
+        let mut seen = 0;
+        for name in name.find_iter(&text).map(|found| found.as_str()) {
+            seen += 1;
+            let histogram = ["_bucket", "_sum", "_count"]
+                .iter()
+                .filter_map(|suffix| name.strip_suffix(suffix))
+                .any(|name| documented.get(name).is_some_and(|kind| kind == "histogram"));
+            assert!(documented.contains_key(name) || histogram, "{path}: {name}");
+        }
+        assert!(seen >= 9, "{path} has only {seen} names");
+    }
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&file("deploy/grafana/lease-broker.json")).expect("JSON");
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().expect("targets") {
+            let query = target["expr"].as_str().expect("a query");
+            assert!(name.is_match(query), "{panel}");
+        }
+    }
+}
+
+/// Returns a command that runs a program of Prometheus, or `None` with a line that says so if it is not installed.
+fn prometheus_program(name: &str) -> Option<Command> {
+    let installed = Command::new(name).arg("--version").output().is_ok();
+    if !installed {
+        skipped(&format!("{name} is not installed"));
+    }
+    installed.then(|| Command::new(name))
+}
+
+#[tokio::test]
+async fn promtool_accepts_the_metrics_and_the_alerts() {
+    let Some(mut check) = prometheus_program("promtool") else {
+        return;
+    };
+    let (_workspace, client, admin) = serving();
+    work(&client, admin).await;
+    let mut child = check
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool starts");
+    let text = get(admin, "/metrics").body;
+    let mut input = child.stdin.take().expect("standard input is piped");
+    input
+        .write_all(text.as_bytes())
+        .expect("it reads the metrics");
+    drop(input);
+    let checked = child.wait_with_output().expect("promtool ends");
+    assert!(checked.status.success(), "{checked:?}");
+    let rules = Command::new("promtool")
+        .args(["test", "rules", "deploy/prometheus/alerts.test.yml"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("promtool runs");
+    assert!(rules.status.success(), "{rules:?}");
+}
+
+/// A Prometheus server that scrapes a broker every second. Dropping it kills the process.
+struct Prometheus {
+    child: Child,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn scraping(mut program: Command, admin: SocketAddr) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let configuration = folder.path().join("prometheus.yml");
+        let text = format!(
+            "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: lease-broker\n    static_configs:\n      \
+             - targets: ['{admin}']\n"
+        );
+        std::fs::write(&configuration, text).expect("a file");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = free.local_addr().expect("an address");
+        drop(free);
+        let child = program
+            .arg(format!("--config.file={}", configuration.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.path().join("data").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("prometheus starts");
+        wait_until_blocking("prometheus is ready", || {
+            std::net::TcpStream::connect(address).is_ok() && get(address, "/-/ready").status == 200
+        });
+        Self {
+            child,
+            address,
+            _folder: folder,
+        }
+    }
+
+    /// Returns the values of the series that a query returns.
+    fn query(&self, query: &str) -> Vec<f64> {
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let answer = get(self.address, &format!("/api/v1/query?query={encoded}"));
+        assert_eq!(answer.status, 200, "{query}: {answer:?}");
+        let answer = answer.json();
+        let series = answer["data"]["result"].as_array().expect("a vector");
+        let value = |series: &serde_json::Value| series["value"][1].as_str()?.parse().ok();
+        series.iter().filter_map(value).collect()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn prometheus_answers_the_documented_questions() {
+    let Some(program) = prometheus_program("prometheus") else {
+        return;
+    };
+    let (_workspace, client, admin) = serving();
+    let prometheus = Prometheus::scraping(program, admin);
+    wait_until_blocking("it scrapes", || {
+        prometheus.query("up{job=\"lease-broker\"}") == [1.0]
+    });
+    work(&client, admin).await;
+    let total = "sum(lease_broker_lease_ended_total{queue=\"work\"})";
+    wait_until_blocking("it has scraped the work", || {
+        prometheus.query(total) == [3.0]
+    });
+    let failing = "sum by (queue) (rate(lease_broker_lease_ended_total{outcome=~\"expired|failed\"}[5m])) / sum by (queue) \
+        (rate(lease_broker_lease_ended_total[5m]))";
+    let share = prometheus.query(failing);
+    assert!(
+        share.iter().any(|share| (share - 2.0 / 3.0).abs() < 0.01),
+        "{share:?}"
+    );
+    let text = file("docs/observability.md");
+    let blocks = text.split("```promql\n").skip(1);
+    let queries = blocks.filter_map(|rest| rest.split_once("```"));
+    let queries = queries.flat_map(|(block, _)| block.lines().map(str::to_owned));
+    let mut answered = 0;
+    for query in queries.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        answered += usize::from(!prometheus.query(&query).is_empty());
+    }
+    assert!(answered >= 5, "{answered} queries have an answer");
+}
