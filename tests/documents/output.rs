@@ -12,9 +12,9 @@ static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\b(expired|takeovers|seconds)=[0-9.]+", "$1=SOME"),
         // The rows of each worker of the demo, and which worker it kills, differ from run to run.
         (r"^(worker-\d) .* (killed|finished)$", "$1 ENDED"),
+        (r"^admin port: http://127.0.0.1:\d+$", "admin port: ADDRESS"),
         (r"127\.0\.0\.1:4\d{4}", "ADDRESS"),
         (r"127\.0\.0\.1:3\d{4}", "ADDRESS"),
-        (r"^admin port: http://127.0.0.1:\d+$", "admin port: ADDRESS"),
         (r" +", " "),
     ]
     .map(|(pattern, replacement)| (Regex::new(pattern).expect("a pattern"), replacement))
