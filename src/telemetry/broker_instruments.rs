@@ -47,6 +47,12 @@ struct Queues {
     names: Arc<[String]>,
 }
 
+/// Reads a number from the counters of an operation.
+type OperationField = fn(OperationCount) -> u64;
+
+/// Reads a number from the counters of a queue.
+type QueueField = fn(&QueueCounters) -> u64;
+
 /// A series of an instrument: its labels besides the queue, and the counter that it shows.
 type Series = (Vec<KeyValue>, fn(&QueueCounters, usize) -> u64);
 
@@ -67,7 +73,7 @@ impl Queues {
 }
 
 fn register_operations(meter: &Meter, queues: &Queues) {
-    let fields: [(Instrument, fn(OperationCount) -> u64); 3] = [
+    let fields: [(Instrument, OperationField); 3] = [
         (STATEMENT_CALLS, |count| count.calls),
         (STATEMENTS, |count| count.statements),
         (STATEMENT_ITEMS, |count| count.items),
@@ -87,7 +93,7 @@ fn register_operations(meter: &Meter, queues: &Queues) {
 }
 
 fn register_queues(meter: &Meter, queues: &Queues) {
-    let plain: [(Instrument, fn(&QueueCounters) -> u64); 5] = [
+    let plain: [(Instrument, QueueField); 5] = [
         (LEASES_CLAIMED, |counters| counters.claimed.get()),
         (LEASES_EXTENDED, |counters| counters.extended.get()),
         (UNKNOWN_LEASE_IDS, |counters| counters.unknown_ids.get()),

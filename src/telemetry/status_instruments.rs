@@ -23,7 +23,7 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
             .map(|queue| KeyValue::new("queue", queue.name.clone()))
             .collect(),
     };
-    let by_state: [(Instrument, fn(&QueueStatus, State) -> u64); 2] = [
+    let by_state: [(Instrument, StateField); 2] = [
         (ITEMS, |status, state| status.stats.count_of(state)),
         (ITEMS_CAPPED, |status, state| {
             u64::from(status.stats.is_lower_bound(state))
@@ -40,7 +40,7 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
             });
         });
     }
-    let ages: [(Instrument, fn(&QueueStatus) -> Option<f64>); 3] = [
+    let ages: [(Instrument, Age); 3] = [
         (OLDEST_READY_AGE, |status| {
             let age = status.stats.oldest_ready?;
             Some((age + status.age).as_secs_f64())
@@ -80,6 +80,12 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
         });
     });
 }
+
+/// Reads a number about one state of a queue.
+type StateField = fn(&QueueStatus, State) -> u64;
+
+/// Reads an age in seconds. `None`: it is not known.
+type Age = fn(&QueueStatus) -> Option<f64>;
 
 /// The last statistics of a broker's queues, with the label of each queue.
 #[derive(Clone)]
