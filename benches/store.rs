@@ -68,6 +68,7 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
 
 fn completions(leases: Vec<Vec<ClaimedItem>>) -> Arc<[Settlement]> {
     let completion = |item: ClaimedItem| Settlement {
+        columns: Vec::new(),
         lease: item.lease,
         ending: Ending::Complete {
             follow_ups: Vec::new(),

@@ -30,6 +30,8 @@ pub struct QueueSpec {
     pub on_complete: OnComplete,
     /// The names of the soft-lock columns.
     pub soft_lock: SoftLock,
+    /// The columns that a settlement may write into the row of its item. Empty: none.
+    pub writable: Vec<String>,
     /// Columns of the table that the broker sets when an item changes its state.
     pub mirror: Vec<Mirror>,
     /// The columns, as name and SQL type, of a table that the broker creates. `None`: the table exists and is adopted.

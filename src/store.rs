@@ -32,6 +32,7 @@ pub mod sqlite;
 mod stats;
 mod table;
 mod template;
+mod written_columns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,10 +104,13 @@ pub trait Store: Send + Sync + 'static {
     /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease. A repeated
     /// completion does not add them again.
     ///
+    /// The values in [`Settlement::columns`] are written only by the settlement that ends the lease. A repeated
+    /// settlement does not write them again. An archived row has the written values.
+    ///
     /// A settlement that cannot be applied is [`Settled::Refused`] and changes nothing. The other settlements of the
     /// list are applied. A settlement is refused if a follow-up item sets a column that does not exist or that a new
     /// item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those of
-    /// lost leases. A settlement is also refused if a constraint or a trigger refuses a change that it makes: to the
+    /// lost leases. The same holds for the columns that the settlement writes. A settlement is also refused if a constraint or a trigger refuses a change that it makes: to the
     /// item's row, to the archive, or by a follow-up.
     async fn settle(
         &self,
@@ -227,6 +231,9 @@ pub struct Settlement {
     pub lease: LeaseRef,
     /// The way in which it ends.
     pub ending: Ending,
+    /// Values for columns of the item's row, which the statement that ends the lease writes. Only for completions and
+    /// failures, and only columns that [`QueueSpec::writable`](crate::queue::QueueSpec::writable) lists.
+    pub columns: Vec<(String, Value)>,
 }
 
 /// The way in which a worker ends a lease.

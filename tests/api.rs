@@ -40,3 +40,5 @@ mod store_failures;
 mod trace_context;
 #[path = "api/waiting_claims.rs"]
 mod waiting_claims;
+#[path = "api/written_columns.rs"]
+mod written_columns;

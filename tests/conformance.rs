@@ -52,6 +52,8 @@ mod retried_claim;
 mod settle;
 #[path = "conformance/types.rs"]
 mod types;
+#[path = "conformance/written_columns.rs"]
+mod written_columns;
 
 /// Generates one `#[test]` per listed function, run with the given harness.
 macro_rules! instantiate {
@@ -96,6 +98,16 @@ macro_rules! conformance {
                     every_settlement_of_a_list_can_be_refused
                     refused_completion_can_be_failed_in_the_same_list
                     problem_has_no_value_of_a_column
+                }
+                written_columns {
+                    completion_writes_columns_of_its_row
+                    settlements_of_a_list_write_different_columns
+                    lost_or_repeated_settlement_writes_nothing
+                    column_that_is_not_writable_is_refused
+                    value_that_does_not_fit_is_refused
+                    constraint_names_the_written_column
+                    refused_follow_up_leaves_the_columns_unwritten
+                    columns_that_cannot_be_written_fail_the_check
                 }
                 repeated_settlement {
                     repeated_settlement_answers_again_and_changes_nothing

@@ -190,6 +190,7 @@ fn completion(lease: Lease) -> Completion {
         ..NewItem::default()
     };
     Completion {
+        columns: [].into(),
         lease_id: lease.lease_id,
         follow_ups: vec![FollowUp {
             queue: "results".to_owned(),

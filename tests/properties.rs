@@ -26,6 +26,7 @@ const QUEUES: &str = "
 lease = '12h'
 [queues.free]
 max_attempts = 0
+writable = ['t', 'i', 'd', 'b', 'raw', 'at', 'n']
 [queues.pairs]
 max_attempts = 0
 ";
@@ -285,6 +286,7 @@ proptest! {
         queue in prop::sample::select(vec!["free", "pairs"]),
         error in text(),
         dead_letter in any::<bool>(),
+        columns in prop::collection::btree_map(column(), value(), 0..3),
     ) {
         let client = FIXTURE.client.for_queue(queue).as_worker(&worker);
         let leases = FIXTURE.call(client.try_claim(client.claim_request(3)))?.expect("the claim succeeds");
@@ -293,10 +295,13 @@ proptest! {
             error_message: error.clone(),
             retry_delay: Some(duration(Duration::ZERO)),
             dead_letter,
+            columns: columns.clone(),
         });
         let results = FIXTURE.call(client.try_fail(failures.collect()))?.expect("the failures are recorded");
         for result in results {
-            prop_assert_eq!(result.outcome(), Outcome::Applied);
+            let refused = !columns.is_empty() && result.outcome() == Outcome::Refused;
+            prop_assert!(refused || result.outcome() == Outcome::Applied, "{:?}", result);
+            prop_assert_eq!(refused, !result.problem.is_empty());
         }
     }
 
@@ -305,9 +310,10 @@ proptest! {
         lease_id in text(),
         queue in queue(),
         item in prop::option::of(new_item()),
+        columns in prop::collection::btree_map(column(), value(), 0..3),
     ) {
         let follow_ups = vec![FollowUp { queue, item }];
-        let done = vec![Completion { lease_id, follow_ups }];
+        let done = vec![Completion { lease_id, follow_ups, columns }];
         FIXTURE.call_loses_all(async {
             let results = FIXTURE.client.try_complete(done).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())

@@ -110,6 +110,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
 
 async fn complete(file: &File, leases: &[LeaseRef]) -> Duration {
     let completion = |lease: &LeaseRef| Settlement {
+        columns: Vec::new(),
         lease: lease.clone(),
         ending: Ending::Complete {
             follow_ups: Vec::new(),

@@ -152,6 +152,7 @@ impl Layer {
         let states = match self {
             Self::Broker(broker) => {
                 let failure = |lease: Lease| LeaseFailure {
+                    columns: Ok(Vec::new()),
                     lease_id: lease.id,
                     error: String::new(),
                     retry_delay: retry,
@@ -211,6 +212,7 @@ fn deliver(undelivered: UndeliveredLeases) -> Vec<Lease> {
 
 fn completions(leases: Vec<Lease>) -> Vec<LeaseCompletion> {
     let completion = |lease: Lease| LeaseCompletion {
+        columns: Ok(Vec::new()),
         lease_id: lease.id,
         follow_ups: Ok(Vec::new()),
     };
@@ -225,6 +227,7 @@ fn completion() -> Ending {
 
 async fn settle(store: &Arc<dyn Store>, leases: Vec<Lease>, ending: Ending) -> Vec<Settled> {
     let settlement = |lease: Lease| Settlement {
+        columns: Vec::new(),
         lease: lease.lease,
         ending: ending.clone(),
     };

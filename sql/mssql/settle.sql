@@ -4,14 +4,17 @@
 --   1. `begin`.
 --   2. If completions add items: `remember_ended`, and one `insert_follow_ups` (enqueue.sql) for each queue and set of columns,
 --      for ready and delayed items apart.
---   3. `update_ended`, unless the queue deletes completed rows and the list has only completions.
+--   3. If settlements write columns: `read_long_texts` and `check_characters` of enqueue.sql, if a column needs them.
+--      `update_ended`, unless the queue deletes completed rows and the list has only completions.
 --   4. `delete_completed`, if the queue deletes completed rows and the list has completions.
 --   5. `verify_count`.
 --   6. `move_to_archive`, if the queue has an archive and the list has completions.
 --   7. COMMIT. It is ROLLBACK while the broker searches for the follow-up that a constraint refused.
 --   `extra_columns` and `extra_json` add fields to the list of leases.sql.
 -- Parameters: those of leases.sql. Each lease also has k: 0 complete, 1 fail, 2 release; n: the new state; s and d: the delay
---   in seconds, and the milliseconds beyond; e: the error. No two leases have the same key. The lists of follow-ups begin at
+--   in seconds, and the milliseconds beyond; e: the error. If settlements of the batch
+--   write columns, h0 is 1 if this one writes the first of them, c0 is the value (as in enqueue.sql), and so on. Only
+--   `update_ended` reads these fields; {written_columns} sets the columns. No two leases have the same key. The lists of follow-ups begin at
 --   @P7.
 -- Results: index and new state of each lease that this batch ends. If it ends fewer than the list has, a second result has
 --   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
@@ -73,7 +76,7 @@ SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.
     {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
     {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
         WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
-    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{mirror_ended}
+    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{written_columns}{mirror_ended}
 FROM {lease_list}
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}{except_deleted}

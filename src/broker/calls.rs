@@ -20,9 +20,9 @@ use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
 use crate::lease_id::LeaseRef;
 use crate::store::{
-    Ending, LeaseExpiry, NewItem, Rejection, Renewal, Settled, Settlement, StoreError,
+    Ending, LeaseExpiry, NewItem, Refusal, Rejection, Renewal, Settled, Settlement, StoreError,
 };
-use crate::value::Key;
+use crate::value::{Key, Value};
 
 impl Broker {
     /// Leases items. Returns no leases if no item is ready within the wait.
@@ -211,7 +211,7 @@ impl Broker {
                     .take(limits::MAX_ERROR_LENGTH)
                     .collect(),
             };
-            settlements.push(settlement(lease, ending));
+            settlements.push(settlement(lease, ending, failure.columns));
         }
         Ok(settlements)
     }
@@ -242,7 +242,7 @@ impl Broker {
             check_delay(|| format!("releases[{index}].delay"), delay)?;
             let id = self.decode_lease_id(queue, &release.lease_id)?;
             let lease = id.map(|id| id.lease);
-            settlements.push(settlement(lease, Ending::Release { delay }));
+            settlements.push(settlement(lease, Ending::Release { delay }, Ok(Vec::new())));
         }
         let results = self.settle(queue, settlements).await?;
         if request_ids.is_empty() {
@@ -289,8 +289,16 @@ impl Broker {
     }
 }
 
-/// Returns the settlement of a lease, or the result for a lease id that cannot be decoded.
-fn settlement(lease: Option<LeaseRef>, ending: Ending) -> Result<Settlement, Settled> {
-    let lease = lease.ok_or(Settled::Lost)?;
-    Ok(Settlement { lease, ending })
+/// Returns the settlement of a lease, or the result of a settlement that does not reach the store: its lease id cannot be
+/// decoded, or one of the columns is malformed.
+fn settlement(
+    lease: Option<LeaseRef>,
+    ending: Ending,
+    columns: Result<Vec<(String, Value)>, Refusal>,
+) -> Result<Settlement, Settled> {
+    Ok(Settlement {
+        lease: lease.ok_or(Settled::Lost)?,
+        ending,
+        columns: columns.map_err(Settled::Refused)?,
+    })
 }

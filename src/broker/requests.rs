@@ -9,6 +9,7 @@ use super::limits::{RequestLimits, check_lease_duration};
 use crate::lease_id::Secret;
 use crate::queue::QueueSpec;
 use crate::store::{ClaimCall, NewItem, Refusal, Settled};
+use crate::value::Value;
 
 /// A request to lease items.
 #[derive(Clone, Debug)]
@@ -68,6 +69,8 @@ impl ClaimRequest {
 pub struct LeaseCompletion {
     /// The lease's id.
     pub lease_id: String,
+    /// Values to write into the item's row, by column. `Err`: one of them is malformed, so the completion is refused.
+    pub columns: Result<Vec<(String, Value)>, Refusal>,
     /// Items to add in the transaction that completes the lease, each with the name of its queue. `Err`: one of them is
     /// malformed, so the completion is refused.
     pub follow_ups: Result<Vec<(String, NewItem)>, Refusal>,
@@ -84,6 +87,8 @@ pub struct LeaseFailure {
     pub retry_delay: Option<Duration>,
     /// True: the item becomes a dead letter now, even if attempts are left.
     pub dead_letter: bool,
+    /// Values to write into the item's row, by column. `Err`: one of them is malformed, so the failure is refused.
+    pub columns: Result<Vec<(String, Value)>, Refusal>,
 }
 
 /// A request to release leases: single leases by their ids, or all leases of claims.

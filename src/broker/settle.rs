@@ -41,10 +41,14 @@ impl Broker {
             self.trace_follow_ups(queue, &id, &mut follow_ups);
             follow_ups
         });
-        Ok(match follow_ups {
-            Ok(follow_ups) => Ok(Settlement {
+        let checked = completion
+            .columns
+            .and_then(|columns| Ok((columns, follow_ups?)));
+        Ok(match checked {
+            Ok((columns, follow_ups)) => Ok(Settlement {
                 lease: id.lease,
                 ending: Ending::Complete { follow_ups },
+                columns,
             }),
             Err(refusal) => Err(Settled::Refused(refusal)),
         })

@@ -135,6 +135,7 @@ fn dead_item(item: ClaimedItem) -> Settlement {
             error: format!("the key takes {bytes} bytes in a lease id; at most {max} fit"),
             retry: None,
         },
+        columns: Vec::new(),
     }
 }
 
@@ -145,6 +146,7 @@ pub(super) fn releases_of(items: Vec<ClaimedItem>) -> Vec<Settlement> {
         ending: Ending::Release {
             delay: Duration::ZERO,
         },
+        columns: Vec::new(),
     });
     releases.collect()
 }

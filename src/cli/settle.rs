@@ -100,6 +100,7 @@ impl Complete {
         let completions = ids.into_iter().map(|lease_id| proto::Completion {
             lease_id,
             follow_ups: follow_ups.clone(),
+            ..proto::Completion::default()
         });
         let request = proto::CompleteRequest {
             queue: self.leases.queue,
@@ -137,6 +138,7 @@ impl Fail {
                 error_message: self.error.clone(),
                 retry_delay: self.retry_delay.map(proto_duration),
                 dead_letter: self.dead_letter,
+                ..proto::Failure::default()
             });
         let request = proto::FailRequest {
             queue: self.leases.queue,

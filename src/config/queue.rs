@@ -20,6 +20,8 @@ pub(super) struct QueueConfig {
     #[serde(default)]
     pub(super) key: Names,
     pub(super) columns: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) writable: Vec<String>,
     pub(super) order: Option<OrderConfig>,
     #[serde(with = "duration")]
     pub(super) lease: Duration,

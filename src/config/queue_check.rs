@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::error::InvalidSetting;
 use super::queue::{BackoffConfig, Names, QueueConfig};
 use super::queue_columns::{
-    MAX_NAME_CHARACTERS, check_name, managed_columns, mirrors, soft_lock_names,
+    MAX_NAME_CHARACTERS, check_name, check_writable, managed_columns, mirrors, soft_lock_names,
 };
 use super::range::check_duration;
 use crate::item_state::{Backoff, RetryPolicy};
@@ -23,6 +23,7 @@ impl QueueConfig {
             ("table", self.table.is_some()),
             ("key", !matches!(self.key, Names::None)),
             ("columns", self.columns.is_some()),
+            ("writable", !self.writable.is_empty()),
             ("managed", self.managed.is_some()),
         ];
         match table_settings.into_iter().find(|(_, is_set)| *is_set) {
@@ -80,7 +81,7 @@ impl QueueConfig {
         for column in self.columns.iter().flatten() {
             check_name(key_path("columns"), column)?;
         }
-        Ok(QueueSpec {
+        let spec = QueueSpec {
             name: name.to_owned(),
             table,
             key,
@@ -90,12 +91,15 @@ impl QueueConfig {
             retry,
             on_complete,
             soft_lock,
+            writable: self.writable,
             mirror,
             managed,
             filtered_indexes: self.filtered_indexes,
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
-        })
+        };
+        check_writable(&spec, &key_path("writable"))?;
+        Ok(spec)
     }
 
     fn lease_bounds(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::InvalidSetting;
 use crate::item_state::State;
-use crate::queue::{Mirror, MirrorValue, SoftLock, SoftLockColumn};
+use crate::queue::{Mirror, MirrorValue, OnComplete, Order, QueueSpec, SoftLock, SoftLockColumn};
 use crate::value::Value;
 
 /// The longest name of a queue, table or column. An identifier of SQL Server has at most 128 characters.
@@ -149,6 +149,44 @@ pub(super) fn check_name(key: String, name: &str) -> Result<(), InvalidSetting> 
             key,
             format!("a name must have 1 to {MAX_NAME_CHARACTERS} characters and no NUL"),
         ));
+    }
+    Ok(())
+}
+
+/// Checks the columns that settlements may write. They must not be columns that decide which row is claimed next, or that
+/// the broker itself sets.
+pub(super) fn check_writable(queue: &QueueSpec, path: &str) -> Result<(), InvalidSetting> {
+    let invalid = |problem: String| Err(InvalidSetting::new(path.to_owned(), problem));
+    if !queue.writable.is_empty() && queue.on_complete == OnComplete::Delete {
+        return invalid(
+            "cannot be combined with on_complete = 'delete', which deletes the written values"
+                .to_owned(),
+        );
+    }
+    let is_ordered_by = |name: &str| match &queue.order {
+        Order::None => false,
+        Order::By(order) => order
+            .iter()
+            .any(|part| part.column.eq_ignore_ascii_case(name)),
+    };
+    for (index, name) in queue.writable.iter().enumerate() {
+        check_name(path.to_owned(), name)?;
+        let is_same = |other: &String| other.eq_ignore_ascii_case(name);
+        let mut mirrors = queue.mirror.iter();
+        let reason = if queue.key.iter().any(is_same) {
+            "is part of the key"
+        } else if is_ordered_by(name) {
+            "is part of the order"
+        } else if queue.soft_lock.contains(name) {
+            "is a soft-lock column"
+        } else if mirrors.any(|mirror| is_same(&mirror.column)) {
+            "is a mirror column"
+        } else if queue.writable[..index].iter().any(is_same) {
+            "is named twice"
+        } else {
+            continue;
+        };
+        return invalid(format!("{name:?} {reason}, which a worker cannot write"));
     }
     Ok(())
 }

@@ -91,6 +91,7 @@ pub(super) fn completions_from_proto(completions: Vec<proto::Completion>) -> Vec
         let follow_ups: Result<_> = follow_ups.collect();
         LeaseCompletion {
             lease_id: completion.lease_id,
+            columns: columns_from_proto(completion.columns).map_err(Error::into_refusal),
             follow_ups: follow_ups.map_err(Error::into_refusal),
         }
     };
@@ -106,6 +107,7 @@ pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<L
             error: failure.error_message,
             retry_delay: duration_from_proto(field, failure.retry_delay)?,
             dead_letter: failure.dead_letter,
+            columns: columns_from_proto(failure.columns).map_err(Error::into_refusal),
         })
     };
     failures.into_iter().enumerate().map(convert).collect()
@@ -153,19 +155,7 @@ fn new_item_from_proto(
     item: proto::NewItem,
     call_context: Option<&str>,
 ) -> Result<NewItem> {
-    // The map is sorted by name. Equal sets of columns therefore give equal lists, for which the store keeps one
-    // prepared statement.
-    let columns = item
-        .columns
-        .into_iter()
-        .map(|(name, value)| match value_from_proto(value) {
-            Ok(value) => Ok((name, value)),
-            Err(problem) => Err(Error::invalid(
-                format!("{}.columns[{name:?}]", field()),
-                problem,
-            )),
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let columns = columns_from_proto(item.columns).map_err(|error| error.in_message(&field()))?;
     Ok(NewItem {
         columns,
         delay: match item.delay {
@@ -181,6 +171,16 @@ fn new_item_from_proto(
             }
         },
     })
+}
+
+/// Converts the values of columns. The list is sorted by name, as the map is. Equal sets of columns therefore give equal
+/// lists, for which the store keeps one prepared statement.
+fn columns_from_proto(columns: BTreeMap<String, proto::Value>) -> Result<Vec<(String, Value)>> {
+    let convert = |(name, value): (String, proto::Value)| match value_from_proto(value) {
+        Ok(value) => Ok((name, value)),
+        Err(problem) => Err(Error::invalid(format!("columns[{name:?}]"), problem)),
+    };
+    columns.into_iter().map(convert).collect()
 }
 
 fn value_from_proto(value: proto::Value) -> std::result::Result<Value, String> {

@@ -50,6 +50,14 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Returns the refusal of a column that the settlement writes.
+    pub(crate) fn of_column(column: &str, problem: String) -> Self {
+        Self {
+            field: Some(format!("columns[{column:?}]")),
+            problem,
+        }
+    }
+
     /// Returns the refusal of the follow-up at `index`, and of its `column` if that is known.
     pub(crate) fn of_follow_up(index: usize, column: Option<&str>, problem: String) -> Self {
         let item = format!("follow_ups[{index}].item");

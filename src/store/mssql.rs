@@ -42,6 +42,7 @@ mod tests;
 mod types;
 mod utf16;
 mod value_limits;
+mod written_columns;
 
 use std::sync::Arc;
 

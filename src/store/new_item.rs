@@ -9,20 +9,20 @@ use crate::value::Value;
 /// Returns the table's column for the item's column at `index`.
 ///
 /// # Errors
-/// The name of the column and the reason, if the item has already set this column or if it is not in `writable`.
-pub(super) fn writable_column<'a, C>(
+/// The name of the column and the reason, if the item has already set this column or if it is not in `insertable`.
+pub(super) fn insertable_column<'a, C>(
     queue: &str,
     item: &NewItem,
     index: usize,
-    writable: &'a HashMap<String, C>,
+    insertable: &'a HashMap<String, C>,
 ) -> Result<&'a C, (String, String)> {
     let (name, _) = &item.columns[index];
     let mut earlier = item.columns[..index].iter();
     if earlier.any(|(earlier, _)| earlier == name) {
         return Err((name.clone(), format!("the column {name:?} is set twice")));
     }
-    writable.get(name).ok_or_else(|| {
-        let mut names: Vec<&str> = writable.keys().map(String::as_str).collect();
+    insertable.get(name).ok_or_else(|| {
+        let mut names: Vec<&str> = insertable.keys().map(String::as_str).collect();
         names.sort_unstable();
         let problem = format!(
             "queue {queue:?} has no column {name:?} that a new item can set; it can set {}",

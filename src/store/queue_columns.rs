@@ -12,6 +12,8 @@ pub(super) struct QueueColumns<Kind> {
     /// The columns that workers receive with a lease.
     pub(super) data: Vec<Column<Kind>>,
     /// The columns that a new item may set.
+    pub(super) insertable: Vec<Column<Kind>>,
+    /// The columns that a settlement may write.
     pub(super) writable: Vec<Column<Kind>>,
     /// The columns, other than soft-lock columns, that an archive keeps.
     pub(super) archived: Vec<Column<Kind>>,
@@ -68,6 +70,10 @@ impl<Kind: Clone> QueueColumns<Kind> {
                 columns.collect()
             }
         };
+        let writable = queue.writable.iter();
+        let writable: Vec<Column<Kind>> =
+            writable.filter_map(|name| find(name, "writable")).collect();
+        problems.extend(writable_problems(queue, &key, &writable));
         problems.extend(type_problems);
         if problems.is_empty() {
             problems.extend(key_problem(queue, table, &key));
@@ -79,16 +85,44 @@ impl<Kind: Clone> QueueColumns<Kind> {
             let mut mirrors = queue.mirror.iter();
             mirrors.any(|mirror| mirror.column.eq_ignore_ascii_case(&column.name))
         };
-        let writable = others().filter(|column| !column.generated && !is_mirror(column));
+        let insertable = others().filter(|column| !column.generated && !is_mirror(column));
         let archived = others().filter(|column| column.archivable);
         Ok(Self {
             data,
-            writable: writable.cloned().collect(),
+            insertable: insertable.cloned().collect(),
+            writable,
             archived: archived.cloned().collect(),
             order: order(queue, &key),
             key,
         })
     }
+}
+
+/// Returns one sentence for each column that the setting `writable` names and that a settlement must not write.
+fn writable_problems<Kind>(
+    queue: &QueueSpec,
+    key: &[Column<Kind>],
+    writable: &[Column<Kind>],
+) -> Vec<String> {
+    let reason = |column: &Column<Kind>| {
+        if key.iter().any(|part| part.name == column.name) {
+            Some("is part of the key")
+        } else if column.generated {
+            Some("gets its value from the database")
+        } else if !column.readable {
+            Some("has a type that the broker cannot write")
+        } else {
+            None
+        }
+    };
+    let problems = writable.iter().filter_map(|column| {
+        let reason = reason(column)?;
+        Some(format!(
+            "the column {:?} of table {:?} {reason}: remove it from the setting writable of queue {:?}",
+            column.name, queue.table, queue.name
+        ))
+    });
+    problems.collect()
 }
 
 fn key_problem<Kind>(

@@ -34,6 +34,7 @@ mod statement;
 mod tests;
 mod types;
 mod writer;
+mod written_columns;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

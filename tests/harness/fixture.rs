@@ -50,6 +50,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         },
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
+        writable: Vec::new(),
         mirror: Vec::new(),
         managed: None,
         filtered_indexes: true,
@@ -210,6 +211,7 @@ impl Broker {
     ) -> Result<Vec<Settled>, StoreError> {
         let asked = settlements.len();
         let settlements = settlements.into_iter().map(|(lease, ending)| Settlement {
+            columns: Vec::new(),
             lease: lease.clone(),
             ending,
         });

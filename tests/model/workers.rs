@@ -147,6 +147,7 @@ impl<H: Harness> Run<H> {
                 .collect::<Vec<_>>()
         ));
         let asked = settlements.iter().map(|(lease, end)| Settlement {
+            columns: Vec::new(),
             lease: lease.clone(),
             ending: ending(*end),
         });

@@ -332,6 +332,7 @@ impl Worker {
 
     async fn settle(&self, item: &ClaimedItem, ending: Ending) -> Settled {
         let settlement = Settlement {
+            columns: Vec::new(),
             lease: item.lease.clone(),
             ending,
         };

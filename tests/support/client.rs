@@ -240,6 +240,7 @@ pub(crate) fn completion(lease_id: &str, follow_ups: &[(&str, &str)]) -> Complet
         item: Some(item(payload)),
     };
     Completion {
+        columns: [].into(),
         lease_id: lease_id.to_owned(),
         follow_ups: follow_ups.iter().map(follow_up).collect(),
     }

@@ -133,6 +133,7 @@ impl Fixture {
     /// Completes the given number of leases.
     pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Settled>, StoreError> {
         let settlements = (1..=leases).map(|id| Settlement {
+            columns: Vec::new(),
             lease: lease(id),
             ending: complete(),
         });
@@ -146,6 +147,7 @@ impl Fixture {
             item: NewItem { delay, ..item(0) },
         };
         let settlements = (1..=leases).map(|id| Settlement {
+            columns: Vec::new(),
             lease: lease(id),
             ending: complete_with(vec![follow_up(Duration::ZERO), follow_up(HOUR)]),
         });

@@ -113,6 +113,7 @@ impl Client {
         let (results, next_leases) = match ending {
             Ending::Complete => {
                 let completion = |lease_id| proto::Completion {
+                    columns: [].into(),
                     lease_id,
                     follow_ups: Vec::new(),
                 };

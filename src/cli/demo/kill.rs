@@ -136,7 +136,7 @@ mod tests {
         async fn complete(&mut self, leases: &[proto::Lease]) {
             let completions = leases.iter().map(|lease| proto::Completion {
                 lease_id: lease.lease_id.clone(),
-                follow_ups: Vec::new(),
+                ..proto::Completion::default()
             });
             let request = proto::CompleteRequest {
                 queue: "rainfall".to_owned(),

@@ -177,6 +177,7 @@ impl DemoWorker {
             tokio::time::sleep_until(Instant::now() + WORK_PER_ITEM * items).await;
         }
         let completion = |lease: &proto::Lease| proto::Completion {
+            columns: [].into(),
             lease_id: lease.lease_id.clone(),
             follow_ups: match self.role {
                 Role::Process => vec![self.result_of(lease)],

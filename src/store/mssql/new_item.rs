@@ -12,7 +12,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::{types, value_limits};
 use crate::item_state::State;
-use crate::store::new_item::{check_key_length, writable_column};
+use crate::store::new_item::{check_key_length, insertable_column};
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError};
 use crate::value::Value;
@@ -28,7 +28,7 @@ impl QueueStatements {
         check_key_length(item, |name| self.key.iter().any(|part| part.name == name))?;
         let mut entry = ListEntry::default();
         for (index, (name, value)) in item.columns.iter().enumerate() {
-            let column = writable_column(&self.spec.name, item, index, &self.writable)?;
+            let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;
             let value = self
                 .encode_value(name, column, value)
                 .map_err(|problem| (name.clone(), problem))?;
@@ -49,7 +49,7 @@ impl QueueStatements {
     ///
     /// # Errors
     /// The reason why the column cannot be set to the value.
-    fn encode_value(
+    pub(super) fn encode_value(
         &self,
         name: &str,
         column: &Column,
@@ -93,7 +93,7 @@ impl QueueStatements {
             .columns
             .iter()
             .enumerate()
-            .filter_map(|(index, (name, _))| Some((index, self.writable.get(name)?)))
+            .filter_map(|(index, (name, _))| Some((index, self.insertable.get(name)?)))
             .collect();
         let for_each_column = |render: &dyn Fn(usize, &Column) -> String| -> String {
             let parts = named.iter();
@@ -122,18 +122,7 @@ impl QueueStatements {
             "item_values",
             for_each_column(&|index, column| value_from_json(index, column, list_number)),
         );
-        placeholders.insert(
-            "item_json_schema",
-            for_each_column(&|index, column| {
-                let name = format!("c{index}");
-                let value = column.kind.json_declaration(&name, &column.declared);
-                if column.has_long_texts() {
-                    format!("{value}, {name}l int '$.{name}l'")
-                } else {
-                    value
-                }
-            }),
-        );
+        placeholders.insert("item_json_schema", for_each_column(&json_declaration));
         let index_of = |part: &Column| {
             let mut columns = item.columns.iter();
             columns.position(|(name, _)| *name == part.name)
@@ -240,8 +229,19 @@ pub(super) fn insert_delay(entry: &mut ListEntry, delay: Option<Duration>) {
     entry.insert("d", json!(millis));
 }
 
+/// Declares a value of the JSON list. A text that can be long has a second field, the index of its long text.
+pub(super) fn json_declaration(index: usize, column: &Column) -> String {
+    let name = format!("c{index}");
+    let value = column.kind.json_declaration(&name, &column.declared);
+    if column.has_long_texts() {
+        format!("{value}, {name}l int '$.{name}l'")
+    } else {
+        value
+    }
+}
+
 /// Renders the expression that converts a value of the JSON list into the value of its column.
-fn value_from_json(index: usize, column: &Column, list_number: usize) -> String {
+pub(super) fn value_from_json(index: usize, column: &Column, list_number: usize) -> String {
     let name = format!("j.c{index}");
     if column.has_long_texts() {
         let long =
@@ -254,7 +254,7 @@ fn value_from_json(index: usize, column: &Column, list_number: usize) -> String 
 
 /// Renders the condition that a text has a character which the column's code page lacks. It compares the text with the
 /// result of a conversion to the code page and back.
-fn has_unsupported_characters(
+pub(super) fn has_unsupported_characters(
     index: usize,
     column: &Column,
     list_number: usize,

@@ -75,6 +75,8 @@ pub(super) fn of_table(
     };
     placeholders.insert("can_use_statistics", can_use_statistics.to_owned());
     mirror::set_placeholders(&mut placeholders, queue, table);
+    // A batch that writes columns is rendered when it is needed.
+    placeholders.insert("written_columns", String::new());
     placeholders
 }
 

@@ -42,6 +42,8 @@ pub(super) struct QueueStatements {
     /// The names of all columns of the table.
     pub(super) column_names: Vec<String>,
     /// The columns that a new item may set, by name.
+    pub(super) insertable: HashMap<String, Column>,
+    /// The columns that a settlement may write, by name.
     pub(super) writable: HashMap<String, Column>,
     /// Name and column of each index that has only one column.
     pub(super) single_column_indexes: Vec<(String, String)>,
@@ -188,7 +190,12 @@ impl QueueStatements {
             exact_stats: render_exact_stats(&placeholders),
             redrive: guard(render(file!("redrive"), "redrive", &placeholders)),
         };
-        let writable = columns.writable.into_iter();
+        let by_name = |columns: Vec<Column>| {
+            let columns = columns.into_iter();
+            columns
+                .map(|column| (column.name.clone(), column))
+                .collect()
+        };
         let data = columns.data.iter();
         Self {
             spec: spec.clone(),
@@ -209,9 +216,8 @@ impl QueueStatements {
                     _ => None,
                 })
                 .collect(),
-            writable: writable
-                .map(|column| (column.name.clone(), column))
-                .collect(),
+            insertable: by_name(columns.insertable),
+            writable: by_name(columns.writable),
             placeholders,
             has_triggers,
             drops_duplicates: table.indexes.iter().any(|index| index.drops_duplicates),
@@ -279,7 +285,7 @@ fn render_claim(placeholders: &Placeholders, with_retries: bool) -> String {
 }
 
 /// Adds the sections of `leases.sql`, and the fields that `file` adds to its list, to the placeholders.
-fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeholders {
+pub(super) fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeholders {
     let mut placeholders = placeholders.clone();
     for (file, sections) in [
         (file, &["extra_columns", "extra_json"][..]),

@@ -25,10 +25,7 @@ impl MssqlOperations {
             }
             _ => None,
         };
-        found.unwrap_or(Refusal {
-            field: None,
-            problem: rejection.problem,
-        })
+        found.unwrap_or_else(|| queue.name_written_column(rejection, settlement))
     }
 
     /// Finds the first follow-up that the server refuses, by binary search. Each try completes the item with the first n
@@ -78,6 +75,7 @@ impl MssqlOperations {
             ending: Ending::Complete {
                 follow_ups: follow_ups.to_vec(),
             },
+            columns: settlement.columns.clone(),
         };
         match self.run_batch(queue, &[part], &[0], ROLLBACK).await {
             Err(StoreError::Rejected(rejection)) => Some(Err(rejection)),

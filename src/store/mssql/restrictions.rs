@@ -84,6 +84,10 @@ pub(super) fn problems(
 ) -> Vec<String> {
     let is_used = |name: &str| {
         queue.soft_lock.contains(name)
+            || queue
+                .writable
+                .iter()
+                .any(|column| column.eq_ignore_ascii_case(name))
             || columns
                 .order
                 .iter()

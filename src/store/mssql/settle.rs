@@ -42,9 +42,15 @@ impl MssqlOperations {
             if !queue.can_have_key(&settlement.lease.key) {
                 continue;
             }
-            let refusal = follow_ups::refusal(settlement, |queue, item| {
-                Ok(self.queue(queue)?.encode_item(item).map(drop))
-            })?;
+            let refused_follow_up = || {
+                follow_ups::refusal(settlement, |queue, item| {
+                    Ok::<_, StoreError>(self.queue(queue)?.encode_item(item).map(drop))
+                })
+            };
+            let refusal = match queue.refused_column_of(settlement) {
+                None => refused_follow_up()?,
+                refusal => refusal,
+            };
             match refusal {
                 Some(refusal) => results[index] = Settled::Refused(refusal),
                 None => remaining.push(index),
@@ -136,15 +142,19 @@ impl MssqlOperations {
         indexes: &[usize],
         end: &str,
     ) -> Result<(String, ListParameters), StoreError> {
-        let leases = indexes.iter().map(|index| {
+        let written = queue.columns_written_by(indexes.iter().map(|index| &settlements[*index]));
+        let mut leases = Vec::with_capacity(indexes.len());
+        for index in indexes {
             let settlement = &settlements[*index];
             let mut entry = QueueStatements::lease_entry(*index, &settlement.lease);
             insert_ending(queue, &settlement.ending, &mut entry);
-            entry
-        });
-        let mut lists = vec![leases.collect()];
+            queue.insert_columns(&written, settlement, &mut entry)?;
+            leases.push(entry);
+        }
+        let mut lists = vec![leases];
         let inserts = self.follow_up_inserts(settlements, indexes)?;
         let sections = &queue.sql.settle;
+        let update_writing = (!written.is_empty()).then(|| queue.render_update_writing(&written));
         let mut batch = vec![&*sections.begin];
         if !inserts.is_empty() {
             batch.push(&sections.remember_ended);
@@ -154,7 +164,7 @@ impl MssqlOperations {
             |index: &usize| matches!(settlements[*index].ending, Ending::Complete { .. });
         let any_completes = indexes.iter().any(completes);
         if sections.delete_completed.is_none() || !indexes.iter().all(completes) {
-            batch.push(&sections.update_ended);
+            batch.push(update_writing.as_deref().unwrap_or(&sections.update_ended));
         }
         if any_completes {
             batch.extend(sections.delete_completed.as_deref());

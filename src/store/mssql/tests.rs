@@ -39,6 +39,7 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         },
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
+        writable: Vec::new(),
         mirror: Vec::new(),
         managed: None,
         filtered_indexes: true,

@@ -10,7 +10,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::types;
 use crate::store::NewItem;
-use crate::store::new_item::{check_key_length, writable_column};
+use crate::store::new_item::{check_key_length, insertable_column};
 use crate::store::template::render;
 
 const ENQUEUE: &str = include_str!("../../../sql/sqlite/enqueue.sql");
@@ -26,7 +26,7 @@ impl QueueStatements {
             .iter()
             .enumerate()
             .map(|(index, (name, value))| {
-                let column = writable_column(&self.spec.name, item, index, &self.writable)?;
+                let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;
                 types::store(value, *column).map_err(|problem| (name.clone(), problem))
             })
             .collect()
@@ -44,7 +44,7 @@ impl QueueStatements {
                 before.ends_with("constraint failed: ") || before.ends_with(" column ")
             })
         };
-        self.writable.keys().find(is_named).cloned()
+        self.insertable.keys().find(is_named).cloned()
     }
 
     fn render_insert(&self, item: &NewItem) -> String {

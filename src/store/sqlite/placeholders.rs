@@ -55,5 +55,7 @@ pub(super) fn of_table(
     placeholders.insert("order_by", order_by);
     index::set_columns(&mut placeholders, queue, &columns.order);
     mirror::set_placeholders(&mut placeholders, queue, table);
+    // A statement that writes columns is rendered when it is needed.
+    placeholders.insert("written_columns", String::new());
     placeholders
 }

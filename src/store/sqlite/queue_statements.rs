@@ -41,6 +41,8 @@ pub(super) struct QueueStatements {
     /// The types of the data columns.
     pub(super) column_types: Vec<ColumnType>,
     /// The columns that a new item can set, by name.
+    pub(super) insertable: HashMap<String, ColumnType>,
+    /// The columns that a settlement can write, by name.
     pub(super) writable: HashMap<String, ColumnType>,
     /// The rendered statements.
     pub(super) sql: Statements,
@@ -123,6 +125,11 @@ impl QueueStatements {
                 .collect(),
             writable: queue_columns
                 .writable
+                .into_iter()
+                .map(|column| (column.name, column.kind))
+                .collect(),
+            insertable: queue_columns
+                .insertable
                 .into_iter()
                 .map(|column| (column.name, column.kind))
                 .collect(),

@@ -6,9 +6,10 @@ use rusqlite::ToSql;
 use rusqlite::types::Null;
 
 use super::enqueue::{self, ItemError};
-use super::queue_statements::QueueStatements;
-use super::statement::{LastStatement, Token, bind, bind_key};
+use super::queue_statements::{QueueStatements, Statements};
+use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
+use super::written_columns::FIRST_COLUMN_PARAMETER;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
@@ -51,7 +52,11 @@ pub(super) fn settle(
         if !queue.can_have_key(&settlement.lease.key) {
             return Ok(Settled::Lost);
         }
-        if let Some(refusal) = follow_ups::refusal(settlement, check_item)? {
+        let refusal = match queue.refused_column_of(settlement) {
+            None => follow_ups::refusal(settlement, check_item)?,
+            refusal => refusal,
+        };
+        if let Some(refusal) = refusal {
             return Ok(Settled::Refused(refusal));
         }
         match undo_scope {
@@ -74,6 +79,35 @@ fn rejected(refusal: &Refusal) -> StoreError {
     })
 }
 
+/// A section of `settle.sql` that ends a lease.
+#[derive(Clone, Copy)]
+enum Section {
+    Complete,
+    Delete,
+    Fail,
+    Release,
+}
+
+impl Section {
+    fn sql(self, statements: &Statements) -> &str {
+        match self {
+            Self::Complete => &statements.complete,
+            Self::Delete => &statements.delete,
+            Self::Fail => &statements.fail,
+            Self::Release => &statements.release,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Delete => "delete",
+            Self::Fail => "fail",
+            Self::Release => "release",
+        }
+    }
+}
+
 /// Settles the leases of one list.
 struct Settler<'a> {
     context: &'a WriteContext,
@@ -85,13 +119,15 @@ struct Settler<'a> {
 impl<'a> Settler<'a> {
     /// Settles one lease. If the result is a refusal, the caller has to undo the changes.
     fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
-        let Settlement { lease, ending } = settlement;
-        let state = match self.end_lease(lease, ending) {
+        let state = match self.end_lease(settlement) {
             Ok(Some(state)) => state,
-            Ok(None) => return self.find_earlier_settlement(lease, ending),
-            Err(error) => return error.refused(&self.queue.spec.table, None),
+            Ok(None) => return self.find_earlier_settlement(&settlement.lease, &settlement.ending),
+            Err(error) => {
+                let refused = error.refused(&self.queue.spec.table, None)?;
+                return Ok(self.queue.name_written_column(refused, settlement));
+            }
         };
-        if let Ending::Complete { follow_ups } = ending {
+        if let Ending::Complete { follow_ups } = &settlement.ending {
             for (index, follow_up) in follow_ups.iter().enumerate() {
                 let FollowUp { queue, item } = follow_up;
                 if let Err(error) = enqueue::insert(self.context, *queue, item, self.now) {
@@ -119,34 +155,34 @@ impl<'a> Settler<'a> {
     }
 
     /// Ends the lease and returns the new state of its item, or `None` if the lease is not held.
-    fn end_lease(&mut self, lease: &LeaseRef, ending: &Ending) -> Result<Option<State>, ItemError> {
-        let sql = &self.queue.sql;
-        match ending {
-            Ending::Complete { .. } => self.complete(lease),
+    fn end_lease(&mut self, settlement: &Settlement) -> Result<Option<State>, ItemError> {
+        match &settlement.ending {
+            Ending::Complete { .. } => self.complete(settlement),
             Ending::Fail { error, retry } => match retry {
-                Some(delay) => self.delay(&sql.fail, lease, *delay, error),
-                None => self.run(&sql.fail, lease, State::Dead, None, error),
+                Some(delay) => self.delay(Section::Fail, settlement, *delay, error),
+                None => self.run(Section::Fail, settlement, State::Dead, None, error),
             },
             Ending::Release { delay } if delay.is_zero() => {
-                self.run(&sql.release, lease, State::Ready, None, "")
+                self.run(Section::Release, settlement, State::Ready, None, "")
             }
-            Ending::Release { delay } => self.delay(&sql.release, lease, *delay, ""),
+            Ending::Release { delay } => self.delay(Section::Release, settlement, *delay, ""),
         }
     }
 
     /// Completes the item in the way that the queue is configured for.
-    fn complete(&mut self, lease: &LeaseRef) -> Result<Option<State>, ItemError> {
-        let sql = &self.queue.sql;
+    fn complete(&mut self, settlement: &Settlement) -> Result<Option<State>, ItemError> {
+        let completed = State::Completed;
         match &self.queue.spec.on_complete {
-            OnComplete::Keep => self.run(&sql.complete, lease, State::Completed, None, ""),
-            OnComplete::Delete => self.run(&sql.delete, lease, State::Completed, None, ""),
-            OnComplete::Recur(interval) => self.delay(&sql.complete, lease, *interval, ""),
+            OnComplete::Keep => self.run(Section::Complete, settlement, completed, None, ""),
+            OnComplete::Delete => self.run(Section::Delete, settlement, completed, None, ""),
+            OnComplete::Recur(interval) => self.delay(Section::Complete, settlement, *interval, ""),
             OnComplete::Archive(_) => {
-                let ended = self.run(&sql.complete, lease, State::Completed, None, "")?;
+                let ended = self.run(Section::Complete, settlement, completed, None, "")?;
+                let sql = &self.queue.sql;
                 if let (Some(_), Some(copy_to_archive)) = (ended, &sql.copy_to_archive) {
                     for sql in [copy_to_archive, &sql.delete_archived] {
                         let statement = self.statement.get(sql)?;
-                        bind_key(statement, &lease.key)?;
+                        bind_key(statement, &settlement.lease.key)?;
                         statement.raw_execute()?;
                     }
                 }
@@ -158,26 +194,25 @@ impl<'a> Settler<'a> {
     /// Ends the lease with a statement that makes its item ready again after `delay`.
     fn delay(
         &mut self,
-        sql: &'a str,
-        lease: &LeaseRef,
+        section: Section,
+        settlement: &Settlement,
         delay: Duration,
         error: &str,
     ) -> Result<Option<State>, ItemError> {
         let due = self.now.saturating_add(millis_rounded_up(delay));
-        self.run(sql, lease, State::Delayed, Some(due), error)
+        self.run(section, settlement, State::Delayed, Some(due), error)
     }
 
     /// Runs a statement that ends the lease. Returns `state` if it changed the row.
     fn run(
         &mut self,
-        sql: &'a str,
-        lease: &LeaseRef,
+        section: Section,
+        settlement: &Settlement,
         state: State,
         due: Option<i64>,
         error: &str,
     ) -> Result<Option<State>, ItemError> {
-        let statement = self.statement.get(sql)?;
-        bind_key(statement, &lease.key)?;
+        let Settlement { lease, columns, .. } = settlement;
         let values: [&dyn ToSql; 6] = [
             &Token(&lease.token),
             &self.now,
@@ -186,8 +221,23 @@ impl<'a> Settler<'a> {
             &state.code(),
             &error,
         ];
-        bind(statement, 4, &values)?;
-        Ok((statement.raw_execute()? > 0).then_some(state))
+        let changed = if columns.is_empty() {
+            let statement = self.statement.get(section.sql(&self.queue.sql))?;
+            bind_key(statement, &lease.key)?;
+            bind(statement, 4, &values)?;
+            statement.raw_execute()?
+        } else {
+            let sql = self.queue.render_writing(section.name(), columns);
+            let mut statement = self.context.connection.prepare_cached(&sql)?;
+            bind_key(&mut statement, &lease.key)?;
+            bind(&mut statement, 4, &values)?;
+            let written = self.queue.encode_columns(columns)?;
+            for (parameter, value) in (FIRST_COLUMN_PARAMETER..).zip(&written) {
+                statement.raw_bind_parameter(parameter, borrowed(value))?;
+            }
+            statement.raw_execute()?
+        };
+        Ok((changed > 0).then_some(state))
     }
 
     /// Returns the result for a lease that is not held. It depends on whether the row exists, and on whether an earlier

@@ -130,6 +130,7 @@ impl ProfiledQueue {
     /// Completes and checks the plans. `is_retry`: the leases were completed before.
     async fn complete(&mut self, leases: &[LeaseRef], is_retry: bool) {
         let settlement = |lease: &LeaseRef| Settlement {
+            columns: Vec::new(),
             lease: lease.clone(),
             ending: Ending::Complete {
                 follow_ups: Vec::new(),

@@ -173,6 +173,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         },
     };
     let settlement = Settlement {
+        columns: Vec::new(),
         lease,
         ending: Ending::Complete {
             follow_ups: vec![follow_up],

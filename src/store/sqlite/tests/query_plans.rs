@@ -60,6 +60,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         },
         on_complete: OnComplete::Archive("done".to_owned()),
         soft_lock: SoftLock::default(),
+        writable: Vec::new(),
         mirror: Vec::new(),
         managed: None,
         filtered_indexes,

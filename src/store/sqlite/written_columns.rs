@@ -1,0 +1,74 @@
+//! The columns that a settlement writes into its item's row: checks, values, and the text of the statement.
+
+use rusqlite::types::Value as SqlValue;
+
+use super::enqueue::ItemError;
+use super::queue_statements::QueueStatements;
+use super::quote::quote;
+use super::types;
+use crate::store::template::render;
+use crate::store::{Refusal, Settled, Settlement, written_columns};
+use crate::value::Value;
+
+const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
+
+/// The number of the parameter for the first written column. Those before are the same in every section of
+/// `settle.sql`.
+pub(super) const FIRST_COLUMN_PARAMETER: usize = 10;
+
+impl QueueStatements {
+    /// Returns the refusal of the first column that the settlement cannot write, or `None`.
+    pub(super) fn refused_column_of(&self, settlement: &Settlement) -> Option<Refusal> {
+        let check = |_: &str, column: &types::ColumnType, value: &Value| {
+            types::store(value, *column).map(drop)
+        };
+        written_columns::refusal(&self.spec.name, settlement, &self.writable, check)
+    }
+
+    /// Returns the values to bind for columns that have passed [`Self::refused_column_of`], in their order.
+    pub(super) fn encode_columns(
+        &self,
+        columns: &[(String, Value)],
+    ) -> Result<Vec<SqlValue>, ItemError> {
+        let encode = |(name, value): &(String, Value)| {
+            let column = self.writable.get(name).copied();
+            let stored = types::store(value, column.unwrap_or(types::ColumnType::Blob));
+            stored.map_err(|problem| ItemError::Rejected {
+                column: Some(name.clone()),
+                problem,
+            })
+        };
+        columns.iter().map(encode).collect()
+    }
+
+    /// Renders a section of `settle.sql` that also writes these columns.
+    pub(super) fn render_writing(&self, section: &str, columns: &[(String, Value)]) -> String {
+        let mut placeholders = self.placeholders.clone();
+        let columns = (FIRST_COLUMN_PARAMETER..).zip(columns);
+        let clauses = columns.map(|(number, (name, _))| format!(", {} = ?{number}", quote(name)));
+        placeholders.insert("written_columns", clauses.collect());
+        render(SETTLE, section, &placeholders)
+    }
+
+    /// Adds to a refusal of the item's row the written column that SQLite's message names.
+    pub(super) fn name_written_column(&self, refused: Settled, settlement: &Settlement) -> Settled {
+        let Settled::Refused(Refusal {
+            field: None,
+            problem,
+        }) = refused
+        else {
+            return refused;
+        };
+        let column = self.refused_column(&problem).filter(|column| {
+            let mut written = settlement.columns.iter();
+            written.any(|(name, _)| name == column)
+        });
+        Settled::Refused(match column {
+            Some(column) => Refusal::of_column(&column, problem),
+            None => Refusal {
+                field: None,
+                problem,
+            },
+        })
+    }
+}
