@@ -234,12 +234,11 @@ pub fn trace_context(
     write_key(&mut key, &lease.key);
     let queue = queue.as_bytes();
     let fence = lease.fence.to_be_bytes();
-    let (trace, parent) = match origin.producer {
-        Some(Span { trace_id, span_id }) => (trace_id.to_be_bytes(), Some(span_id.to_be_bytes())),
-        None => {
-            let parts = [queue, lease.token.as_bytes(), &fence, &key];
-            (secret.hash(Purpose::Trace, &parts), None)
-        }
+    let (trace, parent) = if let Some(Span { trace_id, span_id }) = origin.producer {
+        (trace_id.to_be_bytes(), Some(span_id.to_be_bytes()))
+    } else {
+        let parts = [queue, lease.token.as_bytes(), &fence, &key];
+        (secret.hash(Purpose::Trace, &parts), None)
     };
     // The token is not a part. So the span of an earlier lease of the item can be computed without its token, which the
     // row no longer has.

@@ -22,7 +22,7 @@ impl Broker {
         settlements: Vec<Result<Settlement, Settled>>,
     ) -> Result<Vec<Settled>, Error> {
         self.metrics.add_call(queue.index, Operation::Settle);
-        let results = submit_valid(settlements.into_iter(), &queue.settlements).await;
+        let results = submit_valid(settlements, &queue.settlements).await;
         Ok(results?)
     }
 

@@ -70,7 +70,7 @@ Examples:
 pub(super) struct Redrive {
     /// Queue of the dead items
     queue: String,
-    /// Maximum number of items to redrive, in the order in which they died; on SQL Server with filtered_indexes = false, in
+    /// Maximum number of items to redrive, in the order in which they died; on SQL Server without filtered indexes, in
     /// the order of the queue [default: all]
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
     limit: usize,

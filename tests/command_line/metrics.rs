@@ -369,7 +369,8 @@ impl Prometheus {
 
     /// Returns the values of the series that a query returns.
     fn query(&self, query: &str) -> Vec<f64> {
-        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let encode = |text: String, byte| format!("{text}%{byte:02x}");
+        let encoded = query.bytes().fold(String::new(), encode);
         let answer = get(self.address, &format!("/api/v1/query?query={encoded}"));
         assert_eq!(answer.status, 200, "{query}: {answer:?}");
         let answer = answer.json();

@@ -135,6 +135,7 @@ fn indexes(statement: &str) -> Vec<Vec<Cell>> {
             ("i.is_unique", Cell::Bit(Some(primary))),
             ("i.is_primary_key", Cell::Bit(Some(primary))),
             ("i.has_filter", Cell::Bit(Some(filter.is_some()))),
+            ("i.ignore_dup_key", Cell::Bit(Some(false))),
             ("i.filter_definition", Cell::Text(filter.map(str::to_owned))),
             ("i.index_id", Cell::Int(Some(at))),
             ("i.type", Cell::TinyInt(Some(if primary { 1 } else { 2 }))),

@@ -116,7 +116,7 @@ struct Settler<'a> {
     statement: LastStatement<'a>,
 }
 
-impl<'a> Settler<'a> {
+impl Settler<'_> {
     /// Settles one lease. If the result is a refusal, the caller has to undo the changes.
     fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
         let state = match self.end_lease(settlement) {

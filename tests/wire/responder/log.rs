@@ -31,14 +31,15 @@ pub(crate) struct Entry {
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     entries: Arc<Mutex<Vec<Entry>>>,
-    length: watch::Sender<usize>,
+    changed: watch::Sender<()>,
 }
 
 impl Log {
     pub(super) fn add(&self, connection: usize, event: Event) {
-        let mut entries = self.entries.lock().expect("the log");
-        entries.push(Entry { connection, event });
-        self.length.send_replace(entries.len());
+        let entry = Entry { connection, event };
+        self.entries.lock().expect("the log").push(entry);
+        // The lock is free again: `until` takes the lock of the channel first, and then this one.
+        self.changed.send_replace(());
     }
 
     pub(crate) fn entries(&self) -> Vec<Entry> {
@@ -47,8 +48,8 @@ impl Log {
 
     /// Waits until the condition holds for the log.
     pub(crate) async fn until(&self, condition: impl Fn(&[Entry]) -> bool) {
-        let mut length = self.length.subscribe();
-        with_timeout(length.wait_for(|_| condition(&self.entries())))
+        let mut changed = self.changed.subscribe();
+        with_timeout(changed.wait_for(|()| condition(&self.entries())))
             .await
             .expect("the log is kept");
     }
