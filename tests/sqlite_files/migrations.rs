@@ -123,7 +123,7 @@ fn first_starts_at_one_moment_agree_on_one_secret() {
     };
     let tokens = std::thread::scope(|scope| {
         let brokers: Vec<_> = (0..BROKERS).map(|_| scope.spawn(start)).collect();
-        let tokens = brokers.into_iter().map(|broker| broker.join());
+        let tokens = brokers.into_iter().map(std::thread::ScopedJoinHandle::join);
         tokens
             .map(|token| token.expect("no panic"))
             .collect::<Vec<_>>()
