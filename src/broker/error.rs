@@ -44,7 +44,7 @@ pub enum Error {
     StoreUnavailable {
         /// The cause and the number of tries.
         outage: Outage,
-        /// Time to wait before the caller tries again: 0.5 to 1.5 s, random.
+        /// Time to wait before the caller tries again: 500 to 1,499 ms, random.
         retry_after: Duration,
     },
     /// The store refuses the call until its configuration or schema is changed. Nothing was changed.
@@ -102,10 +102,10 @@ impl Error {
     /// Creates an [`Error::StoreUnavailable`] with a random `retry_after`. All callers fail at the same moment, and
     /// without the random part all of them would also return at the same moment.
     fn unavailable(outage: Outage) -> Self {
-        let factor: f64 = rand::random_range(0.5..1.5);
+        let millis = rand::random_range(500..1_500);
         Self::StoreUnavailable {
             outage,
-            retry_after: Duration::from_secs(1).mul_f64(factor),
+            retry_after: Duration::from_millis(millis),
         }
     }
 

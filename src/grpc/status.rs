@@ -1,10 +1,14 @@
 //! The table of gRPC status codes and reasons. All errors that the API returns are built here.
 //!
 //! Each status carries a `google.rpc.ErrorInfo` with the reason. `lease_broker.proto` documents the table for clients.
+//!
+//! Each status also tells the client's retry policy what to do, in the trailer `grpc-retry-pushback-ms` (gRFC A6): the
+//! delay in `google.rpc.RetryInfo`, or -1 if a retry cannot help. No gRPC library reads `RetryInfo`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -19,16 +23,14 @@ const MAX_FIELD_BYTES: usize = 256;
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        use Code::{
-            FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable,
-        };
+        use Code::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unavailable};
         let text = error.to_string();
         match error {
             Error::InvalidField { field, problem } => {
                 on_field(InvalidArgument, "INVALID_FIELD", text, &field, &problem)
             }
             Error::LimitExceeded { field, problem } => {
-                on_field(ResourceExhausted, "LIMIT_EXCEEDED", text, &field, &problem)
+                on_field(InvalidArgument, "LIMIT_EXCEEDED", text, &field, &problem)
             }
             Error::QueueNotFound(_) => status(NotFound, "QUEUE_NOT_FOUND", text, None),
             Error::Draining => status(
@@ -105,7 +107,17 @@ fn with_retry(
     if retry_after.is_some() {
         details.set_retry_info(retry_after);
     }
-    Status::with_error_details(code, truncate(text, MAX_TEXT_BYTES), details)
+    let text = truncate(text, MAX_TEXT_BYTES);
+    Status::with_error_details_and_metadata(code, text, details, pushback(retry_after))
+}
+
+/// Returns the trailer that makes a client's retry policy wait for this time, or stop. Whole milliseconds.
+fn pushback(retry_after: Option<Duration>) -> MetadataMap {
+    let millis = retry_after.and_then(|delay| u32::try_from(delay.as_millis()).ok());
+    let mut metadata = MetadataMap::new();
+    let value = millis.map_or(MetadataValue::from_static("-1"), MetadataValue::from);
+    metadata.insert("grpc-retry-pushback-ms", value);
+    metadata
 }
 
 fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
@@ -113,7 +125,7 @@ fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) 
     let metadata = HashMap::from([("field".to_owned(), field.clone())]);
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
     details.add_bad_request_violation(field, truncate(problem.to_owned(), MAX_TEXT_BYTES));
-    Status::with_error_details(code, truncate(text, MAX_TEXT_BYTES), details)
+    with_retry(code, text, details, None)
 }
 
 /// Cuts a text that is longer than `max_bytes` at a character and adds an ellipsis.

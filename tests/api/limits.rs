@@ -23,7 +23,7 @@ async fn start_with_lease() -> (Server, Client, String) {
 
 /// Asserts that a call fails with `LIMIT_EXCEEDED` for this field.
 fn assert_over_limit<T: std::fmt::Debug>(outcome: Result<T, tonic::Status>, field: &str) {
-    assert_field_error(outcome, Code::ResourceExhausted, "LIMIT_EXCEEDED", field);
+    assert_field_error(outcome, Code::InvalidArgument, "LIMIT_EXCEEDED", field);
 }
 
 #[tokio::test]

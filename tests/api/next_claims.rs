@@ -206,7 +206,7 @@ async fn invalid_next_field_is_named() {
     let first = client.claim_one().await;
     let (invalid, limit) = (
         (Code::InvalidArgument, "INVALID_FIELD"),
-        (Code::ResourceExhausted, "LIMIT_EXCEEDED"),
+        (Code::InvalidArgument, "LIMIT_EXCEEDED"),
     );
     let lease_of = |seconds| {
         let duration = prost_types::Duration { seconds, nanos: 0 };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -17,12 +18,22 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    /// Reads a status. Panics if it lacks an `ErrorInfo` with the domain of the API.
+    /// Reads a status. Panics if it lacks an `ErrorInfo` with the domain of the API, or the trailer for retry policies.
     pub(crate) fn from_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
         let info = info.unwrap_or_else(|| panic!("no ErrorInfo: {status:?}"));
         assert_eq!(info.domain, "leasebroker", "{status:?}");
         let bad_request = status.get_details_bad_request();
+        let retry_after = status
+            .get_details_retry_info()
+            .and_then(|info| info.retry_delay);
+        let pushback = status.metadata().get("grpc-retry-pushback-ms");
+        let expected = retry_after.map_or("-1".to_owned(), |delay| delay.as_millis().to_string());
+        assert_eq!(
+            pushback.map(MetadataValue::as_encoded_bytes),
+            Some(expected.as_bytes()),
+            "{status:?}"
+        );
         Self {
             code: status.code(),
             reason: info.reason,
@@ -32,9 +43,7 @@ impl ApiError {
                 assert!(!violation.description.is_empty(), "{bad_request:?}");
                 violation.field.clone()
             }),
-            retry_after: status
-                .get_details_retry_info()
-                .and_then(|info| info.retry_delay),
+            retry_after,
         }
     }
 }
