@@ -15,7 +15,7 @@ use uuid::Uuid;
 use lease_broker::config::Sources;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Ending, NewItem, QueueIndex, Settled, Settlement, Store as _,
+    ClaimCall, Claimed, Ending, NewItem, QueueIndex, Settled, Settlement, Store as _,
 };
 use lease_broker::value::Value;
 
@@ -61,12 +61,13 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
         token: Uuid::new_v4(),
         has_request_id: false,
         max_items,
+        max_bytes: 4 << 20,
         duration: Duration::from_secs(600),
     };
     (0..calls).map(call).collect()
 }
 
-fn completions(leases: Vec<Vec<ClaimedItem>>) -> Arc<[Settlement]> {
+fn completions(leases: Vec<Claimed>) -> Arc<[Settlement]> {
     let completion = |item: ClaimedItem| Settlement {
         columns: Vec::new(),
         lease: item.lease,
@@ -74,7 +75,11 @@ fn completions(leases: Vec<Vec<ClaimedItem>>) -> Arc<[Settlement]> {
             follow_ups: Vec::new(),
         },
     };
-    leases.into_iter().flatten().map(completion).collect()
+    leases
+        .into_iter()
+        .flat_map(|claimed| claimed.items)
+        .map(completion)
+        .collect()
 }
 
 /// Runs rounds of `width` claims of `batch` items and their completion.

@@ -214,6 +214,7 @@ impl Broker {
         let leased_queue = LeasedQueue {
             name: spec.name.clone(),
             columns: store.columns(index),
+            max_attempts: spec.retry.max_attempts,
             secret: *store.secret(),
             settlements: settlements.clone(),
         };

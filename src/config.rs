@@ -117,6 +117,8 @@ pub struct Limits {
     pub max_wait: Duration,
     /// The maximum length of a worker id, in characters. 1 to 128.
     pub max_worker_id: usize,
+    /// The largest size of an item, in bytes. A claim makes a larger item dead. 65,536 to 2^30.
+    pub max_item_bytes: usize,
 }
 
 /// Intervals of the queries for ready items while claims wait.
@@ -199,7 +201,7 @@ impl Document {
         let queues = self
             .queues
             .into_iter()
-            .map(|(name, queue)| queue.into_spec(&name))
+            .map(|(name, queue)| queue.into_spec(&name, self.limits.max_item_bytes))
             .collect::<Result<Vec<_>, _>>()?;
         check_shared_tables(&queues)?;
         Ok(Config {
@@ -239,6 +241,13 @@ impl Limits {
     fn check(&self) -> Result<(), InvalidSetting> {
         check_count("limits.max_items", self.max_items, 1_000)?;
         check_count("limits.max_worker_id", self.max_worker_id, 128)?;
+        check_count("limits.max_item_bytes", self.max_item_bytes, 1 << 30)?;
+        if self.max_item_bytes < 1 << 16 {
+            return Err(InvalidSetting::new(
+                "limits.max_item_bytes",
+                "must be at least 65536",
+            ));
+        }
         check_duration("limits.max_wait", self.max_wait, Duration::ZERO, MINUTE)
     }
 }

@@ -9,7 +9,6 @@ mod error_layer;
 mod health;
 mod measured;
 mod messages;
-mod response_size;
 mod server;
 mod service;
 mod status;

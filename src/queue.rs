@@ -42,6 +42,8 @@ pub struct QueueSpec {
     pub claim_strategy: ClaimStrategy,
     /// The age at which a lease is reported in the log and in the metrics. `None`: no lease is reported.
     pub max_lease_age: Option<Duration>,
+    /// The largest size of an item, estimated in bytes. A claim makes a larger item dead.
+    pub max_item_bytes: usize,
 }
 
 impl QueueSpec {

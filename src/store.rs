@@ -21,6 +21,7 @@ mod error;
 mod follow_ups;
 mod foreign_keys;
 mod index_role;
+mod item_size;
 mod migrations;
 pub(crate) mod millis;
 mod mirror;
@@ -41,6 +42,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use self::error::{Outage, Refusal, Rejection, StoreError};
+pub use self::item_size::ItemSize;
 pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
@@ -70,11 +72,15 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the names of the columns whose values [`ClaimedItem::columns`] holds, in the same order.
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
 
-    /// Leases ready items to each call. Returns one list of items per call, in the order of the calls.
+    /// Leases ready items to each call. Returns one result per call, in the order of the calls.
     ///
     /// The calls are served one after the other: each gets the first ready items in the queue's order, up to its
-    /// [`max_items`](ClaimCall::max_items), and no item goes to two calls. A lease counts one more attempt and raises
-    /// the item's fencing token by one.
+    /// [`max_items`](ClaimCall::max_items) and [`max_bytes`](ClaimCall::max_bytes), and no item goes to two calls. A
+    /// lease counts one more attempt and raises the item's fencing token by one.
+    ///
+    /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
+    /// passed over, and stays ready. At most [`MAX_PASSED_OVER`] items are passed over for a call. A ready item that is
+    /// larger than the queue's [`max_item_bytes`](crate::queue::QueueSpec::max_item_bytes) becomes dead.
     ///
     /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
     /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
@@ -83,7 +89,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
-    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError>;
+    ) -> Result<Vec<Claimed>, StoreError>;
 
     /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order:
     /// the new expiry, or `None` if the lease was lost.
@@ -175,6 +181,12 @@ pub trait Store: Send + Sync + 'static {
     async fn probe(&self) -> Result<(), StoreError>;
 }
 
+/// The maximum number of items that a claim passes over because they are too large for its call.
+pub const MAX_PASSED_OVER: usize = 100;
+
+/// The maximum number of entries in [`Claimed::too_large`].
+pub const MAX_TOO_LARGE: usize = 10;
+
 /// One claim call of a worker.
 #[derive(Clone, Debug)]
 pub struct ClaimCall {
@@ -187,8 +199,31 @@ pub struct ClaimCall {
     pub has_request_id: bool,
     /// The maximum number of items.
     pub max_items: usize,
+    /// The maximum size of all items together, in bytes.
+    pub max_bytes: usize,
     /// The duration of the leases.
     pub duration: Duration,
+}
+
+/// The result of one claim call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claimed {
+    /// The leased items, in the queue's order.
+    pub items: Vec<ClaimedItem>,
+    /// The first items that were passed over because each is larger than [`ClaimCall::max_bytes`]. At most
+    /// [`MAX_TOO_LARGE`].
+    pub too_large: Vec<TooLargeItem>,
+    /// True if another item is ready for which `max_bytes` left no room.
+    pub has_more: bool,
+}
+
+/// A ready item that is too large for a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooLargeItem {
+    /// The key of the item.
+    pub key: Key,
+    /// Its size, estimated in bytes.
+    pub size_bytes: usize,
 }
 
 /// An item with its new lease.

@@ -97,12 +97,14 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
         token: Uuid::new_v4(),
         has_request_id: false,
         max_items: count,
+        max_bytes: 4 << 20,
         duration: LEASE,
     };
     let start = Instant::now();
     let claimed = file.store.claim(QUEUE, [call].into()).await;
     let time = start.elapsed();
-    let items = claimed.expect("claimed").into_iter().flatten();
+    let items = claimed.expect("claimed").into_iter();
+    let items = items.flat_map(|claimed| claimed.items);
     let leases: Vec<LeaseRef> = items.map(|item| item.lease).collect();
     assert_eq!(leases.len(), count, "the table has too few ready items");
     (leases, time)

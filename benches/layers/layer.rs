@@ -91,6 +91,7 @@ impl Layer {
             token: Uuid::new_v4(),
             has_request_id: false,
             max_items,
+            max_bytes: 4 << 20,
             duration: LEASE,
         };
         let items = store.claim(QUEUE, [call].into()).await.expect("claimed");
@@ -100,7 +101,7 @@ impl Layer {
         };
         let leases: Vec<Lease> = items
             .into_iter()
-            .flatten()
+            .flat_map(|claimed| claimed.items)
             .map(|item| lease(item.lease))
             .collect();
         if leases.is_empty() {
@@ -194,6 +195,7 @@ fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
         queue: QUEUE_NAME.to_owned(),
         worker_id: worker.to_owned(),
         max_items,
+        max_bytes: 4 << 20,
         lease_duration: None,
         wait_timeout: None,
         time_to_deadline: None,

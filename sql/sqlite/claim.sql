@@ -1,11 +1,15 @@
 -- Purpose: lease ready items to one claim call.
 -- Sections: `find_retried_leases` runs first if the call has a request id. It returns the leases that an earlier try of the same
 --   call got. If there are none, `pick_ready` returns the keys of the items to lease. Then, for each key, `lease_row` changes
---   the row and `read_lease` reads it back. All run in the writer's transaction.
+--   the row and `read_lease` reads it back. In a queue with large items, `read_size` runs before, and `set_aside` makes an item
+--   dead that is larger than any item may be. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token of the call; ?5 now (ms since 1970); ?6 expiry (ms since 1970); ?7 worker id;
---   ?8 maximum number of rows.
+--   ?8 maximum number of rows; ?9 error text.
 -- Locks: the write lock of the file. BEGIN IMMEDIATE takes it before the first statement.
--- Indexes: token (find_retried_leases), ready (pick_ready), key (lease_row, read_lease).
+-- Indexes: token (find_retried_leases), ready (pick_ready), key (lease_row, read_lease, read_size, set_aside).
+-- Why `read_size` runs only in queues with large items: it would make claims of small items slower. The first claim that exceeds
+--   its bytes is undone and runs again with `read_size`, and so do all later claims of the queue.
+-- Why octet_length: it takes the size from the header of the row and does not read the value.
 -- Why INDEXED BY: if an index is missing, the statement fails. Without the clause SQLite would scan the whole table instead.
 -- Why `lease_row` has no RETURNING: SQLite would run the UPDATE as a statement that it may have to undo. This costs more than
 --   `lease_row` and `read_lease` together.
@@ -35,3 +39,14 @@ WHERE {key_match} AND {lease_state} = 0
 SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{data_columns}
 FROM {table}
 WHERE {key_match}
+
+-- :: read_size
+SELECT {data_bytes}
+FROM {table}
+WHERE {key_match}
+
+-- :: set_aside
+UPDATE {table}
+SET {lease_state} = 4, {lease_state_time} = ?5, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+    {lease_error} = ?9{mirror_set_aside}
+WHERE {key_match} AND {lease_state} = 0

@@ -10,8 +10,8 @@
 //!   items are found.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::RngExt as _;
@@ -25,7 +25,7 @@ use super::group_commit::broker_stopped;
 use super::undelivered::{LeasedQueue, UndeliveredLeases, releases_of};
 use super::wakeups::Wakeups;
 use crate::config::Polling;
-use crate::store::{ClaimCall, ClaimedItem, QueueIndex, Store, StoreError};
+use crate::store::{ClaimCall, Claimed, ClaimedItem, QueueIndex, Store, StoreError, TooLargeItem};
 
 /// The largest number of items that the claims of one store operation ask for.
 const MAX_GROUP_ITEMS: usize = 1_000;
@@ -58,13 +58,41 @@ struct PendingClaim {
     /// The time until which the claim waits for an item. `None`: it is answered after the first store operation, with
     /// or without items.
     wait_until: Option<Instant>,
-    /// True while a store operation for this claim runs or is about to run. False while the claim only waits.
-    in_flight: Arc<AtomicBool>,
+    status: Arc<ClaimStatus>,
     /// True if an earlier call with the same request id was abandoned and its leases were kept for this one. The claim
     /// must then reach the store even if its own caller goes away, because no other claim would get those leases or
     /// release them.
     takes_over_leases: bool,
     caller: oneshot::Sender<Result<UndeliveredLeases, StoreError>>,
+}
+
+/// The part of a claim that its caller sees while the claim waits.
+struct ClaimStatus {
+    /// True while a store operation for this claim runs or is about to run. False while the claim only waits.
+    in_flight: AtomicBool,
+    /// The ready items that the last store operation passed over, because each is too large for this claim.
+    too_large: Mutex<Vec<TooLargeItem>>,
+}
+
+impl ClaimStatus {
+    fn set_too_large(&self, too_large: Vec<TooLargeItem>) {
+        *self
+            .too_large
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = too_large;
+    }
+
+    /// Returns the answer to the claim if it gets no lease.
+    fn empty_answer(&self) -> Claimed {
+        let mut last = self
+            .too_large
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Claimed {
+            too_large: std::mem::take(&mut *last),
+            ..Claimed::default()
+        }
+    }
 }
 
 impl ClaimDispatcher {
@@ -119,11 +147,14 @@ impl ClaimDispatcher {
     ) -> Result<UndeliveredLeases, StoreError> {
         let (caller, mut answer) = oneshot::channel();
         let wait_until = wait.map(|wait| Instant::now() + wait);
-        let in_flight = Arc::new(AtomicBool::new(true));
+        let status = Arc::new(ClaimStatus {
+            in_flight: AtomicBool::new(true),
+            too_large: Mutex::default(),
+        });
         let claim = PendingClaim {
             call,
             wait_until,
-            in_flight: in_flight.clone(),
+            status: status.clone(),
             takes_over_leases: false,
             caller,
         };
@@ -140,15 +171,21 @@ impl ClaimDispatcher {
         }
         // The wait is over. If a store operation for this claim runs, its answer comes soon and may hold items, so the
         // claim stays. Otherwise the channel is closed, and only an answer that has been sent already is received.
-        if !in_flight.load(Ordering::Acquire) {
+        if !status.in_flight.load(Ordering::Acquire) {
             answer.close();
         }
-        answer.await.unwrap_or_else(|_| Ok(self.no_leases()))
+        answer
+            .await
+            .unwrap_or_else(|_| Ok(self.empty(status.empty_answer())))
+    }
+
+    fn empty(&self, claimed: Claimed) -> UndeliveredLeases {
+        UndeliveredLeases::new(claimed, Duration::ZERO, self.leased_queue.clone())
     }
 
     /// Returns the answer to a claim that gets no lease.
     pub(super) fn no_leases(&self) -> UndeliveredLeases {
-        UndeliveredLeases::new(Vec::new(), Duration::ZERO, self.leased_queue.clone())
+        self.empty(Claimed::default())
     }
 }
 
@@ -209,12 +246,12 @@ impl DispatcherTask {
         }
         // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
         for claim in self.waiting.drain(..).chain(self.arrived.drain(..)) {
-            claim.answer(Ok(Vec::new()), &self.leased_queue);
+            claim.answer(Ok(Claimed::default()), &self.leased_queue);
         }
         inbox.close();
         while let Some(message) = inbox.recv().await {
             if let Message::Claim(claim) = message {
-                claim.answer(Ok(Vec::new()), &self.leased_queue);
+                claim.answer(Ok(Claimed::default()), &self.leased_queue);
             }
         }
     }
@@ -233,7 +270,7 @@ impl DispatcherTask {
                     std::mem::take(claims).into_iter().partition(is_withdrawn);
                 *claims = others.into();
                 for claim in withdrawn {
-                    claim.answer(Ok(Vec::new()), &self.leased_queue);
+                    claim.answer(Ok(Claimed::default()), &self.leased_queue);
                 }
             }
         }
@@ -244,16 +281,18 @@ impl DispatcherTask {
     /// Claims items from the store, one call group after the other, until no item is ready or every claim is answered.
     async fn claim_from_store(&mut self) {
         let mut none_ready = false;
+        // Claims for which every ready item is too large. Other claims may have room for these items.
+        let mut only_too_large = Vec::new();
         loop {
             let group = self.next_group(none_ready);
             if group.is_empty() {
                 break;
             }
             let calls: Arc<[ClaimCall]> = group.iter().map(|claim| claim.call.clone()).collect();
-            let items_by_claim = match self.store.claim(self.queue, calls).await {
-                Ok(items_by_claim) if items_by_claim.len() == group.len() => items_by_claim,
-                Ok(items_by_claim) => {
-                    let (results, calls) = (items_by_claim.len(), group.len());
+            let results = match self.store.claim(self.queue, calls).await {
+                Ok(results) if results.len() == group.len() => results,
+                Ok(results) => {
+                    let (results, calls) = (results.len(), group.len());
                     let problem =
                         format!("the store returned {results} results for {calls} claims");
                     self.fail_all(group, &StoreError::Bug(problem));
@@ -266,17 +305,23 @@ impl DispatcherTask {
             };
             let mut without_items = Vec::new();
             let (mut answered_tokens, mut abandoned) = (Vec::new(), Vec::new());
-            for (claim, items) in group.into_iter().zip(items_by_claim) {
+            for (claim, claimed) in group.into_iter().zip(results) {
                 // A claim with a request id can get the few leases that its token holds while other items are ready.
-                none_ready |= items.len() < claim.call.max_items && !claim.call.has_request_id;
-                if items.is_empty() {
+                none_ready |= claimed.items.len() < claim.call.max_items
+                    && !claimed.has_more
+                    && claimed.too_large.is_empty()
+                    && !claim.call.has_request_id;
+                if !claimed.too_large.is_empty() && claimed.items.is_empty() {
+                    claim.status.set_too_large(claimed.too_large);
+                    only_too_large.push(claim);
+                } else if claimed.items.is_empty() {
                     none_ready = true;
                     without_items.push(claim);
                 } else {
                     self.poll_interval = self.polling.min;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
                     let token = claim.call.has_request_id.then_some(claim.call.token);
-                    match claim.answer(Ok(items), &self.leased_queue) {
+                    match claim.answer(Ok(claimed), &self.leased_queue) {
                         None => answered_tokens.extend(token),
                         Some(items) => abandoned.push((token, items)),
                     }
@@ -291,6 +336,9 @@ impl DispatcherTask {
                 self.wait_or_answer_empty(claim);
             }
             self.waiting.extend(waited_less);
+        }
+        for claim in only_too_large {
+            self.wait_or_answer_empty(claim);
         }
         // Jitter keeps brokers on the same table from polling at the same moments.
         let jitter = rand::rng().random_range(0.75..1.25);
@@ -363,14 +411,14 @@ impl DispatcherTask {
             }
             if !group.is_empty() && item_count + claim.call.max_items > MAX_GROUP_ITEMS {
                 // No room: the claim goes back to where it came from. Only claims that have arrived are in flight here.
-                if claim.in_flight.load(Ordering::Relaxed) {
+                if claim.status.in_flight.load(Ordering::Relaxed) {
                     self.arrived.push_front(claim);
                 } else {
                     self.waiting.push_front(claim);
                 }
                 break;
             }
-            claim.in_flight.store(true, Ordering::Release);
+            claim.status.in_flight.store(true, Ordering::Release);
             item_count += claim.call.max_items;
             group.push(claim);
         }
@@ -380,10 +428,11 @@ impl DispatcherTask {
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
     fn wait_or_answer_empty(&mut self, claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
-            claim.answer(Ok(Vec::new()), &self.leased_queue);
+            let empty = claim.status.empty_answer();
+            claim.answer(Ok(empty), &self.leased_queue);
             return;
         }
-        claim.in_flight.store(false, Ordering::Release);
+        claim.status.in_flight.store(false, Ordering::Release);
         self.waiting.push_back(claim);
         // Claims whose callers are gone would pile up while no item is ready. The threshold is twice the number of
         // those that stay, so that the work per claim stays constant.
@@ -403,12 +452,12 @@ impl PendingClaim {
     /// Answers the claim. If its caller is gone, returns the leases, which the caller did not get.
     fn answer(
         self,
-        outcome: Result<Vec<ClaimedItem>, StoreError>,
+        outcome: Result<Claimed, StoreError>,
         leased_queue: &Arc<LeasedQueue>,
     ) -> Option<Vec<ClaimedItem>> {
         let duration = self.call.duration;
         let outcome =
-            outcome.map(|items| UndeliveredLeases::new(items, duration, leased_queue.clone()));
+            outcome.map(|claimed| UndeliveredLeases::new(claimed, duration, leased_queue.clone()));
         let undelivered = self.caller.send(outcome).err()?;
         undelivered.ok().map(UndeliveredLeases::into_items)
     }

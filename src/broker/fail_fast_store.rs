@@ -18,13 +18,13 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped,
-    Renewal, Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex,
+    Reaped, Renewal, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
 /// A claim that runs on the store.
-type ClaimFuture = BoxFuture<'static, Result<Vec<Vec<ClaimedItem>>, StoreError>>;
+type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
 
 /// Waits for a claim whose callers have already got an error, and releases its leases. Otherwise no worker would hold
 /// them, and their items would stay leased until the leases expire.
@@ -41,7 +41,7 @@ async fn release_late_leases(
     };
     let late = calls.iter().zip(leases_by_call);
     let late = late.filter(|(call, _)| !call.has_request_id);
-    let late: Vec<ClaimedItem> = late.flat_map(|(_, items)| items).collect();
+    let late: Vec<ClaimedItem> = late.flat_map(|(_, claimed)| claimed.items).collect();
     if !late.is_empty() {
         // If the release fails, the leases expire.
         let _ = store.settle(queue, releases_of(late).into()).await;
@@ -133,7 +133,7 @@ impl Store for FailFastStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
-    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         // Outlives `claim`, so that a claim that has started is not dropped with it. Stays `None` if the claim does not
         // start because the store is unhealthy.
         let mut unfinished: Option<ClaimFuture> = None;
@@ -145,7 +145,7 @@ impl Store for FailFastStore {
             outcome
         };
         let leases =
-            |leases_by_call: &Vec<Vec<ClaimedItem>>| leases_by_call.iter().map(Vec::len).sum();
+            |claimed: &Vec<Claimed>| claimed.iter().map(|claimed| claimed.items.len()).sum();
         let start = Instant::now();
         let outcome = self.run(queue, Operation::Claim, claim, leases).await;
         if let Ok(leases_by_call) = &outcome {

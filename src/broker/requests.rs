@@ -20,6 +20,8 @@ pub struct ClaimRequest {
     pub worker_id: String,
     /// The number of items wanted: 1 to `limits.max_items`.
     pub max_items: usize,
+    /// The maximum size of the leases in the response, in bytes.
+    pub max_bytes: usize,
     /// Duration of the leases, within the queue's bounds. `None`: the queue's default.
     pub lease_duration: Option<Duration>,
     /// Time to wait until at least one item is ready, up to `limits.max_wait`. `None`: the claim does not wait.
@@ -59,6 +61,7 @@ impl ClaimRequest {
             has_request_id: self.request_id.is_some(),
             worker: self.worker_id,
             max_items: self.max_items,
+            max_bytes: self.max_bytes,
             duration: self.lease_duration.unwrap_or(queue.lease.default),
         })
     }

@@ -19,12 +19,13 @@ use std::time::Duration;
 use super::group_commit::GroupCommit;
 use crate::lease_id::{self, LeaseOrigin, Secret};
 use crate::store::millis::millis_rounded_up;
-use crate::store::{ClaimedItem, Ending, Settled, Settlement};
+use crate::store::{Claimed, ClaimedItem, Ending, ItemSize, Settled, Settlement, TooLargeItem};
 use crate::trace_context::TraceContext;
 
 /// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background.
 pub struct UndeliveredLeases {
     items: Vec<ClaimedItem>,
+    too_large: Vec<TooLargeItem>,
     /// The duration that the claim asked for.
     duration: Duration,
     queue: Arc<LeasedQueue>,
@@ -36,6 +37,8 @@ pub(super) struct LeasedQueue {
     pub(super) name: String,
     /// The names of the columns that workers receive.
     pub(super) columns: Arc<[String]>,
+    /// The number of attempts of an item. `None`: no limit.
+    pub(super) max_attempts: Option<u32>,
     /// The secret that signs lease ids.
     pub(super) secret: Secret,
     /// The group commit that releases leases.
@@ -48,26 +51,20 @@ pub struct DeliveredLease {
     pub id: String,
     /// The trace context of the lease's span.
     pub trace_context: TraceContext,
+    /// The number of attempts of the item. `None`: no limit.
+    pub max_attempts: Option<u32>,
     /// The lease and its item.
     pub item: ClaimedItem,
 }
 
 impl UndeliveredLeases {
-    pub(super) fn new(
-        items: Vec<ClaimedItem>,
-        duration: Duration,
-        queue: Arc<LeasedQueue>,
-    ) -> Self {
+    pub(super) fn new(claimed: Claimed, duration: Duration, queue: Arc<LeasedQueue>) -> Self {
         Self {
-            items,
+            items: claimed.items,
+            too_large: claimed.too_large,
             duration,
             queue,
         }
-    }
-
-    /// Returns the leases without delivering them.
-    pub fn items(&self) -> &[ClaimedItem] {
-        &self.items
     }
 
     /// Returns the names of the columns in [`ClaimedItem::columns`].
@@ -75,11 +72,27 @@ impl UndeliveredLeases {
         self.queue.columns.clone()
     }
 
-    /// Delivers the first `max` leases and releases the others. The broker does not release a delivered lease any more.
+    /// Takes the items that were passed over because each is larger than the response may be.
+    pub fn take_too_large(&mut self) -> Vec<TooLargeItem> {
+        std::mem::take(&mut self.too_large)
+    }
+
+    /// Delivers the leases that fit into `max_bytes` and releases the others. The broker does not release a delivered
+    /// lease any more.
+    ///
+    /// A claim leases only items that fit. Leases are released here if the size of an item was underestimated, or if a
+    /// claim with a request id is sent again with a smaller limit. The first lease is always delivered.
     ///
     /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
-    pub fn deliver(mut self, max: usize) -> impl Iterator<Item = DeliveredLease> {
-        let rest = self.items.split_off(max.min(self.items.len()));
+    pub fn deliver(mut self, max_bytes: usize) -> impl Iterator<Item = DeliveredLease> {
+        let item_size = ItemSize::new(&self.queue.columns);
+        let mut bytes = 0;
+        let fits = self.items.iter().take_while(|item| {
+            bytes += item_size.of(item);
+            bytes <= max_bytes
+        });
+        let count = fits.count().max(1);
+        let rest = self.items.split_off(count.min(self.items.len()));
         let delivered = std::mem::replace(&mut self.items, rest);
         let (queue, duration) = (self.queue.clone(), self.duration);
         delivered.into_iter().filter_map(move |item| {
@@ -93,6 +106,7 @@ impl UndeliveredLeases {
             Some(DeliveredLease {
                 id,
                 trace_context,
+                max_attempts: queue.max_attempts,
                 item,
             })
         })

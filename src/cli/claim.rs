@@ -50,6 +50,7 @@ impl Claim {
             lease_duration: self.lease.map(proto_duration),
             wait_timeout: self.wait.map(proto_duration),
             request_id: self.request_id.unwrap_or_default(),
+            ..proto::ClaimBatchRequest::default()
         };
         let leases = client.claim_batch(request).await?.into_inner().leases;
         let mut rows: Vec<_> = leases.iter().map(row_of).collect();

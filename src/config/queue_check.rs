@@ -36,7 +36,11 @@ impl QueueConfig {
     }
 
     /// Checks the settings and returns them as the queue `name`.
-    pub(super) fn into_spec(self, name: &str) -> Result<QueueSpec, InvalidSetting> {
+    pub(super) fn into_spec(
+        self,
+        name: &str,
+        max_item_bytes: usize,
+    ) -> Result<QueueSpec, InvalidSetting> {
         if name.is_empty() || name.chars().count() > MAX_NAME_CHARACTERS {
             return Err(InvalidSetting::new(
                 format!("queues.{name}"),
@@ -97,6 +101,7 @@ impl QueueConfig {
             filtered_indexes: self.filtered_indexes,
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
+            max_item_bytes,
         };
         check_writable(&spec, &key_path("writable"))?;
         Ok(spec)

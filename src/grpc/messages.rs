@@ -14,7 +14,7 @@ use crate::broker::{
     ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure, LeaseRelease,
 };
 use crate::item_state::State;
-use crate::store::{LeaseExpiry, NewItem, Settled};
+use crate::store::{LeaseExpiry, NewItem, Settled, TooLargeItem};
 use crate::trace_context::TraceContext;
 use crate::value::Value;
 
@@ -42,8 +42,10 @@ pub(super) fn duration_from_proto(
 pub(super) fn claim_from_proto(
     request: proto::ClaimBatchRequest,
     time_to_deadline: Option<Duration>,
+    max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
     Ok(ClaimRequest {
+        max_bytes: max_bytes_from_proto(request.max_bytes)?.min(max_response_bytes),
         wait_timeout: duration_from_proto("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
             .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
@@ -61,11 +63,36 @@ pub(super) fn claim_from_proto(
     })
 }
 
+/// Returns the maximum size of the leases in a response, in bytes. 0 stands for the default.
+fn max_bytes_from_proto(max_bytes: i64) -> Result<usize> {
+    const MIN: i64 = 64 << 10;
+    const DEFAULT: usize = 4 << 20;
+
+    match max_bytes {
+        0 => Ok(DEFAULT),
+        MIN.. => Ok(usize::try_from(max_bytes).unwrap_or(usize::MAX)),
+        _ => Err(Error::invalid(
+            "max_bytes",
+            format!("{max_bytes} is less than the minimum of {MIN} bytes"),
+        )),
+    }
+}
+
+/// Converts the items that are too large for a claim.
+pub(super) fn too_large_to_proto(items: Vec<TooLargeItem>) -> Vec<proto::TooLargeItem> {
+    let convert = |item: TooLargeItem| proto::TooLargeItem {
+        key: item.key.to_string(),
+        size_bytes: i64::try_from(item.size_bytes).unwrap_or(i64::MAX),
+    };
+    items.into_iter().map(convert).collect()
+}
+
 /// Converts the claim in a `Complete` or `Fail` call. It does not wait for items.
 pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
     time_to_deadline: Option<Duration>,
+    max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
     let request = proto::ClaimBatchRequest {
         queue: queue.to_owned(),
@@ -74,8 +101,10 @@ pub(super) fn next_claim_from_proto(
         lease_duration: next.lease_duration,
         wait_timeout: None,
         request_id: next.request_id,
+        max_bytes: next.max_bytes,
     };
-    claim_from_proto(request, time_to_deadline).map_err(|error| error.in_message("next"))
+    claim_from_proto(request, time_to_deadline, max_response_bytes)
+        .map_err(|error| error.in_message("next"))
 }
 
 /// Converts completions.
@@ -239,6 +268,7 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
         expire_time: Some(timestamp(item.expiry.expire_time)),
         time_left: Some(duration_to_proto(item.expiry.time_left)),
         trace_parent: lease.trace_context.to_string(),
+        max_attempts: i32::try_from(lease.max_attempts.unwrap_or(0)).unwrap_or(i32::MAX),
         item: Some(proto::Item {
             key: item.lease.key.to_string(),
             columns,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -10,10 +9,9 @@ use super::deadline::Deadline;
 use super::messages::{
     claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
     heartbeat_results, lease_to_proto, new_items_from_proto, next_claim_from_proto,
-    releases_from_proto, request_ids_from_proto, settle_results,
+    releases_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
-use super::response_size::count_within_limit;
 use crate::broker::{Broker, ReleaseRequest, UndeliveredLeases};
 use crate::trace_context::TraceContext;
 
@@ -35,10 +33,13 @@ impl LeaseBrokerService for Service {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
-            let claim = claim_from_proto(request, deadline.time_for_claim())?;
-            let leases = self.broker.claim(claim).await?;
+            let room = self.max_message_bytes;
+            let claim = claim_from_proto(request, deadline.time_for_claim(), room)?;
+            let max_bytes = claim.max_bytes;
+            let mut leases = self.broker.claim(claim).await?;
             Ok(Response::new(proto::ClaimBatchResponse {
-                leases: self.deliver(leases, 0),
+                too_large: too_large_to_proto(leases.take_too_large()),
+                leases: deliver(leases, max_bytes),
             }))
         };
         deadline.run(call).await
@@ -80,17 +81,19 @@ impl LeaseBrokerService for Service {
                 let results = self.broker.complete(&queue, completions).await?;
                 return Ok(Response::new(proto::CompleteResponse {
                     results: settle_results(lease_ids, results),
-                    next_leases: Vec::new(),
+                    ..proto::CompleteResponse::default()
                 }));
             };
-            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim())?;
+            let results_bytes = lease_ids.iter().map(|id| id.len() + RESULT_BYTES).sum();
+            let room = self.max_message_bytes.saturating_sub(results_bytes);
+            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim(), room)?;
+            let max_bytes = next.max_bytes;
             let both = self.broker.complete_and_claim(completions, next);
-            let (results, leases) = both.await?;
-            let results = settle_results(lease_ids, results);
-            let used_bytes = results.iter().map(Message::encoded_len).sum();
+            let (results, mut leases) = both.await?;
             Ok(Response::new(proto::CompleteResponse {
-                results,
-                next_leases: self.deliver(leases, used_bytes),
+                results: settle_results(lease_ids, results),
+                next_too_large: too_large_to_proto(leases.take_too_large()),
+                next_leases: deliver(leases, max_bytes),
             }))
         };
         deadline.run(call).await
@@ -164,17 +167,16 @@ impl LeaseBrokerService for Service {
     }
 }
 
-impl Service {
-    /// Converts the leases that fit into a response of which `used_bytes` are taken. The others are released.
-    fn deliver(&self, leases: UndeliveredLeases, used_bytes: usize) -> Vec<proto::Lease> {
-        let column_names = leases.columns();
-        let max_bytes = self.max_message_bytes;
-        let count = count_within_limit(leases.items(), &column_names, used_bytes, max_bytes);
-        leases
-            .deliver(count)
-            .map(|lease| lease_to_proto(&column_names, lease))
-            .collect()
-    }
+/// The bytes of a settlement's result besides the lease id. Its text has at most 64.
+const RESULT_BYTES: usize = 24;
+
+/// Converts the leases that fit into `max_bytes`. The others are released.
+fn deliver(leases: UndeliveredLeases, max_bytes: usize) -> Vec<proto::Lease> {
+    let column_names = leases.columns();
+    leases
+        .deliver(max_bytes)
+        .map(|lease| lease_to_proto(&column_names, lease))
+        .collect()
 }
 
 /// Copies the lease ids of a request's entries. The response repeats them.

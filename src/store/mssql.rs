@@ -55,7 +55,7 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
+    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
     Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
@@ -188,7 +188,7 @@ impl Store for MssqlStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
-    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.claim(queue, &calls).await)
             .await
     }

@@ -51,7 +51,7 @@ use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Refusal, Renewal,
+    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Refusal, Renewal,
     Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
@@ -166,7 +166,7 @@ impl Store for SqliteStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
-    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         let claim = move |context: &WriteContext| claim::claim(context, queue, &calls);
         self.writer.run(claim).await
     }

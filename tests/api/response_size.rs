@@ -1,16 +1,22 @@
-//! The size of a claim's response: it stays within the message limit of the server and of clients with default
-//! settings.
+//! The size of a claim's response: it stays within `max_bytes`, and within the message limit of the server and of clients
+//! with default settings. Items that do not fit are not leased.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker::grpc::proto::{
+    ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Lease, NextClaim, TooLargeItem,
+};
+use tonic::Code;
 
-use crate::support::client::{key, lease_ids};
+use crate::support::api_error::assert_field_error;
+use crate::support::client::{Client, completion, key, lease_ids};
 use crate::support::server::{QUEUE, Server};
+use crate::support::timeout::with_timeout;
 
 #[tokio::test]
-async fn leases_over_the_limit_are_released() {
+async fn items_over_the_message_limit_are_not_leased() {
     let server =
         Server::with_config(&format!("[server]\nmax_message_bytes = 1000000\n{QUEUE}")).await;
     let client = server.client().await;
@@ -24,10 +30,9 @@ async fn leases_over_the_limit_are_released() {
         let leases = client.try_claim(request).await.expect("a claim");
         assert!((1..=3).contains(&leases.len()), "{}", leases.len());
         for lease in &leases {
-            assert_eq!(
-                (lease.attempt, seen.insert(key(lease).to_owned())),
-                (1, true)
-            );
+            // A lease that was given back would have raised the fencing token.
+            assert_eq!((lease.attempt, lease.fencing_token), (1, 1));
+            assert!(seen.insert(key(lease).to_owned()));
         }
         client.complete(&lease_ids(&leases)).await;
     }
@@ -80,17 +85,193 @@ async fn default_client_reads_every_response() {
     }
 }
 
-#[tokio::test]
-async fn item_over_the_limit_is_leased_alone() {
-    let server = Server::with_config(&format!("[server]\nmax_message_bytes = 1000\n{QUEUE}")).await;
-    let client = server.client().await;
-    let insert = "INSERT INTO work (payload) VALUES (?1), ('small')";
-    let large = "x".repeat(100_000);
+/// Starts a server with rows whose payloads have these lengths.
+async fn server_with_payloads(config: &str, lengths: &[usize]) -> Server {
+    let server = Server::with_config(&format!("{config}\n{QUEUE}")).await;
+    let database = server.database();
+    for length in lengths {
+        let insert = "INSERT INTO work (payload) VALUES (?1)";
+        let payload = "x".repeat(*length);
+        database.execute(insert, [payload]).expect("inserted");
+    }
     server
+}
+
+async fn claim_bytes(client: &Client, max_items: i32, max_bytes: i64) -> ClaimBatchResponse {
+    let request = ClaimBatchRequest {
+        max_bytes,
+        ..client.claim_request(max_items)
+    };
+    let response = with_timeout(client.rpc.clone().claim_batch(request)).await;
+    response.expect("claimed").into_inner()
+}
+
+fn keys(leases: &[Lease]) -> Vec<&str> {
+    leases.iter().map(key).collect()
+}
+
+/// Asserts that the response names these items, each with about this size.
+fn assert_too_large(too_large: &[TooLargeItem], expected: &[(&str, i64)]) {
+    assert_eq!(too_large.len(), expected.len(), "{too_large:?}");
+    for (item, (key, bytes)) in too_large.iter().zip(expected) {
+        assert_eq!(item.key, *key);
+        assert!(
+            (*bytes..*bytes + 1_000).contains(&item.size_bytes),
+            "{item:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn item_over_max_bytes_is_named_and_stays_ready() {
+    let server = server_with_payloads("", &[100, 100_000, 200]).await;
+    let client = server.client().await;
+    let response = claim_bytes(&client, 10, 65_536).await;
+    assert_eq!(keys(&response.leases), ["1", "3"]);
+    assert_too_large(&response.too_large, &[("2", 100_000)]);
+    let response = claim_bytes(&client, 10, 65_536).await;
+    assert!(response.leases.is_empty());
+    assert_too_large(&response.too_large, &[("2", 100_000)]);
+    let response = claim_bytes(&client, 10, 0).await;
+    assert_eq!(keys(&response.leases), ["2"]);
+    let lease = &response.leases[0];
+    assert_eq!((lease.attempt, lease.fencing_token), (1, 1));
+    assert!(response.too_large.is_empty());
+}
+
+#[tokio::test]
+async fn at_most_ten_too_large_items_are_named() {
+    let mut lengths = vec![70_000; 15];
+    lengths.push(10);
+    let server = server_with_payloads("", &lengths).await;
+    let response = claim_bytes(&server.client().await, 1, 65_536).await;
+    assert_eq!(keys(&response.leases), ["16"]);
+    assert_eq!(response.too_large.len(), 10);
+    assert_eq!(response.too_large[9].key, "10");
+}
+
+#[tokio::test]
+async fn claims_bounded_by_bytes_keep_the_order() {
+    let server = server_with_payloads("", &[30_000; 10]).await;
+    let client = server.client().await;
+    for expected in [["1", "2"], ["3", "4"], ["5", "6"]] {
+        let response = claim_bytes(&client, 100, 65_536).await;
+        assert_eq!(keys(&response.leases), expected);
+        assert!(response.too_large.is_empty());
+    }
+    let leased = "SELECT COUNT(*) FROM work WHERE lease_state = 1";
+    assert_eq!(
+        server.database().query_row(leased, [], |row| row.get(0)),
+        Ok(6)
+    );
+}
+
+#[tokio::test]
+async fn concurrent_greedy_claims_each_get_a_share() {
+    let server = server_with_payloads("", &[300_000; 40]).await;
+    let client = server.client().await;
+    let mut seen = HashSet::new();
+    while seen.len() < 40 {
+        let claims = (0..4).map(|_| claim_bytes(&client, 1_000, 1_000_000));
+        let left = 40 - seen.len();
+        for response in futures_util::future::join_all(claims).await {
+            assert!(
+                left < 12 || response.leases.len() == 3,
+                "{left} rows are left"
+            );
+            for lease in &response.leases {
+                assert_eq!(lease.fencing_token, 1);
+                assert!(seen.insert(key(lease).to_owned()));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn waiting_claim_names_items_that_are_too_large() {
+    let server = server_with_payloads("", &[100_000]).await;
+    let client = server.client().await;
+    let request = ClaimBatchRequest {
+        max_bytes: 65_536,
+        ..client.waiting_claim_request(1, Duration::from_millis(100))
+    };
+    let response = with_timeout(client.rpc.clone().claim_batch(request)).await;
+    let response = response.expect("the wait is over").into_inner();
+    assert!(response.leases.is_empty());
+    assert_too_large(&response.too_large, &[("1", 100_000)]);
+}
+
+#[tokio::test]
+async fn claim_with_room_takes_what_another_passed_over() {
+    let server = server_with_payloads("", &[100_000]).await;
+    let client = server.client().await;
+    // Both can be served by the same store operation.
+    let (small, large) = tokio::join!(
+        claim_bytes(&client, 1, 65_536),
+        claim_bytes(&client, 1, 1_000_000)
+    );
+    assert!(small.leases.is_empty());
+    assert_eq!(keys(&large.leases), ["1"]);
+}
+
+#[tokio::test]
+async fn item_over_max_item_bytes_becomes_dead() {
+    let config = "[limits]\nmax_item_bytes = 65536";
+    let server = server_with_payloads(config, &[10, 100_000, 20]).await;
+    let response = claim_bytes(&server.client().await, 10, 0).await;
+    assert_eq!(keys(&response.leases), ["1", "3"]);
+    assert!(response.too_large.is_empty());
+    let dead = "SELECT lease_error FROM work WHERE id = 2 AND lease_state = 4 AND lease_fence = 0";
+    let error: String = server
         .database()
-        .execute(insert, [&large])
-        .expect("inserted");
-    let leases = client.claim(10).await;
-    assert_eq!(leases.len(), 1);
-    assert_eq!(crate::support::client::payload(&leases[0]), large);
+        .query_row(dead, [], |row| row.get(0))
+        .expect("the item is dead");
+    assert!(error.contains("limits.max_item_bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn next_claim_has_its_own_max_bytes() {
+    let server = server_with_payloads("", &[10, 100_000, 20]).await;
+    let client = server.client().await;
+    let first = client.claim_one().await;
+    let request = CompleteRequest {
+        queue: client.queue.clone(),
+        completions: vec![completion(&first.lease_id, &[])],
+        next: Some(NextClaim {
+            worker_id: "worker".to_owned(),
+            max_items: 5,
+            max_bytes: 65_536,
+            ..NextClaim::default()
+        }),
+    };
+    let response = with_timeout(client.rpc.clone().complete(request)).await;
+    let response = response.expect("completed").into_inner();
+    assert_eq!(keys(&response.next_leases), ["3"]);
+    assert_too_large(&response.next_too_large, &[("2", 100_000)]);
+}
+
+#[tokio::test]
+async fn max_bytes_below_64_kib_is_invalid() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    for max_bytes in [-1, 1, 65_535, i64::MIN] {
+        let request = ClaimBatchRequest {
+            max_bytes,
+            ..client.claim_request(1)
+        };
+        let outcome = client.try_claim(request).await;
+        assert_field_error(outcome, Code::InvalidArgument, "INVALID_FIELD", "max_bytes");
+    }
+    let response = claim_bytes(&client, 1, i64::MAX).await;
+    assert!(response.leases.is_empty());
+}
+
+#[tokio::test]
+async fn lease_has_the_maximum_number_of_attempts() {
+    for (setting, expected) in [("", 10), ("max_attempts = 3", 3), ("max_attempts = 0", 0)] {
+        let config = format!("[queue_defaults]\n{setting}");
+        let server = server_with_payloads(&config, &[10]).await;
+        let lease = server.client().await.claim_one().await;
+        assert_eq!((lease.attempt, lease.max_attempts), (1, expected));
+    }
 }

@@ -13,8 +13,8 @@ use lease_broker::queue::{
     ClaimStrategy, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
 };
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped,
-    Renewal, Settled, Settlement, Store, StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem,
+    QueueIndex, Reaped, Renewal, Settled, Settlement, Store, StoreError,
 };
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
@@ -56,6 +56,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         filtered_indexes: true,
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
+        max_item_bytes: 64 << 20,
     }
 }
 
@@ -104,6 +105,7 @@ pub(crate) fn call(worker: &str, max_items: usize) -> ClaimCall {
         token: Uuid::new_v4(),
         has_request_id: false,
         max_items,
+        max_bytes: 4 << 20,
         duration: HOUR,
     }
 }
@@ -158,12 +160,18 @@ impl Broker {
         }
     }
 
-    pub(crate) async fn calls(&self, calls: Vec<ClaimCall>) -> Vec<Vec<ClaimedItem>> {
+    /// Claims for several calls, and returns the whole results.
+    pub(crate) async fn results(&self, calls: Vec<ClaimCall>) -> Vec<Claimed> {
         let asked = calls.len();
-        let items = self.store.claim(self.queue, calls.into()).await;
-        let items = items.expect("claim");
-        assert_eq!(items.len(), asked, "one result per call");
-        items
+        let results = self.store.claim(self.queue, calls.into()).await;
+        let results = results.expect("claim");
+        assert_eq!(results.len(), asked, "one result per call");
+        results
+    }
+
+    pub(crate) async fn calls(&self, calls: Vec<ClaimCall>) -> Vec<Vec<ClaimedItem>> {
+        let results = self.results(calls).await.into_iter();
+        results.map(|claimed| claimed.items).collect()
     }
 
     pub(crate) async fn claim_by(&self, call: ClaimCall) -> Vec<ClaimedItem> {

@@ -29,6 +29,7 @@ impl<H: Harness> Run<H> {
             token,
             has_request_id,
             max_items: self.below(5),
+            max_bytes: 4 << 20,
             duration: time(duration),
         }
     }

@@ -278,13 +278,14 @@ impl Worker {
             token: Uuid::from_u128(self.random.random()),
             has_request_id: true,
             max_items: self.random.random_range(1..6),
+            max_bytes: 4 << 20,
             duration: HOUR,
         };
         let claim = |broker: Broker| {
             let call = call.clone();
             async move {
                 let claimed = broker.store.claim(broker.queue, [call].into()).await;
-                claimed.map(|mut items| items.remove(0))
+                claimed.map(|mut claimed| claimed.remove(0).items)
             }
         };
         let items = self.retry_while_unavailable(claim).await;

@@ -118,8 +118,11 @@ impl Fixture {
         let mut call = call(worker, 3);
         call.has_request_id = has_request_id;
         call.token = TOKEN;
-        let items = with_timeout(self.store.claim(QUEUE, [call].into())).await?;
-        Ok(items.into_iter().flatten().collect())
+        let results = with_timeout(self.store.claim(QUEUE, [call].into())).await?;
+        Ok(results
+            .into_iter()
+            .flat_map(|claimed| claimed.items)
+            .collect())
     }
 
     /// Extends the given number of leases.

@@ -66,7 +66,7 @@ impl Client {
             max_items: i32::try_from(max_items).unwrap_or(i32::MAX),
             lease_duration: self.lease_duration,
             wait_timeout: wait.map(proto_duration),
-            request_id: String::new(),
+            ..proto::ClaimBatchRequest::default()
         };
         let response = self.rpc.claim_batch(request).await;
         let leases = leases(self.record(Rpc::ClaimBatch, start, response)?.leases);
@@ -177,7 +177,7 @@ impl Client {
             worker_id: self.worker_id.clone(),
             max_items: i32::try_from(max_items).unwrap_or(i32::MAX),
             lease_duration: self.lease_duration,
-            request_id: String::new(),
+            ..proto::NextClaim::default()
         }
     }
 

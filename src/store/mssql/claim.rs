@@ -14,14 +14,14 @@ use super::queue_statements::QueueStatements;
 use super::types;
 use crate::lease_id::LeaseRef;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{ClaimCall, ClaimedItem, QueueIndex, StoreError};
+use crate::store::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn claim(
         &self,
         queue: QueueIndex,
         calls: &[ClaimCall],
-    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         let queue = self.queue(queue)?;
         // Calls with the same token are the same request. Only the first of them is sent. The others get its leases.
         let mut first_index: HashMap<Uuid, usize> = HashMap::new();
@@ -64,7 +64,11 @@ impl MssqlOperations {
                 items[index] = same_items;
             }
         }
-        Ok(items)
+        let claimed = items.into_iter().map(|items| Claimed {
+            items,
+            ..Claimed::default()
+        });
+        Ok(claimed.collect())
     }
 }
 

@@ -45,5 +45,6 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         filtered_indexes: true,
         claim_strategy: ClaimStrategy::SkipLocked,
         max_lease_age: None,
+        max_item_bytes: 64 << 20,
     }
 }

@@ -22,6 +22,7 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpe
         ("mirror_release", &[Ready, Delayed], "?8", &*owner),
         ("mirror_expire", &[Ready, Dead], "?6", &*owner),
         ("mirror_promote", &[Ready], "", &*owner),
+        ("mirror_set_aside", &[Dead], "", &*owner),
         ("mirror_redrive", &[Ready], "", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, "?5", worker);

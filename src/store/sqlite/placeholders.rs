@@ -51,6 +51,12 @@ pub(super) fn of_table(
     placeholders.insert("key_match", matches.join(" AND "));
     placeholders.insert("key_not_null", not_null.concat());
     placeholders.insert("data_columns", data.concat());
+    let sizes = columns
+        .data
+        .iter()
+        .map(|column| format!("COALESCE(octet_length({}), 0)", quote(&column.name)));
+    let sizes: Vec<String> = std::iter::once("0".to_owned()).chain(sizes).collect();
+    placeholders.insert("data_bytes", sizes.join(" + "));
     placeholders.insert("queue_order", order);
     placeholders.insert("order_by", order_by);
     index::set_columns(&mut placeholders, queue, &columns.order);

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rusqlite::Connection;
 
@@ -14,10 +15,10 @@ use super::state_index;
 use super::types::{self, ColumnType};
 use crate::item_state::State;
 use crate::queue::QueueSpec;
-use crate::store::StoreError;
 use crate::store::adoption::{archive_columns, archive_name};
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
+use crate::store::{ItemSize, StoreError};
 use crate::value::{Key, Value};
 
 const CLAIM: &str = include_str!("../../../sql/sqlite/claim.sql");
@@ -40,6 +41,10 @@ pub(super) struct QueueStatements {
     pub(super) columns: Arc<[String]>,
     /// The types of the data columns.
     pub(super) column_types: Vec<ColumnType>,
+    /// The sizes of the items.
+    pub(super) item_size: ItemSize,
+    /// Whether a claim has met an item that exceeded its bytes. Later claims read the size of an item before they lease it.
+    pub(super) has_large_items: AtomicBool,
     /// The columns that a new item can set, by name.
     pub(super) insertable: HashMap<String, ColumnType>,
     /// The columns that a settlement can write, by name.
@@ -57,6 +62,8 @@ pub(super) struct Statements {
     pub(super) pick_ready: String,
     pub(super) lease_row: String,
     pub(super) read_lease: String,
+    pub(super) read_size: String,
+    pub(super) set_aside: String,
     pub(super) extend: String,
     pub(super) complete: String,
     pub(super) delete: String,
@@ -105,8 +112,15 @@ impl QueueStatements {
             "archive_columns",
             quote_all(archive_columns.iter().map(String::as_str)),
         );
+        let columns: Vec<String> = queue_columns
+            .data
+            .iter()
+            .map(|column| column.name.clone())
+            .collect();
         Ok(Self {
             spec: spec.clone(),
+            item_size: ItemSize::new(&columns),
+            has_large_items: AtomicBool::new(false),
             key_len: queue_columns.key.len(),
             key: queue_columns
                 .key
@@ -118,11 +132,7 @@ impl QueueStatements {
                 .iter()
                 .map(|column| column.kind)
                 .collect(),
-            columns: queue_columns
-                .data
-                .into_iter()
-                .map(|column| column.name)
-                .collect(),
+            columns: columns.into(),
             writable: queue_columns
                 .writable
                 .into_iter()
@@ -162,6 +172,8 @@ impl Statements {
             pick_ready: text(CLAIM, "pick_ready"),
             lease_row: text(CLAIM, "lease_row"),
             read_lease: text(CLAIM, "read_lease"),
+            read_size: text(CLAIM, "read_size"),
+            set_aside: text(CLAIM, "set_aside"),
             extend: text(HEARTBEAT, "extend"),
             complete: text(SETTLE, "complete"),
             delete: text(SETTLE, "delete"),

@@ -6,6 +6,7 @@
 //!
 //! The operations stay independent. If one fails, its changes are undone and the others are still committed.
 
+use std::cell::Cell;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -27,6 +28,8 @@ pub(super) struct WriteContext {
     pub(super) queues: Arc<[QueueStatements]>,
     pub(super) inserts: InsertStatements,
     clock: Clock,
+    /// Set by an operation that has failed and succeeds if it runs again.
+    runs_again: Cell<bool>,
 }
 
 impl WriteContext {
@@ -40,7 +43,13 @@ impl WriteContext {
             queues,
             inserts: InsertStatements::default(),
             clock,
+            runs_again: Cell::new(false),
         }
+    }
+
+    /// Asks for another run of the present operation, whose changes are undone because it fails.
+    pub(super) fn run_again(&self) {
+        self.runs_again.set(true);
     }
 
     /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. It decides if a lease has expired.
@@ -156,8 +165,9 @@ fn commit_group(
     let mut committed = transaction(context, || run_arrived(context, &mut group, arrived));
     // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each
     // operation, so that only the failed one is undone. Failures are rare, and the first try saves the cost of the
-    // savepoints.
-    if matches!(committed, Ok(false)) && group.len() > 1 {
+    // savepoints. A single operation runs again only if it asks for it.
+    let runs_again = context.runs_again.take();
+    if matches!(committed, Ok(false)) && (group.len() > 1 || runs_again) {
         committed = transaction(context, || run_in_savepoints(context, &mut group));
     }
     // The operations that wait behind this group would fail in the same way, each after the same wait for the lock or

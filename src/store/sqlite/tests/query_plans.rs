@@ -66,6 +66,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         filtered_indexes,
         claim_strategy: crate::queue::ClaimStrategy::default(),
         max_lease_age: None,
+        max_item_bytes: 64 << 20,
     }
 }
 

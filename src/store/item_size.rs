@@ -1,0 +1,63 @@
+//! The size of an item in the response to a claim, estimated in bytes. Claims are bounded by it.
+
+use super::ClaimedItem;
+use crate::value::{Key, Value};
+
+/// The bytes of a lease besides its columns: lease id, times, trace context, and a key of numbers.
+const LEASE_BYTES: usize = 340;
+/// The bytes of a map entry besides the column's name and value.
+const ENTRY_BYTES: usize = 8;
+/// The most bytes of a value besides those of its text or bytes.
+const VALUE_BYTES: usize = 12;
+
+/// Estimates the sizes of the items of one queue.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemSize {
+    /// The bytes that every item has.
+    fixed: usize,
+    columns: usize,
+}
+
+impl ItemSize {
+    /// Returns the estimates for a queue with these data columns.
+    pub fn new(column_names: &[String]) -> Self {
+        let names = column_names.iter().map(|name| name.len() + ENTRY_BYTES);
+        Self {
+            fixed: LEASE_BYTES + names.sum::<usize>(),
+            columns: column_names.len(),
+        }
+    }
+
+    /// Returns the size of an item.
+    pub fn of(&self, item: &ClaimedItem) -> usize {
+        let values: usize = item.columns.iter().map(Value::wire_size).sum();
+        self.fixed + values + long_key_bytes(&item.lease.key)
+    }
+
+    /// Returns the size of an item with this key. `data_bytes` is the number of bytes of all its values, as the database
+    /// counts them.
+    pub fn of_stored(&self, key: &Key, data_bytes: usize) -> usize {
+        self.fixed + self.columns * VALUE_BYTES + data_bytes + long_key_bytes(key)
+    }
+}
+
+/// Returns the error text of an item that is larger than any item may be.
+pub(super) fn too_large_text(size_bytes: usize, max_item_bytes: usize) -> String {
+    format!(
+        "the item has {size_bytes} bytes, more than limits.max_item_bytes, which is {max_item_bytes}"
+    )
+}
+
+/// Returns the bytes that a key adds to a lease: once in the lease id as base64, and once in the item as text.
+///
+/// Returns 0 for a key of numbers only, because [`LEASE_BYTES`] includes it.
+fn long_key_bytes(key: &Key) -> usize {
+    let is_long =
+        |value: &&Value| matches!(value, Value::Text(_) | Value::Bytes(_) | Value::Decimal(_));
+    let long: usize = key.0.iter().filter(is_long).map(Value::wire_size).sum();
+    if long == 0 {
+        0
+    } else {
+        long * 4 / 3 + key.to_string().len()
+    }
+}
