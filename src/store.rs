@@ -79,8 +79,8 @@ pub trait Store: Send + Sync + 'static {
     /// lease counts one more attempt and raises the item's fencing token by one.
     ///
     /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
-    /// passed over, and stays ready. At most [`MAX_PASSED_OVER`] items are passed over for a call. A ready item that is
-    /// larger than the queue's [`max_item_bytes`](crate::queue::QueueSpec::max_item_bytes) becomes dead.
+    /// passed over, and stays ready. A call looks at no more than `max_items` + [`MAX_PASSED_OVER`] items. A ready item that
+    /// is larger than the queue's [`max_item_bytes`](crate::queue::QueueSpec::max_item_bytes) becomes dead.
     ///
     /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
     /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
@@ -181,7 +181,7 @@ pub trait Store: Send + Sync + 'static {
     async fn probe(&self) -> Result<(), StoreError>;
 }
 
-/// The maximum number of items that a claim passes over because they are too large for its call.
+/// The number of items that a claim looks at beyond those that it asks for, because some can be too large.
 pub const MAX_PASSED_OVER: usize = 100;
 
 /// The maximum number of entries in [`Claimed::too_large`].
@@ -213,7 +213,8 @@ pub struct Claimed {
     /// The first items that were passed over because each is larger than [`ClaimCall::max_bytes`]. At most
     /// [`MAX_TOO_LARGE`].
     pub too_large: Vec<TooLargeItem>,
-    /// True if another item is ready for which `max_bytes` left no room.
+    /// True if further items may be ready for this call: `max_bytes` had no room for the next one, or the call did not look
+    /// at all of them.
     pub has_more: bool,
 }
 

@@ -303,6 +303,8 @@ impl DispatcherTask {
                     break;
                 }
             };
+            // Claims that the store has not looked at all ready items for. The next operation serves them.
+            let mut unserved = Vec::new();
             let mut without_items = Vec::new();
             let (mut answered_tokens, mut abandoned) = (Vec::new(), Vec::new());
             for (claim, claimed) in group.into_iter().zip(results) {
@@ -314,6 +316,8 @@ impl DispatcherTask {
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
                     only_too_large.push(claim);
+                } else if claimed.items.is_empty() && claimed.has_more {
+                    unserved.push(claim);
                 } else if claimed.items.is_empty() {
                     none_ready = true;
                     without_items.push(claim);
@@ -326,6 +330,9 @@ impl DispatcherTask {
                         Some(items) => abandoned.push((token, items)),
                     }
                 }
+            }
+            for claim in unserved.into_iter().rev() {
+                self.arrived.push_front(claim);
             }
             for (token, items) in abandoned {
                 self.release_abandoned(token, items, &answered_tokens).await;

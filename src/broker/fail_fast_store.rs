@@ -18,8 +18,8 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, QueueIndex,
-    Reaped, Renewal, Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem,
+    QueueIndex, Reaped, Renewal, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -79,15 +79,10 @@ impl FailFastStore {
 
 impl FailFastStore {
     /// Counts the leases of a claim, and takes the store's time from the first one.
-    fn count_claimed(
-        &self,
-        queue: QueueIndex,
-        leases_by_call: &[Vec<ClaimedItem>],
-        duration: Duration,
-    ) {
-        let leases = leases_by_call.iter().map(Vec::len).sum();
+    fn count_claimed(&self, queue: QueueIndex, claimed: &[Claimed], duration: Duration) {
+        let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
         self.metrics.queue(queue).claimed.add(leases);
-        if let Some(item) = leases_by_call.iter().flatten().next() {
+        if let Some(item) = claimed.iter().flat_map(|claimed| &claimed.items).next() {
             let time_left = i64::try_from(item.expiry.time_left.as_millis());
             let store_time = item
                 .expiry
@@ -148,8 +143,8 @@ impl Store for FailFastStore {
             |claimed: &Vec<Claimed>| claimed.iter().map(|claimed| claimed.items.len()).sum();
         let start = Instant::now();
         let outcome = self.run(queue, Operation::Claim, claim, leases).await;
-        if let Ok(leases_by_call) = &outcome {
-            self.count_claimed(queue, leases_by_call, start.elapsed());
+        if let Ok(claimed) = &outcome {
+            self.count_claimed(queue, claimed, start.elapsed());
         }
         if let Some(claim) = unfinished {
             tokio::spawn(release_late_leases(self.store.clone(), queue, calls, claim));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -84,14 +85,15 @@ impl LeaseBrokerService for Service {
                     ..proto::CompleteResponse::default()
                 }));
             };
-            let results_bytes = lease_ids.iter().map(|id| id.len() + RESULT_BYTES).sum();
-            let room = self.max_message_bytes.saturating_sub(results_bytes);
+            let room = self.room_beside(&lease_ids);
             let next = next_claim_from_proto(&queue, next, deadline.time_for_claim(), room)?;
             let max_bytes = next.max_bytes;
             let both = self.broker.complete_and_claim(completions, next);
             let (results, mut leases) = both.await?;
+            let results = settle_results(lease_ids, results);
+            let max_bytes = max_bytes.min(self.room_after(&results));
             Ok(Response::new(proto::CompleteResponse {
-                results: settle_results(lease_ids, results),
+                results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
                 next_leases: deliver(leases, max_bytes),
             }))
@@ -110,17 +112,20 @@ impl LeaseBrokerService for Service {
                 let results = self.broker.fail(&queue, failures).await?;
                 return Ok(Response::new(proto::FailResponse {
                     results: settle_results(lease_ids, results),
-                    next_leases: Vec::new(),
+                    ..proto::FailResponse::default()
                 }));
             };
-            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim())?;
+            let room = self.room_beside(&lease_ids);
+            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim(), room)?;
+            let max_bytes = next.max_bytes;
             let both = self.broker.fail_and_claim(failures, next);
-            let (results, leases) = both.await?;
+            let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
-            let used_bytes = results.iter().map(Message::encoded_len).sum();
+            let max_bytes = max_bytes.min(self.room_after(&results));
             Ok(Response::new(proto::FailResponse {
                 results,
-                next_leases: self.deliver(leases, used_bytes),
+                next_too_large: too_large_to_proto(leases.take_too_large()),
+                next_leases: deliver(leases, max_bytes),
             }))
         };
         deadline.run(call).await
@@ -167,8 +172,22 @@ impl LeaseBrokerService for Service {
     }
 }
 
-/// The bytes of a settlement's result besides the lease id. Its text has at most 64.
+/// The bytes of a settlement's result besides the lease id, unless it is refused.
 const RESULT_BYTES: usize = 24;
+
+impl Service {
+    /// Returns the bytes of a response that the results of settlements with these lease ids leave.
+    fn room_beside(&self, lease_ids: &[String]) -> usize {
+        let results = lease_ids.iter().map(|id| id.len() + RESULT_BYTES).sum();
+        self.max_message_bytes.saturating_sub(results)
+    }
+
+    /// Returns the bytes of a response that these results leave. Refused settlements have the text of a problem.
+    fn room_after(&self, results: &[proto::SettleResult]) -> usize {
+        let results = results.iter().map(Message::encoded_len).sum();
+        self.max_message_bytes.saturating_sub(results)
+    }
+}
 
 /// Converts the leases that fit into `max_bytes`. The others are released.
 fn deliver(leases: UndeliveredLeases, max_bytes: usize) -> Vec<proto::Lease> {

@@ -62,6 +62,9 @@ pub(super) fn claim(
     Ok(results)
 }
 
+/// The maximum number of items that one claim makes dead because of their size. SQLite writes the whole row each time.
+const MAX_SET_ASIDE: usize = 10;
+
 /// The prepared statements of a claim, kept for all its calls.
 struct ClaimStatements<'a> {
     connection: &'a Connection,
@@ -101,8 +104,7 @@ impl<'a> ClaimStatements<'a> {
 
     /// Returns the keys of the first ready items, up to `limit`.
     fn pick_ready(&mut self, limit: usize) -> Result<Vec<Key>, StoreError> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        bind(&mut self.pick_ready, 8, &[&limit])?;
+        bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
         let mut rows = self.pick_ready.raw_query();
         let mut keys = Vec::new();
         while let Some(row) = rows.next()? {
@@ -132,47 +134,49 @@ impl<'a> ClaimStatements<'a> {
         Ok(Some(items))
     }
 
-    /// Leases the first ready items that fit into the bytes of the call.
+    /// Leases the first ready items that fit into the bytes of the call. At most `max_items` + [`MAX_PASSED_OVER`] items are
+    /// looked at.
     fn claim_within_bytes(&mut self, call: &ClaimCall) -> Result<Claimed, StoreError> {
-        let keys = self.pick_ready(call.max_items + MAX_PASSED_OVER)?;
-        self.bind_call(call)?;
         let mut claimed = Claimed::default();
+        let (mut fitting, mut oversized) = (Vec::new(), Vec::new());
         let mut left = call.max_bytes;
-        let mut passed_over = 0;
-        for key in keys {
-            if claimed.items.len() == call.max_items || passed_over == MAX_PASSED_OVER {
-                break;
-            }
-            let size_bytes = self.read_size(&key)?;
+        let limit = call.max_items + MAX_PASSED_OVER;
+        let mut looked_at = 0;
+        bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
+        let mut rows = self.pick_ready.raw_query();
+        // The rows are changed after the query has ended, because it reads the index that the changes write.
+        while fitting.len() < call.max_items {
+            claimed.has_more = looked_at == limit;
+            let Some(row) = rows.next()? else { break };
+            looked_at += 1;
+            let key = self.queue.read_key(row)?;
+            let size_bytes = read_size(self.connection, self.queue, &key)?;
             if size_bytes > self.queue.spec.max_item_bytes {
-                self.set_aside(&key, size_bytes)?;
+                oversized.push((key, size_bytes));
+                claimed.has_more = oversized.len() == MAX_SET_ASIDE;
             } else if size_bytes > call.max_bytes {
-                passed_over += 1;
                 if claimed.too_large.len() < MAX_TOO_LARGE {
                     claimed.too_large.push(TooLargeItem { key, size_bytes });
                 }
-            } else if size_bytes > left {
-                claimed.has_more = true;
-                break;
             } else {
-                left -= size_bytes;
-                claimed.items.push(self.lease_row(call, &key)?);
+                claimed.has_more = size_bytes > left;
+                if !claimed.has_more {
+                    left -= size_bytes;
+                    fitting.push(key);
+                }
+            }
+            if claimed.has_more {
+                break;
             }
         }
+        drop(rows);
+        for (key, size_bytes) in oversized {
+            self.set_aside(&key, size_bytes)?;
+        }
+        self.bind_call(call)?;
+        let items = fitting.iter().map(|key| self.lease_row(call, key));
+        claimed.items = items.collect::<Result<_, _>>()?;
         Ok(claimed)
-    }
-
-    fn read_size(&self, key: &Key) -> Result<usize, StoreError> {
-        let mut statement = self.connection.prepare_cached(&self.queue.sql.read_size)?;
-        bind_key(&mut statement, key)?;
-        let mut rows = statement.raw_query();
-        let bytes: Option<i64> = match rows.next()? {
-            Some(row) => Some(row.get(0)?),
-            None => None,
-        };
-        // `lease_row` reports a row that cannot be found.
-        let bytes = usize::try_from(bytes.unwrap_or(0)).unwrap_or(usize::MAX / 2);
-        Ok(self.queue.item_size.of_stored(key, bytes))
     }
 
     /// Makes an item dead that is larger than any item may be.
@@ -214,6 +218,27 @@ impl<'a> ClaimStatements<'a> {
             self.queue.spec.name
         )))
     }
+}
+
+fn to_sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// Returns the size of an item before it is leased. 0 bytes of data if there is no such row: `lease_row` reports that.
+fn read_size(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+) -> Result<usize, StoreError> {
+    let mut statement = connection.prepare_cached(&queue.sql.read_size)?;
+    bind_key(&mut statement, key)?;
+    let mut rows = statement.raw_query();
+    let bytes: i64 = match rows.next()? {
+        Some(row) => row.get(0)?,
+        None => 0,
+    };
+    let bytes = usize::try_from(bytes).unwrap_or_default();
+    Ok(queue.item_size.of_stored(key, bytes))
 }
 
 /// Reads a row with the key, fencing token, attempt, due time, trace context and data columns of a leased item.

@@ -165,9 +165,8 @@ fn commit_group(
     let mut committed = transaction(context, || run_arrived(context, &mut group, arrived));
     // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each
     // operation, so that only the failed one is undone. Failures are rare, and the first try saves the cost of the
-    // savepoints. A single operation runs again only if it asks for it.
-    let runs_again = context.runs_again.take();
-    if matches!(committed, Ok(false)) && (group.len() > 1 || runs_again) {
+    // savepoints. A single operation runs again only if it has asked for it.
+    if matches!(committed, Ok(false)) && (context.runs_again.take() || group.len() > 1) {
         committed = transaction(context, || run_in_savepoints(context, &mut group));
     }
     // The operations that wait behind this group would fail in the same way, each after the same wait for the lock or
@@ -179,7 +178,10 @@ fn commit_group(
     // transaction back. In both cases each operation runs in its own transaction.
     if matches!(committed, Err(StoreError::Rejected(_))) && group.len() > 1 {
         for mut operation in group {
-            let committed = transaction(context, || Ok(operation.run(context)));
+            let mut committed = transaction(context, || Ok(operation.run(context)));
+            if context.runs_again.take() {
+                committed = transaction(context, || Ok(operation.run(context)));
+            }
             operation.answer(committed.map(|_| ()));
         }
     } else {
@@ -228,11 +230,16 @@ fn run_arrived(
     }
 }
 
-/// Runs each operation of the group in a savepoint and undoes those that fail.
+/// Runs each operation of the group in a savepoint and undoes those that fail. An operation that asks for it runs once more.
 fn run_in_savepoints(context: &WriteContext, group: &mut Group) -> Result<bool, StoreError> {
     for operation in group {
         execute(context, "SAVEPOINT operation")?;
-        if !run_one(context, operation)? {
+        let mut may_commit = run_one(context, operation)?;
+        if context.runs_again.take() {
+            execute(context, "ROLLBACK TO operation")?;
+            may_commit = run_one(context, operation)?;
+        }
+        if !may_commit {
             execute(context, "ROLLBACK TO operation")?;
         }
         execute(context, "RELEASE operation")?;

@@ -9,7 +9,7 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    ClaimCall, ClaimedItem, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
+    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
     Settlement, Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
@@ -41,7 +41,7 @@ impl Store for SharedStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
-    ) -> Result<Vec<Vec<ClaimedItem>>, StoreError> {
+    ) -> Result<Vec<Claimed>, StoreError> {
         shared(self.0.claim(queue, calls)).await
     }
 
