@@ -209,7 +209,7 @@ impl<'a> ClaimStatements<'a> {
             bind_key(&mut self.read_lease, key)?;
             let mut rows = self.read_lease.raw_query();
             if let Some(row) = rows.next()? {
-                return Ok(read_item(self.queue, call, row, self.now)?);
+                return read_item(self.queue, call, row, self.now);
             }
         }
         Err(StoreError::Misconfigured(format!(
