@@ -68,7 +68,7 @@ fn measure_over_grpc(options: &Options) -> f64 {
         ("--connections", options.connections.to_string()),
         ("--batch", load.batch.to_string()),
         ("--items", load.items.to_string()),
-        ("--fail", load.fail.to_string()),
+        ("--fail-ratio", load.fail_ratio.to_string()),
     ] {
         command.args([flag, &value]);
     }

@@ -13,6 +13,7 @@ mod queue;
 mod queue_check;
 mod queue_columns;
 mod range;
+mod renamed;
 mod sources;
 mod store;
 mod telemetry;
@@ -127,10 +128,10 @@ pub struct Limits {
 pub struct Polling {
     /// The first interval. 1 ms to 60 s.
     #[serde(with = "duration")]
-    pub min: Duration,
-    /// The longest interval. `min` to 60 s.
+    pub min_interval: Duration,
+    /// The longest interval. `min_interval` to 60 s.
     #[serde(with = "duration")]
-    pub max: Duration,
+    pub max_interval: Duration,
 }
 
 /// Settings of the reaper, the task that ends expired leases and makes delayed items ready.
@@ -139,9 +140,9 @@ pub struct Polling {
 pub struct Reaper {
     /// The longest interval between two runs. 10 ms to 60 s.
     #[serde(with = "duration")]
-    pub max_sleep: Duration,
+    pub max_interval: Duration,
     /// The maximum number of rows that one statement changes. 1 to 1,000.
-    pub batch: usize,
+    pub max_rows: usize,
 }
 
 /// Settings of the log.
@@ -254,16 +255,26 @@ impl Limits {
 
 impl Polling {
     fn check(&self) -> Result<(), InvalidSetting> {
-        check_duration("polling.min", self.min, MILLISECOND, MINUTE)?;
-        check_duration("polling.max", self.max, self.min, MINUTE)
+        check_duration(
+            "polling.min_interval",
+            self.min_interval,
+            MILLISECOND,
+            MINUTE,
+        )?;
+        check_duration(
+            "polling.max_interval",
+            self.max_interval,
+            self.min_interval,
+            MINUTE,
+        )
     }
 }
 
 impl Reaper {
     fn check(&self) -> Result<(), InvalidSetting> {
-        check_count("reaper.batch", self.batch, 1_000)?;
+        check_count("reaper.max_rows", self.max_rows, 1_000)?;
         let min = 10 * MILLISECOND;
-        check_duration("reaper.max_sleep", self.max_sleep, min, MINUTE)
+        check_duration("reaper.max_interval", self.max_interval, min, MINUTE)
     }
 }
 

@@ -35,7 +35,7 @@ pub struct QueueSpec {
     /// Columns of the table that the broker sets when an item changes its state.
     pub mirror: Vec<Mirror>,
     /// The columns, as name and SQL type, of a table that the broker creates. `None`: the table exists and is adopted.
-    pub managed: Option<Vec<(String, String)>>,
+    pub managed_columns: Option<Vec<(String, String)>>,
     /// True if the broker's indexes may be filtered by state. False: they are plain composite indexes.
     pub filtered_indexes: bool,
     /// The way in which concurrent claims avoid each other's rows.

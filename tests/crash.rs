@@ -22,11 +22,11 @@ use crate::workload::Workload;
 /// Each completion adds the key of its item to `outbox`. A second completion of an item would add the key twice.
 const QUEUES: &str = "
 [queues.work]
-managed = { payload = 'text' }
-lease = '1s'
+managed_columns = { payload = 'text' }
+lease_duration = '1s'
 max_attempts = 0
 [queues.outbox]
-managed = { payload = 'text' }
+managed_columns = { payload = 'text' }
 ";
 
 /// A folder with a database file and a configuration file that several broker processes use.

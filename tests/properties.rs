@@ -23,7 +23,7 @@ use crate::support::server::Server;
 
 const QUEUES: &str = "
 [queues.held]
-lease = '12h'
+lease_duration = '12h'
 [queues.free]
 max_attempts = 0
 writable = ['t', 'i', 'd', 'b', 'raw', 'at', 'n']

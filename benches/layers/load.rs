@@ -31,7 +31,7 @@ pub(crate) struct Load {
     pub(crate) next: bool,
     /// Fail this share of the items; a failed item is ready again immediately
     #[arg(long, default_value_t = 0.0)]
-    pub(crate) fail: f64,
+    pub(crate) fail_ratio: f64,
 }
 
 /// The result of a load.
@@ -116,7 +116,7 @@ impl Worker {
 
     /// Settles a batch. With `--next`, returns the next batch, which its completion has claimed.
     async fn settle(&self, leases: Vec<Lease>, measured: &mut Measured) -> Vec<Lease> {
-        let fails = |_: &Lease| rand::random_bool(self.load.fail);
+        let fails = |_: &Lease| rand::random_bool(self.load.fail_ratio);
         let (failed, completed): (Vec<_>, Vec<_>) = leases.into_iter().partition(fails);
         if !failed.is_empty() {
             measured.failed += failed.len();

@@ -18,7 +18,7 @@ prepare() {
 measure() {
   local on_complete workers batch next json=$PEERS_FOLDER/lease-broker.json
   IFS=: read -r on_complete workers batch next <<<"$1"
-  "$binary" bench --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload 100 \
+  "$binary" bench --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload-bytes 100 \
     --on-complete "$on_complete" ${next:+"--$next"} --json "$json" >&2
   python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["load"]["items_per_second"])' "$json"
 }

@@ -73,11 +73,11 @@ impl Broker {
         let events = log
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
-        let mut events = events.filter(|event: &Json| event["message"] == "served");
-        let served = events.next_back().expect("a log event with the counts");
+        let mut events = events.filter(|event: &Json| event["message"] == "operation_counts");
+        let counts = events.next_back().expect("a log event with the counts");
         let share = |kind: &str| {
             let count = |what| {
-                served[format!("{kind}_{what}")]
+                counts[format!("{kind}_{what}")]
                     .as_f64()
                     .unwrap_or(f64::NAN)
             };

@@ -60,7 +60,7 @@ impl Design {
     pub(crate) const fn queue(self) -> &'static str {
         match self {
             Self::SoftLocks => {
-                "[queues.work]\ntable = \"Rainfall_Events\"\nlease = \"15m\"\n\
+                "[queues.work]\ntable = \"Rainfall_Events\"\nlease_duration = \"15m\"\n\
                  [queues.work.mirror]\nready = { Processed = 0 }\ncompleted = { Processed = 1 }\n"
             }
             Self::Delete => "[queues.work]\ntable = \"Queue\"\non_complete = \"delete\"\n",

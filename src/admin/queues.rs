@@ -15,12 +15,12 @@ use crate::store::QueueIndex;
 pub(super) fn describe(subject: &Subject) -> Json {
     let broker = subject.broker.get();
     let queues = subject.queues.iter().enumerate().map(|(index, spec)| {
-        let served = broker.map(|broker| served(broker, QueueIndex(index)));
+        let operation_counts = broker.map(|broker| operation_counts(broker, QueueIndex(index)));
         let status = broker.and_then(|broker| broker.queue_status(QueueIndex(index)));
         json!({
             "queue": spec.name,
             "configuration": configuration(spec),
-            "served": served,
+            "operation_counts": operation_counts,
             "statistics": status.as_ref().map(statistics),
         })
     });
@@ -51,13 +51,13 @@ fn configuration(spec: &QueueSpec) -> Json {
     let backoff = spec.retry.backoff;
     json!({
         "table": spec.table,
-        "managed": spec.managed.is_some(),
+        "managed": spec.managed_columns.is_some(),
         "key": spec.key,
         "columns": spec.columns,
         "order": order,
-        "lease": format_duration(spec.lease.default).to_string(),
-        "min_lease": format_duration(spec.lease.min).to_string(),
-        "max_lease": format_duration(spec.lease.max).to_string(),
+        "lease_duration": format_duration(spec.lease.default).to_string(),
+        "min_lease_duration": format_duration(spec.lease.min).to_string(),
+        "max_lease_duration": format_duration(spec.lease.max).to_string(),
         "max_attempts": spec.retry.max_attempts.unwrap_or(0),
         "backoff": {
             "initial": format_duration(backoff.initial).to_string(),
@@ -92,7 +92,7 @@ fn statistics(status: &QueueStatus) -> Json {
 }
 
 /// Returns the counters of a queue since the broker started.
-fn served(broker: &Broker, queue: QueueIndex) -> Map<String, Json> {
+fn operation_counts(broker: &Broker, queue: QueueIndex) -> Map<String, Json> {
     let counters = Operation::ALL.map(|operation| {
         let count = broker.queue_operation_count(queue, operation);
         let counters =

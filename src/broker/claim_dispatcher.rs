@@ -6,7 +6,7 @@
 //! The task asks the store for waiting claims in two cases:
 //! - An item has become ready through this broker (`Wakeups::items_ready`).
 //! - The poll interval has passed. Only a poll finds the rows that other programs or brokers have made ready. The
-//!   interval doubles with each poll that finds nothing, from `polling.min` to `polling.max`, and starts again when
+//!   interval doubles with each poll that finds nothing, from `polling.min_interval` to `polling.max_interval`, and starts again when
 //!   items are found.
 
 use std::collections::{HashSet, VecDeque};
@@ -116,7 +116,7 @@ impl ClaimDispatcher {
             arrived: VecDeque::new(),
             waiting: VecDeque::new(),
             prune_threshold: 0,
-            poll_interval: polling.min,
+            poll_interval: polling.min_interval,
             next_poll: Instant::now(),
         };
         tasks.spawn(task.run(inbox, draining));
@@ -224,7 +224,7 @@ impl DispatcherTask {
                 },
                 () = self.wakeups.items_ready.notified(), if !none_waiting => woken = true,
                 () = tokio::time::sleep_until(self.next_poll), if !none_waiting => {
-                    self.poll_interval = (self.poll_interval * 2).min(self.polling.max);
+                    self.poll_interval = (self.poll_interval * 2).min(self.polling.max_interval);
                     woken = true;
                 }
                 () = draining.cancelled() => break,
@@ -322,7 +322,7 @@ impl DispatcherTask {
                     none_ready = true;
                     without_items.push(claim);
                 } else {
-                    self.poll_interval = self.polling.min;
+                    self.poll_interval = self.polling.min_interval;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
                     let token = claim.call.has_request_id.then_some(claim.call.token);
                     match claim.answer(Ok(claimed), &self.leased_queue) {

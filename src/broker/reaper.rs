@@ -1,7 +1,7 @@
 //! The reaper of one queue: a task that ends expired leases and makes delayed items ready when they are due.
 //!
 //! Every broker runs one per queue. The store makes sure that reapers of several brokers do not disturb each other. The
-//! task sleeps until the next due time that it knows of, and at most `reaper.max_sleep`, because other brokers lease
+//! task sleeps until the next due time that it knows of, and at most `reaper.max_interval`, because other brokers lease
 //! and delay items too.
 
 use std::sync::Arc;
@@ -34,13 +34,13 @@ impl Reaper {
         while !stop.is_cancelled() {
             // The timer is set before the store is asked. Otherwise this would overwrite the due time of a lease that
             // is given in between.
-            timer.set(self.config.max_sleep);
-            match self.store.reap(self.queue, self.config.batch).await {
+            timer.set(self.config.max_interval);
+            match self.store.reap(self.queue, self.config.max_rows).await {
                 Ok(reaped) => {
                     last_run_failed = false;
                     let count = reaped.expired.len() + reaped.promoted;
                     self.report(&reaped);
-                    if count >= self.config.batch {
+                    if count >= self.config.max_rows {
                         // More items may be due: run again without sleeping.
                         continue;
                     }

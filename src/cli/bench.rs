@@ -54,9 +54,9 @@ Examples:
   lease-broker bench
   lease-broker bench --workers 8 --batch 100 --items 400000
   lease-broker bench --baseline noop
-  lease-broker bench --rate 2000 --duration 1m --fail 0.01 --heartbeats 1
+  lease-broker bench --rate 2000 --duration 1m --fail-ratio 0.01 --heartbeats 1
   lease-broker bench --workers 10000 --connections 100 --wait 20s --backlog 0 --duration 30s
-  lease-broker bench --hold 100000 --batch 100 --lease 30s --duration 2m
+  lease-broker bench --hold-leases 100000 --batch 100 --lease 30s --duration 2m
   lease-broker bench --config queues.toml --queue orders --column Customer
   lease-broker bench --address http://127.0.0.1:50051 --broker-pid 4242 --json result.json")]
 pub(super) struct Bench {

@@ -16,7 +16,7 @@ use crate::grpc::proto;
 #[command(after_help = "\
 Examples:
   lease-broker claim default
-  lease-broker claim default --max 10 --lease 5m --wait 30s --output json | jq -r .lease_id
+  lease-broker claim default --limit 10 --lease 5m --wait 30s --output json | jq -r .lease_id
   lease-broker claim default --output json | lease-broker complete default -")]
 pub(super) struct Claim {
     /// Queue to claim from
@@ -26,7 +26,7 @@ pub(super) struct Claim {
     worker: Option<String>,
     /// Maximum number of items to claim
     #[arg(long, value_name = "N", default_value_t = 1)]
-    max: i32,
+    limit: i32,
     /// Duration of the leases [default: as configured for the queue]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
@@ -46,7 +46,7 @@ impl Claim {
         let request = proto::ClaimBatchRequest {
             queue: self.queue,
             worker_id: self.worker.unwrap_or_else(default_worker),
-            max_items: self.max,
+            max_items: self.limit,
             lease_duration: self.lease.map(proto_duration),
             wait_timeout: self.wait.map(proto_duration),
             request_id: self.request_id.unwrap_or_default(),

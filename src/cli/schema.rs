@@ -178,7 +178,7 @@ impl QueueArgs {
         let (mut schema, queues) = self.open(SchemaAccess::Read)?;
         let mut problems = 0;
         for queue in queues {
-            if queue.managed.is_some() && !schema.plan(&queue)?.is_empty() {
+            if queue.managed_columns.is_some() && !schema.plan(&queue)?.is_empty() {
                 print_line!("{}: ok, serve creates the table", queue.name);
                 continue;
             }

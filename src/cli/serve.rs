@@ -210,7 +210,7 @@ fn log_operation_counts(broker: &Broker) {
         reap_items = reap.items,
         other_statements = other.statements,
         other_items = other.items,
-        "served"
+        "operation_counts"
     );
 }
 
@@ -249,7 +249,7 @@ fn announce(config: &Config, location: &str, address: std::net::SocketAddr) {
 
 /// Returns an argument for `enqueue --set` with a column of the queue.
 fn example_assignment(queue: &QueueSpec) -> String {
-    let managed = queue.managed.iter().flatten().map(|(name, _)| name);
+    let managed = queue.managed_columns.iter().flatten().map(|(name, _)| name);
     let named = queue.columns.iter().flatten();
     let column = managed.chain(named).next().map_or("COLUMN", String::as_str);
     format!("{column}=hello")

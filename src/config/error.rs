@@ -8,7 +8,7 @@ use std::fmt;
 /// adds the location and returns a [`ConfigError`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidSetting {
-    /// The key, its parts joined by dots, such as `queues.rainfall.lease`.
+    /// The key, its parts joined by dots, such as `queues.rainfall.lease_duration`.
     pub(super) key: String,
     /// Why the value cannot be used, and which values can.
     pub(super) reason: String,

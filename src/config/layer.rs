@@ -117,7 +117,7 @@ impl Layer {
             return self.table.contains_key("queues");
         };
         let adjusts_default = |name: &str, queue: &Value| {
-            let redefines = ["table", "managed"]
+            let redefines = ["table", "managed_columns"]
                 .iter()
                 .any(|key| queue.get(key).is_some());
             name == "default" && !redefines

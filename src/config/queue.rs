@@ -24,11 +24,11 @@ pub(super) struct QueueConfig {
     pub(super) writable: Vec<String>,
     pub(super) order: Option<OrderConfig>,
     #[serde(with = "duration")]
-    pub(super) lease: Duration,
+    pub(super) lease_duration: Duration,
     #[serde(with = "duration")]
-    pub(super) min_lease: Duration,
+    pub(super) min_lease_duration: Duration,
     #[serde(with = "duration")]
-    pub(super) max_lease: Duration,
+    pub(super) max_lease_duration: Duration,
     pub(super) max_attempts: u32,
     #[serde(with = "duration")]
     pub(super) max_lease_age: Duration,
@@ -36,7 +36,7 @@ pub(super) struct QueueConfig {
     pub(super) on_complete: OnCompleteConfig,
     pub(super) filtered_indexes: bool,
     pub(super) claim_strategy: ClaimStrategy,
-    pub(super) managed: Option<toml::Table>,
+    pub(super) managed_columns: Option<toml::Table>,
     #[serde(default)]
     pub(super) soft_lock: BTreeMap<String, String>,
     #[serde(default)]

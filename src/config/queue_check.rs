@@ -24,7 +24,7 @@ impl QueueConfig {
             ("key", !matches!(self.key, Names::None)),
             ("columns", self.columns.is_some()),
             ("writable", !self.writable.is_empty()),
-            ("managed", self.managed.is_some()),
+            ("managed_columns", self.managed_columns.is_some()),
         ];
         match table_settings.into_iter().find(|(_, is_set)| *is_set) {
             Some((key, _)) => Err(InvalidSetting::new(
@@ -55,10 +55,10 @@ impl QueueConfig {
         };
         let mirror = mirrors(&self.mirror, &key_path)?;
         let soft_lock = soft_lock_names(&self.soft_lock, &key_path)?;
-        let managed = self
-            .managed
+        let managed_columns = self
+            .managed_columns
             .map(|columns| managed_columns(&columns, &key_path));
-        let managed = managed.transpose()?;
+        let managed_columns = managed_columns.transpose()?;
 
         let key = self.key.into_list();
         if key.len() > MAX_KEY_COLUMNS {
@@ -97,7 +97,7 @@ impl QueueConfig {
             soft_lock,
             writable: self.writable,
             mirror,
-            managed,
+            managed_columns,
             filtered_indexes: self.filtered_indexes,
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
@@ -111,10 +111,19 @@ impl QueueConfig {
         &self,
         key_path: &dyn Fn(&str) -> String,
     ) -> Result<LeaseBounds, InvalidSetting> {
-        let (default, min, max) = (self.lease, self.min_lease, self.max_lease);
-        check_duration(key_path("min_lease"), min, MIN_LEASE, max.min(MAX_LEASE))?;
-        check_duration(key_path("max_lease"), max, min, MAX_LEASE)?;
-        check_duration(key_path("lease"), default, min, max)?;
+        let (default, min, max) = (
+            self.lease_duration,
+            self.min_lease_duration,
+            self.max_lease_duration,
+        );
+        check_duration(
+            key_path("min_lease_duration"),
+            min,
+            MIN_LEASE,
+            max.min(MAX_LEASE),
+        )?;
+        check_duration(key_path("max_lease_duration"), max, min, MAX_LEASE)?;
+        check_duration(key_path("lease_duration"), default, min, max)?;
         Ok(LeaseBounds { default, min, max })
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn managed_columns(
     key_path: &dyn Fn(&str) -> String,
 ) -> Result<Vec<(String, String)>, InvalidSetting> {
     let columns = columns.iter().map(|(name, sql_type)| {
-        let key = key_path(&format!("managed.{name}"));
+        let key = key_path(&format!("managed_columns.{name}"));
         check_name(key.clone(), name)?;
         match sql_type.as_str().filter(|text| is_column_type(text)) {
             Some(sql_type) => Ok((name.clone(), sql_type.to_owned())),

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::error::{ConfigError, InvalidSetting};
 use super::layer::{Flag, Layer};
 use super::locate::locate;
-use super::{Config, DEFAULT, Document};
+use super::{Config, DEFAULT, Document, renamed};
 
 /// The sources of settings, besides the defaults. A later field takes precedence over an earlier one.
 #[derive(Debug, Default)]
@@ -57,7 +57,11 @@ impl Sources {
         apply_queue_defaults(&mut merged);
         let with_location = |invalid| locate(&layers, invalid);
         let document: Document = serde_path_to_error::deserialize(Value::Table(merged))
-            .map_err(|error| InvalidSetting::new(error.path().to_string(), error.inner().message()))
+            .map_err(|error| {
+                let reason = renamed::reason(error.path());
+                let reason = reason.unwrap_or_else(|| error.inner().message().to_owned());
+                InvalidSetting::new(error.path().to_string(), reason)
+            })
             .map_err(with_location)?;
         document.check().map_err(with_location)
     }
@@ -67,9 +71,9 @@ impl Sources {
 fn merge(lower: &mut Table, upper: &Table) {
     for (key, value) in upper {
         match (lower.get_mut(key), value) {
-            // `managed` is the full list of a table's columns. Two lists must not be mixed into a table that neither
-            // layer describes.
-            (Some(Value::Table(lower)), Value::Table(upper)) if key != "managed" => {
+            // `managed_columns` is the full list of a table's columns. Two lists must not be mixed into a table that
+            // neither layer describes.
+            (Some(Value::Table(lower)), Value::Table(upper)) if key != "managed_columns" => {
                 merge(lower, upper);
             }
             _ => {

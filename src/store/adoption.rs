@@ -44,7 +44,7 @@ impl ManagedKey {
     /// configuration gives the key one other name.
     pub(super) fn new(queue: &QueueSpec) -> Self {
         let is_declared = |name: &String| {
-            let mut declared = queue.managed.iter().flatten();
+            let mut declared = queue.managed_columns.iter().flatten();
             declared.any(|(column, _)| column.eq_ignore_ascii_case(name))
         };
         let counter = match &*queue.key {
@@ -73,7 +73,7 @@ pub(super) fn with<const N: usize>(
 pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
     StoreError::Misconfigured(format!(
         "the table {:?} of queue {:?} does not exist: create it, or declare its columns in the queue's configuration \
-         (managed = {{ … }}), and the broker creates it",
+         (managed_columns = {{ … }}), and the broker creates it",
         queue.table, queue.name
     ))
 }
@@ -215,7 +215,7 @@ pub(super) fn removable_columns<'a, Kind>(
 /// # Errors
 /// [`StoreError::Misconfigured`] for a managed queue: its table contains only the queue's items.
 pub(super) fn refuse_managed(queue: &QueueSpec) -> Result<(), StoreError> {
-    match &queue.managed {
+    match &queue.managed_columns {
         None => Ok(()),
         Some(_) => Err(StoreError::Misconfigured(format!(
             "the table {:?} of queue {:?} is managed and contains only the queue's items: to delete them, drop the table \

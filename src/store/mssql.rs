@@ -112,7 +112,10 @@ impl MssqlStore {
         let mut connection = pool.take_first().await?;
         migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
-            for queue in queues.iter().filter(|queue| queue.managed.is_some()) {
+            for queue in queues
+                .iter()
+                .filter(|queue| queue.managed_columns.is_some())
+            {
                 let steps = adopt::plan(connection, queue).await?;
                 for step in &steps {
                     adopt::apply(connection, step, &mut |_| ()).await?;

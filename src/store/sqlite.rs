@@ -83,7 +83,7 @@ impl SqliteStore {
         let mut schema = SqliteSchema::over(connection);
         let mut missing = Vec::new();
         for queue in queues {
-            if queue.managed.is_some() {
+            if queue.managed_columns.is_some() {
                 apply_in_one_transaction(&mut schema, queue)?;
             }
             missing.extend(schema.check(queue)?);

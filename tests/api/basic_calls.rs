@@ -152,7 +152,7 @@ async fn empty_lists_do_nothing() {
 async fn values_of_every_kind_are_returned() {
     let server = Server::with_config(
         "[queues.typed]
-        managed = { b = 'boolean', i = 'bigint', d = 'double', t = 'text', raw = 'blob', at = 'datetime', \
+        managed_columns = { b = 'boolean', i = 'bigint', d = 'double', t = 'text', raw = 'blob', at = 'datetime', \
          price = 'text' }",
     )
     .await;
@@ -200,7 +200,8 @@ async fn values_of_every_kind_are_returned() {
 #[tokio::test]
 async fn null_is_accepted_with_and_without_a_kind() {
     let server =
-        Server::with_config("[queues.work]\nmanaged = { payload = \"text default 'x'\" }").await;
+        Server::with_config("[queues.work]\nmanaged_columns = { payload = \"text default 'x'\" }")
+            .await;
     let client = server.client().await;
     for kind in [None, Some(Kind::NullValue(0))] {
         let item = crate::support::client::item_with("payload", Value { kind });
@@ -247,7 +248,7 @@ async fn items_follow_the_configured_order() {
     let server = Server::with_config(
         "[queues.ranked]
         order = ['rank desc']
-        managed = { rank = 'integer', payload = 'text' }",
+        managed_columns = { rank = 'integer', payload = 'text' }",
     )
     .await;
     let client = server.client().await;
@@ -263,13 +264,13 @@ async fn items_follow_the_configured_order() {
 async fn completion_deletes_archives_or_repeats() {
     let server = Server::with_config(
         "[queues.gone]
-        managed = { payload = 'text' }
+        managed_columns = { payload = 'text' }
         on_complete = 'delete'
         [queues.moved]
-        managed = { payload = 'text' }
+        managed_columns = { payload = 'text' }
         on_complete = { archive = 'moved_archive' }
         [queues.again]
-        managed = { payload = 'text' }
+        managed_columns = { payload = 'text' }
         on_complete = { recur = '200ms' }",
     )
     .await;

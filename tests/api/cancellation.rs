@@ -40,8 +40,10 @@ fn leased(server: &Server) -> i64 {
 
 #[tokio::test]
 async fn cancelled_wait_takes_no_item() {
-    let server =
-        Server::with_config(&format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}")).await;
+    let server = Server::with_config(&format!(
+        "[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n{QUEUE}"
+    ))
+    .await;
     let client = server.client().await;
     let cancelled: Vec<_> = (0..20).map(|_| long_claim(&client)).collect();
     tokio::task::yield_now().await;

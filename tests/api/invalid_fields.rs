@@ -19,9 +19,9 @@ use crate::support::server::Server;
 
 const QUEUES: &str = "
 [queues.work]
-managed = { payload = 'text', number = 'integer', unique_name = 'text unique' }
+managed_columns = { payload = 'text', number = 'integer', unique_name = 'text unique' }
 [queues.other]
-managed = { payload = 'text not null' }
+managed_columns = { payload = 'text not null' }
 ";
 
 #[expect(clippy::unnecessary_wraps, reason = "the message fields are optional")]

@@ -145,7 +145,7 @@ async fn lease_over_12_hours_is_rejected() {
 
 #[tokio::test]
 async fn queue_bounds_limit_the_lease() {
-    let bounds = "lease = '10s'\nmin_lease = '5s'\nmax_lease = '20s'";
+    let bounds = "lease_duration = '10s'\nmin_lease_duration = '5s'\nmax_lease_duration = '20s'";
     let server = Server::with_config(&format!("{QUEUE}{bounds}")).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;

@@ -13,9 +13,9 @@ use crate::support::server::Server;
 
 const TWO_QUEUES: &str = "
 [queues.work]
-managed = { payload = 'text' }
+managed_columns = { payload = 'text' }
 [queues.next]
-managed = { payload = 'text not null' }
+managed_columns = { payload = 'text not null' }
 ";
 
 fn outcomes(results: &[SettleResult]) -> Vec<Outcome> {
@@ -202,7 +202,7 @@ async fn retry_after_the_next_claim_is_lost() {
 async fn retried_completion_of_a_deleted_row_is_gone() {
     let server = Server::with_config(
         "[queues.work]
-        managed = { payload = 'text' }
+        managed_columns = { payload = 'text' }
         on_complete = 'delete'",
     )
     .await;

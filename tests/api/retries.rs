@@ -10,7 +10,7 @@ use crate::support::server::Server;
 
 const SLOW_RETRIES: &str = "
 [queues.work]
-managed = { payload = 'text' }
+managed_columns = { payload = 'text' }
 max_attempts = 3
 backoff = { initial = '10m', factor = 3.0, max = '20m', jitter = 0.0 }
 ";
@@ -91,8 +91,8 @@ async fn worker_can_dead_letter_an_item() {
 async fn last_expiry_makes_the_item_dead() {
     let server = Server::with_config(
         "[queues.work]
-        managed = { payload = 'text' }
-        lease = '1s'
+        managed_columns = { payload = 'text' }
+        lease_duration = '1s'
         max_attempts = 1",
     )
     .await;

@@ -14,7 +14,7 @@ use crate::support::timeout::with_timeout;
 type WaitingClaim = JoinHandle<Result<Vec<Lease>, Status>>;
 
 /// Settings that poll the store only every 50 seconds. A wait that ends sooner was ended by a wake-up.
-const NO_POLLS: &str = "[polling]\nmin = '50s'\nmax = '60s'\n";
+const NO_POLLS: &str = "[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n";
 
 /// Starts a server that does not poll during a test.
 async fn start_without_polls() -> (Server, Client) {
@@ -57,7 +57,7 @@ async fn enqueued_item_ends_a_wait() {
 
 #[tokio::test]
 async fn follow_up_ends_a_wait_on_its_queue() {
-    let queues = "[queues.next]\nmanaged = { payload = 'text' }\n";
+    let queues = "[queues.next]\nmanaged_columns = { payload = 'text' }\n";
     let server = Server::with_config(&format!("{NO_POLLS}{QUEUE}{queues}")).await;
     let client = server.client().await.for_queue("work");
     client.enqueue(&["a"]).await;

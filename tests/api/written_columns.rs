@@ -10,7 +10,7 @@ use crate::support::database;
 use crate::support::server::Server;
 
 const QUEUE: &str = "[queues.work]
-managed = { payload = 'text', total = 'integer', result = 'text' }
+managed_columns = { payload = 'text', total = 'integer', result = 'text' }
 writable = ['total', 'result']";
 
 fn columns(columns: &[(&str, Value)]) -> BTreeMap<String, Value> {

@@ -47,9 +47,9 @@ fn queues_show_settings_and_counts() {
     let work = &queues[1];
     assert_eq!(work["queue"], "work", "{queues}");
     assert_eq!(work["configuration"]["max_attempts"], 1);
-    assert_eq!(work["served"]["claim"]["calls"], 1);
-    assert_eq!(work["served"]["enqueue"]["items"], 1);
-    assert_eq!(queues[0]["served"]["claim"]["calls"], 0);
+    assert_eq!(work["operation_counts"]["claim"]["calls"], 1);
+    assert_eq!(work["operation_counts"]["enqueue"]["items"], 1);
+    assert_eq!(queues[0]["operation_counts"]["claim"]["calls"], 0);
 }
 
 #[test]

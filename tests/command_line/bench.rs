@@ -64,12 +64,12 @@ fn next_claims_items_by_completions() {
     let results = results(&workspace, "--items 500 --workers 4 --next");
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!((items("enqueued"), items("completed")), (500, 500));
-    assert_eq!((items("left"), items("leases_lost")), (0, 0));
+    assert_eq!((items("unfinished"), items("leases_lost")), (0, 0));
     assert_eq!(count(&results, "/load/rpcs/complete/calls"), 500);
     let claims = count(&results, "/load/rpcs/claim_batch/calls");
     assert!(claims < 50, "{results:#}");
     assert_eq!(results["parameters"]["next"], true);
-    assert_eq!(results["wrong"], serde_json::json!([]));
+    assert_eq!(results["errors"], serde_json::json!([]));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn counts_match_the_brokers_statements() {
     );
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!((items("enqueued"), items("completed")), (500, 500));
-    assert_eq!((items("left"), items("leases_lost")), (0, 0));
+    assert_eq!((items("unfinished"), items("leases_lost")), (0, 0));
     assert_eq!(count(&results, "/statements/claim/items"), 500);
     assert_eq!(count(&results, "/statements/settle/items"), 500);
     assert_eq!(count(&results, "/statements/enqueue/items"), 500);
@@ -96,7 +96,7 @@ fn counts_match_the_brokers_statements() {
     );
     assert_eq!(results["store"], "sqlite");
     assert_eq!(count(&results, "/parameters/batch"), 3);
-    assert_eq!(results["wrong"], serde_json::json!([]));
+    assert_eq!(results["errors"], serde_json::json!([]));
     for number in [
         "/load/items_per_second",
         "/load/seconds",
@@ -119,10 +119,10 @@ fn failed_and_released_items_are_completed_in_the_end() {
     let load = "--items 300 --workers 8 --batch 5 --queues 2 --on-complete delete";
     let results = results(
         &workspace,
-        &format!("{load} --fail 0.2 --release 0.2 --heartbeats 1"),
+        &format!("{load} --fail-ratio 0.2 --release-ratio 0.2 --heartbeats 1"),
     );
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
-    assert_eq!((items("completed"), items("left")), (300, 0));
+    assert_eq!((items("completed"), items("unfinished")), (300, 0));
     assert!(items("failed") > 0 && items("released") > 0, "{results:#}");
     let settled = items("completed") + items("failed") + items("released");
     assert_eq!(count(&results, "/statements/claim/items"), settled);
@@ -138,7 +138,7 @@ fn a_timed_run_enqueues_items_as_they_are_consumed() {
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!(
         items("enqueued"),
-        items("completed") + items("left"),
+        items("completed") + items("unfinished"),
         "{results:#}"
     );
     assert!(items("completed") > 0);
@@ -147,7 +147,7 @@ fn a_timed_run_enqueues_items_as_they_are_consumed() {
 #[test]
 fn waiting_claims_end_with_the_run() {
     let workspace = Workspace::with("");
-    let load = "--workers 300 --connections 4 --wait 50s --no-enqueue --warm-up 0s --duration 1s";
+    let load = "--workers 300 --connections 4 --wait 50s --backlog 0 --warm-up 0s --duration 1s";
     let results = results(&workspace, load);
     assert_eq!(count(&results, "/load/items/enqueued"), 0);
     assert_eq!(count(&results, "/statements/claim/items"), 0);
@@ -158,7 +158,7 @@ fn waiting_claims_end_with_the_run() {
 #[test]
 fn held_leases_are_extended_and_released() {
     let workspace = Workspace::with("");
-    let load = "--hold 100 --workers 4 --batch 10 --lease 6s --duration 1s";
+    let load = "--hold-leases 100 --workers 4 --batch 10 --lease 6s --duration 1s";
     let results = results(&workspace, load);
     let items = |name: &str| count(&results, &format!("/load/items/{name}"));
     assert_eq!((items("enqueued"), items("released")), (100, 100));
@@ -171,7 +171,7 @@ fn rate_accounts_for_every_due_claim() {
     let workspace = Workspace::with("");
     let load = "--rate 200 --batch 2 --workers 4 --backlog 1000 --warm-up 0s --duration 1s";
     let results = results(&workspace, load);
-    let claims = |name: &str| count(&results, &format!("/load/timetable/claims_{name}"));
+    let claims = |name: &str| count(&results, &format!("/load/schedule/claims_{name}"));
     assert!(claims("sent") + claims("missed") >= 100, "{results:#}");
     assert!(claims("late") <= claims("sent"), "{results:#}");
 }
@@ -179,7 +179,7 @@ fn rate_accounts_for_every_due_claim() {
 #[test]
 fn a_load_is_compared_with_empty_calls() {
     let workspace = Workspace::with("");
-    let load = "--items 200 --workers 4 --batch 5 --fail 0.1";
+    let load = "--items 200 --workers 4 --batch 5 --fail-ratio 0.1";
     let results = results(&workspace, &format!("{load} --baseline noop"));
     let noop = &results["baselines"]["noop"];
     for round in ["before", "after"] {
@@ -188,7 +188,7 @@ fn a_load_is_compared_with_empty_calls() {
             "{noop:#}"
         );
     }
-    assert!(noop["of_ceiling"].as_f64() > Some(0.0), "{noop:#}");
+    assert!(noop["ratio_to_noop"].as_f64() > Some(0.0), "{noop:#}");
     assert_eq!(count(&results, "/load/items/completed"), 200);
 }
 
@@ -202,7 +202,7 @@ fn a_running_broker_is_measured() {
     let items = |name: &str| count(&measured, &format!("/load/items/{name}"));
     assert_eq!(items("enqueued"), 200);
     // The item from before the run is claimed too, but is not one of those that must be completed.
-    assert_eq!((items("left"), items("found")), (0, 1));
+    assert_eq!((items("unfinished"), items("unexpected")), (0, 1));
     assert_eq!(measured["statements"], Json::Null);
     assert_eq!(measured["load"]["broker"]["cpu_cores"], Json::Null);
     let pid = process.id();
@@ -227,7 +227,7 @@ fn a_configured_queue_is_measured() {
 #[test]
 fn an_item_settled_twice_fails_the_run() {
     let workspace = Workspace::with(
-        "[queues.again]\nmanaged = { payload = 'text' }\non_complete = { recur = '1s' }",
+        "[queues.again]\nmanaged_columns = { payload = 'text' }\non_complete = { recur = '1s' }",
     );
     let load = "--config queues.toml --queue again --workers 2 --backlog 2 --warm-up 0s";
     let printed = bench(&workspace, &format!("{load} --duration 3s"));
@@ -310,11 +310,14 @@ fn contradicting_flags_are_refused_by_name() {
         ("--batch 1001", "--batch"),
         ("--workers 0", "--workers"),
         ("--connections 0", "--connections"),
-        ("--fail 0.6 --release 0.6", "--fail 0.6 and --release 0.6"),
-        ("--items 5 --fail 1", "--fail 1"),
-        ("--fail 1.5", "--fail"),
-        ("--hold 5 --rate 5", "--hold"),
-        ("--hold 5 --items 5", "--hold"),
+        (
+            "--fail-ratio 0.6 --release-ratio 0.6",
+            "--fail-ratio 0.6 and --release-ratio 0.6",
+        ),
+        ("--items 5 --fail-ratio 1", "--fail-ratio 1"),
+        ("--fail-ratio 1.5", "--fail-ratio"),
+        ("--hold-leases 5 --rate 5", "--hold-leases"),
+        ("--hold-leases 5 --items 5", "--hold-leases"),
         ("--rate 0", "--rate"),
         ("--duration 0s", "--duration"),
         ("--items 5 --duration 1s", "--items"),
@@ -335,12 +338,13 @@ fn contradicting_flags_are_refused_by_name() {
 
 #[test]
 fn a_broker_that_does_not_answer_or_start_is_reported() {
-    let workspace =
-        Workspace::with("[queues.work]\nmanaged = { payload = 'text' }\nlease = 'never'");
+    let workspace = Workspace::with(
+        "[queues.work]\nmanaged_columns = { payload = 'text' }\nlease_duration = 'never'",
+    );
     let unreachable = bench(&workspace, "--address 127.0.0.1:1");
     assert_eq!(unreachable.code, 69, "{unreachable:?}");
     assert!(unreachable.err.contains("127.0.0.1:1"), "{unreachable:?}");
     let wrong = bench(&workspace, "--config queues.toml");
     assert_eq!(wrong.code, 64, "{wrong:?}");
-    assert!(wrong.err.contains("lease"), "{wrong:?}");
+    assert!(wrong.err.contains("lease_duration"), "{wrong:?}");
 }

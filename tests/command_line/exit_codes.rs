@@ -24,7 +24,7 @@ fn wrong_command_line_exits_64() {
         "serve --nonsense",
         "claim",
         "claim work --wait soon",
-        "claim work --max many",
+        "claim work --limit many",
         "enqueue work",
         "enqueue work --set payload=a --file x.csv",
         "enqueue work --file x.csv --batch 1001",
@@ -219,7 +219,7 @@ fn service_timeout_exits_69() {
 fn refused_call_exits_1_with_the_reason() {
     let workspace = Workspace::serving();
     fails(
-        &workspace.call("claim work --max 0"),
+        &workspace.call("claim work --limit 0"),
         1,
         &["max_items", "INVALID_FIELD"],
     );

@@ -15,7 +15,12 @@ async fn run_on_each_layer(load: Load) {
         let folder = tempfile::tempdir().expect("a folder");
         let measured = load::run(open(&folder.path().join("bench.db")), &load).await;
         assert_eq!(measured.completed.len(), load.items);
-        assert_eq!(measured.failed > 0, load.fail > 0.0, "{}", measured.failed);
+        assert_eq!(
+            measured.failed > 0,
+            load.fail_ratio > 0.0,
+            "{}",
+            measured.failed
+        );
         assert!(measured.items_per_second() > 0.0);
     }
 }
@@ -27,7 +32,7 @@ async fn failed_items_are_completed_on_each_layer() {
         batch: 5,
         items: 200,
         next: false,
-        fail: 0.1,
+        fail_ratio: 0.1,
     })
     .await;
 }
@@ -39,7 +44,7 @@ async fn next_completes_all_items_on_each_layer() {
         batch: 1,
         items: 500,
         next: true,
-        fail: 0.0,
+        fail_ratio: 0.0,
     })
     .await;
 }

@@ -101,7 +101,7 @@ fn lease_ids_are_read_from_standard_input() {
     let workspace = Workspace::serving();
     workspace.write("items.csv", "payload\na\nb\nc\n");
     workspace.call("enqueue work --file items.csv");
-    let claimed = workspace.call("claim work --max 2");
+    let claimed = workspace.call("claim work --limit 2");
     let beats = workspace
         .call_with_input("heartbeat work -", &claimed.out)
         .json();

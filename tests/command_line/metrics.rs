@@ -21,11 +21,11 @@ const CONFIGURATION: &str = "
 admin.listen = '127.0.0.1:0'
 telemetry.stats_interval = '100ms'
 [queues.work]
-managed = { payload = 'text' }
+managed_columns = { payload = 'text' }
 max_attempts = 1
 max_lease_age = '1s'
 [queues.outbox]
-managed = { payload = 'text' }
+managed_columns = { payload = 'text' }
 ";
 
 fn serving() -> (Workspace, Client, SocketAddr) {

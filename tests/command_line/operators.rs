@@ -104,7 +104,7 @@ fn redrive_works_while_the_service_runs() {
     assert_eq!((one.code, &*one.out), (0, "1 items are ready again\n"));
     let rest = workspace.store("redrive work");
     assert_eq!(rest.out, "2 items are ready again\n");
-    let leases = workspace.call("claim work --max 10").json();
+    let leases = workspace.call("claim work --limit 10").json();
     assert_eq!(leases.len(), 3);
     assert!(
         leases.iter().all(|lease| lease["attempt"] == 1),

@@ -115,7 +115,9 @@ fn mirrored_columns_follow_the_state() {
     let mut workspace = not_adopted();
     workspace.store("schema apply");
     workspace.serve();
-    let leases = workspace.call("claim rainfall --max 10 --worker me").json();
+    let leases = workspace
+        .call("claim rainfall --limit 10 --worker me")
+        .json();
     let keys: Vec<_> = leases.iter().map(|lease| lease["key"].as_str()).collect();
     assert_eq!(keys, [Some("3"), Some("2")]);
     let owner: String = database::query_value(
@@ -153,7 +155,7 @@ fn managed_queue_requires_no_apply() {
 
 #[test]
 fn plan_and_check_do_not_write_the_file() {
-    let workspace = Workspace::with("[queues.notes]\nmanaged = { text = 'text' }");
+    let workspace = Workspace::with("[queues.notes]\nmanaged_columns = { text = 'text' }");
     for command in ["schema plan", "schema check"] {
         let printed = workspace.store(command);
         assert_eq!(printed.code, 0, "{printed:?}");

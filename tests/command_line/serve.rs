@@ -61,15 +61,15 @@ fn log_ends_with_operation_counts() {
     process.signal("TERM");
     process.wait();
     let log = process.log();
-    let served = log.lines().find(|line| line.contains("served"));
-    let served = served.unwrap_or_else(|| panic!("no such line in {log}"));
+    let event = log.lines().find(|line| line.contains("operation_counts"));
+    let event = event.unwrap_or_else(|| panic!("no such line in {log}"));
     for counts in ["claim", "settle", "enqueue"] {
         for count in ["calls=1", "statements=1", "items=1"] {
             let count = format!("{counts}_{count}");
-            assert!(served.contains(&count), "{count}: {served}");
+            assert!(event.contains(&count), "{count}: {event}");
         }
     }
-    assert!(served.contains("heartbeat_calls=0"), "{served}");
+    assert!(event.contains("heartbeat_calls=0"), "{event}");
 }
 
 #[tokio::test]

@@ -9,10 +9,10 @@ use crate::support::process::{BrokerProcess, CommandOutput, run, run_with_input}
 
 pub(crate) const QUEUES: &str = "
 [queues.work]
-managed = { payload = 'text', number = 'integer' }
+managed_columns = { payload = 'text', number = 'integer' }
 max_attempts = 1
 [queues.outbox]
-managed = { payload = 'text' }
+managed_columns = { payload = 'text' }
 ";
 
 pub(crate) struct Workspace {

@@ -44,11 +44,54 @@ fn unknown_key_is_located() {
 }
 
 #[test]
+fn renamed_key_is_refused_with_its_new_name() {
+    for (text, key, new) in [
+        ("[polling]\nmax = '1s'", "polling.max", "max_interval"),
+        ("[polling]\nmin = '1s'", "polling.min", "min_interval"),
+        ("[reaper]\nbatch = 5", "reaper.batch", "max_rows"),
+        (
+            "[reaper]\nmax_sleep = '1s'",
+            "reaper.max_sleep",
+            "max_interval",
+        ),
+        (
+            "[queues.a]\nlease = '1m'",
+            "queues.a.lease",
+            "lease_duration",
+        ),
+        (
+            "[queues.'a.b']\nmax_lease = '1m'",
+            "queues.a.b.max_lease",
+            "max_lease_duration",
+        ),
+        (
+            "[queue_defaults]\nmin_lease = '1m'",
+            "queue_defaults.min_lease",
+            "min_lease_duration",
+        ),
+        (
+            "[queues.default]\nmanaged = { c = 'text' }",
+            "queues.default.managed",
+            "managed_columns",
+        ),
+    ] {
+        assert_rejected(text, key, 2, &format!("its name is now {new}"));
+    }
+    let error = from_variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE", "5m")]);
+    let error = error.expect_err("the old name").to_string();
+    let start = "environment variable LEASE_BROKER_QUEUES__DEFAULT__LEASE: queues.default.lease: ";
+    assert!(
+        error.starts_with(start) && error.ends_with("lease_duration"),
+        "{error}"
+    );
+}
+
+#[test]
 fn wrong_type_is_located() {
     assert_rejected("[server]\nlisten = 5", "server.listen", 2, "");
     assert_rejected("[limits]\n\nmax_items = 'many'", "limits.max_items", 3, "");
     assert_rejected("[limits]\nmax_items = -1", "limits.max_items", 2, "");
-    assert_rejected("[reaper]\nmax_sleep = 5", "reaper.max_sleep", 2, "");
+    assert_rejected("[reaper]\nmax_interval = 5", "reaper.max_interval", 2, "");
     assert_rejected("[store]\nkind = 'oracle'", "store.kind", 2, "");
     assert_rejected("[log]\nformat = 'xml'", "log.format", 2, "");
     assert_rejected("server = 5", "server", 1, "");
@@ -121,12 +164,32 @@ fn value_out_of_range_is_explained() {
         2,
         range,
     );
-    assert_rejected("[polling]\nmin = '0s'", "polling.min", 2, range);
-    assert_rejected("[polling]\nmin = '2s'\nmax = '1s'", "polling.max", 3, range);
-    assert_rejected("[polling]\nmax = '61s'", "polling.max", 2, range);
-    assert_rejected("[reaper]\nmax_sleep = '1ms'", "reaper.max_sleep", 2, range);
-    assert_rejected("[reaper]\nbatch = 0", "reaper.batch", 2, range);
-    assert_rejected("[reaper]\nbatch = 1001", "reaper.batch", 2, range);
+    assert_rejected(
+        "[polling]\nmin_interval = '0s'",
+        "polling.min_interval",
+        2,
+        range,
+    );
+    assert_rejected(
+        "[polling]\nmin_interval = '2s'\nmax_interval = '1s'",
+        "polling.max_interval",
+        3,
+        range,
+    );
+    assert_rejected(
+        "[polling]\nmax_interval = '61s'",
+        "polling.max_interval",
+        2,
+        range,
+    );
+    assert_rejected(
+        "[reaper]\nmax_interval = '1ms'",
+        "reaper.max_interval",
+        2,
+        range,
+    );
+    assert_rejected("[reaper]\nmax_rows = 0", "reaper.max_rows", 2, range);
+    assert_rejected("[reaper]\nmax_rows = 1001", "reaper.max_rows", 2, range);
 }
 
 #[test]
@@ -166,7 +229,10 @@ fn invalid_variable_is_named() {
             &[("LEASE_BROKER_LIMITS__MAX_ITEMS", "many")],
             "limits.max_items",
         ),
-        (&[("LEASE_BROKER_QUEUES__A__LEASE", "0s")], "queues.a.lease"),
+        (
+            &[("LEASE_BROKER_QUEUES__A__LEASE_DURATION", "0s")],
+            "queues.a.lease_duration",
+        ),
     ] {
         let error = from_variables(given).expect_err(key);
         assert_eq!(error.key, key, "{error}");

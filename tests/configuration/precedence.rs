@@ -12,12 +12,12 @@ fn defaults_have_one_queue() {
     let config = Sources::default().load().expect("the defaults are valid");
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:50051");
     assert_eq!(config.limits.max_items, 1_000);
-    assert_eq!(config.polling.min, Duration::from_millis(50));
+    assert_eq!(config.polling.min_interval, Duration::from_millis(50));
     assert_eq!(config.queues.len(), 1);
     let queue = &config.queues[0];
     assert_eq!((&*queue.name, &*queue.table), ("default", "default"));
     let payload = ("payload".to_owned(), "text".to_owned());
-    assert_eq!(queue.managed.as_deref(), Some(&[payload][..]));
+    assert_eq!(queue.managed_columns.as_deref(), Some(&[payload][..]));
     assert_eq!(queue.lease.default, Duration::from_secs(60));
     assert_eq!(queue.retry.max_attempts, Some(10));
     assert_eq!(queue.on_complete, OnComplete::Keep);
@@ -72,13 +72,20 @@ fn flag_overrides_variable_overrides_file() {
 
 #[test]
 fn default_queue_is_adjusted_or_replaced() {
-    let config = from_variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE", "5m")]).expect("valid");
+    let config =
+        from_variables(&[("LEASE_BROKER_QUEUES__DEFAULT__LEASE_DURATION", "5m")]).expect("valid");
     assert_eq!(config.queues[0].lease.default, Duration::from_secs(300));
-    assert!(config.queues[0].managed.is_some());
+    assert!(config.queues[0].managed_columns.is_some());
     let config = from_file("[queues.default]\ntable = 'Mine'").expect("valid");
-    assert_eq!(config.queues[0].managed, None);
-    let config = from_file("[queues.other]\n[queues.default]\nlease = '5m'").expect("valid");
-    assert!(config.queues.iter().all(|queue| queue.managed.is_none()));
+    assert_eq!(config.queues[0].managed_columns, None);
+    let config =
+        from_file("[queues.other]\n[queues.default]\nlease_duration = '5m'").expect("valid");
+    assert!(
+        config
+            .queues
+            .iter()
+            .all(|queue| queue.managed_columns.is_none())
+    );
 }
 
 #[test]
@@ -144,11 +151,11 @@ fn configured_queue_replaces_the_default() {
 fn queue_inherits_from_queue_defaults() {
     let config = from_file(
         "[queue_defaults]
-        lease = '5m'
+        lease_duration = '5m'
         max_attempts = 0
         backoff = { initial = '1s' }
         [queues.changed]
-        lease = '10m'
+        lease_duration = '10m'
         backoff = { max = '2s' }
         on_complete = 'delete'
         [queues.plain]",

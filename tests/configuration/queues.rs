@@ -66,7 +66,7 @@ fn adopted_table_can_be_described_in_full() {
     assert_eq!(queue.on_complete, OnComplete::Archive("Old".to_owned()));
     assert_eq!(queue.soft_lock.name(SoftLockColumn::Owner), "Process_ID");
     assert_eq!(queue.soft_lock.name(SoftLockColumn::Token), "lease_token");
-    assert_eq!(queue.managed, None);
+    assert_eq!(queue.managed_columns, None);
     let value = |state, name: &str| {
         let mut mirrors = queue.mirror.iter();
         let found = mirrors.find(|mirror| mirror.state == state && mirror.column == name);
@@ -154,39 +154,64 @@ fn completion_keeps_deletes_archives_or_repeats() {
 #[test]
 fn lease_out_of_bounds_is_rejected() {
     let range = "is not between";
-    assert_rejected("[queues.a]\nlease = '0s'", "lease", 2, range);
-    assert_rejected("[queues.a]\nlease = '13h'", "lease", 2, range);
-    assert_rejected("[queues.a]\nmin_lease = '999ms'", "min_lease", 2, range);
-    assert_rejected("[queues.a]\nmax_lease = '13h'", "max_lease", 2, range);
     assert_rejected(
-        "[queues.a]\nmin_lease = '10m'\nmax_lease = '5m'",
-        "min_lease",
+        "[queues.a]\nlease_duration = '0s'",
+        "lease_duration",
         2,
         range,
     );
-    assert_rejected("[queues.a]\nlease = 'long'", "lease", 2, "not a duration");
+    assert_rejected(
+        "[queues.a]\nlease_duration = '13h'",
+        "lease_duration",
+        2,
+        range,
+    );
+    assert_rejected(
+        "[queues.a]\nmin_lease_duration = '999ms'",
+        "min_lease_duration",
+        2,
+        range,
+    );
+    assert_rejected(
+        "[queues.a]\nmax_lease_duration = '13h'",
+        "max_lease_duration",
+        2,
+        range,
+    );
+    assert_rejected(
+        "[queues.a]\nmin_lease_duration = '10m'\nmax_lease_duration = '5m'",
+        "min_lease_duration",
+        2,
+        range,
+    );
+    assert_rejected(
+        "[queues.a]\nlease_duration = 'long'",
+        "lease_duration",
+        2,
+        "not a duration",
+    );
 }
 
 #[test]
 fn default_lease_must_fit_the_bounds() {
-    let error = from_file("[queues.a]\nmin_lease = '2m'")
+    let error = from_file("[queues.a]\nmin_lease_duration = '2m'")
         .expect_err("the minimum is longer than the default");
-    assert_eq!(error.key, "queues.a.lease");
+    assert_eq!(error.key, "queues.a.lease_duration");
     assert_eq!(error.reason, "1m is not between 2m and 12h");
-    let error = from_file("[queues.a]\nmax_lease = '30s'")
+    let error = from_file("[queues.a]\nmax_lease_duration = '30s'")
         .expect_err("the maximum is shorter than the default");
-    assert_eq!(error.key, "queues.a.lease");
+    assert_eq!(error.key, "queues.a.lease_duration");
 }
 
 #[test]
 fn invalid_queue_default_is_located() {
-    let error = from_file("[queue_defaults]\nlease = '13h'\n[queues.a]")
+    let error = from_file("[queue_defaults]\nlease_duration = '13h'\n[queues.a]")
         .expect_err("the lease is too long");
     assert_eq!(
         (&*error.key, &*location(&error)),
-        ("queues.a.lease", "given.toml:2")
+        ("queues.a.lease_duration", "given.toml:2")
     );
-    let error = from_file("[queue_defaults]\nlease = 'long'\n[queues.a]")
+    let error = from_file("[queue_defaults]\nlease_duration = 'long'\n[queues.a]")
         .expect_err("the value is not a duration");
     assert_eq!(location(&error), "given.toml:2", "{error}");
     for (text, key) in [
@@ -197,8 +222,8 @@ fn invalid_queue_default_is_located() {
             "queue_defaults.columns",
         ),
         (
-            "[queue_defaults]\nmanaged = { c = 'text' }",
-            "queue_defaults.managed",
+            "[queue_defaults]\nmanaged_columns = { c = 'text' }",
+            "queue_defaults.managed_columns",
         ),
     ] {
         let error = from_file(text).expect_err(key);
@@ -311,18 +336,27 @@ fn invalid_mirror_is_rejected() {
 fn managed_column_type_cannot_contain_sql() {
     for (text, key) in [
         (
-            "[queues.a]\nmanaged = { p = 'text); DROP TABLE x; --' }",
-            "managed.p",
+            "[queues.a]\nmanaged_columns = { p = 'text); DROP TABLE x; --' }",
+            "managed_columns.p",
         ),
-        ("[queues.a]\nmanaged = { p = '' }", "managed.p"),
-        ("[queues.a]\nmanaged = { p = 5 }", "managed.p"),
-        ("[queues.a]\nmanaged = { p = '1text' }", "managed.p"),
+        (
+            "[queues.a]\nmanaged_columns = { p = '' }",
+            "managed_columns.p",
+        ),
+        (
+            "[queues.a]\nmanaged_columns = { p = 5 }",
+            "managed_columns.p",
+        ),
+        (
+            "[queues.a]\nmanaged_columns = { p = '1text' }",
+            "managed_columns.p",
+        ),
     ] {
         assert_rejected(text, key, 2, "must be a type");
     }
     assert_rejected(
-        "[queues.a]\nmanaged = { '' = 'text' }",
-        "managed.",
+        "[queues.a]\nmanaged_columns = { '' = 'text' }",
+        "managed_columns.",
         2,
         "1 to 128",
     );
@@ -351,8 +385,8 @@ fn queues_need_names_and_distinct_tables() {
 
 #[test]
 fn error_in_a_dotted_name_is_located() {
-    let error =
-        from_file("[queues.x]\n[queues.'a.b']\nlease = '13h'").expect_err("the lease is too long");
+    let error = from_file("[queues.x]\n[queues.'a.b']\nlease_duration = '13h'")
+        .expect_err("the lease is too long");
     assert_eq!(location(&error), "given.toml:3", "{error}");
 }
 

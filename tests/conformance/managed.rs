@@ -12,7 +12,7 @@ use crate::harness::table::Kind;
 pub(crate) async fn managed_table_is_created_when_the_store_opens<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
-    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    spec.managed_columns = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
     spec.on_complete = OnComplete::Archive("made archive".to_owned());
     let specs = [spec];
     let broker = Broker::new(harness.open(&specs).await.expect("open"));
@@ -30,7 +30,7 @@ pub(crate) async fn managed_table_is_created_when_the_store_opens<H: Harness>() 
 pub(crate) async fn dropped_managed_table_is_created_beside_its_archive<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
-    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    spec.managed_columns = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
     spec.on_complete = OnComplete::Archive("made archive".to_owned());
     harness.apply(&spec).await.expect("apply");
     harness.drop_table("made").await;
@@ -41,7 +41,7 @@ pub(crate) async fn dropped_managed_table_is_created_beside_its_archive<H: Harne
 pub(crate) async fn managed_column_of_unknown_type_is_a_misconfiguration<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
-    spec.managed = Some(vec![("payload".to_owned(), "no type, at (all".to_owned())]);
+    spec.managed_columns = Some(vec![("payload".to_owned(), "no type, at (all".to_owned())]);
     let error = harness.apply(&spec).await.expect_err("refused");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
     assert!(harness.open(&[spec]).await.is_err());
@@ -52,7 +52,7 @@ pub(crate) async fn managed_table_can_have_a_composite_key<H: Harness>() {
     let mut spec = queue("made");
     spec.key = vec!["shop".to_owned(), "number".to_owned()];
     let number = H::declare(Kind::BigInt);
-    spec.managed = Some(vec![
+    spec.managed_columns = Some(vec![
         ("shop".to_owned(), number.clone()),
         ("number".to_owned(), number),
     ]);
@@ -68,7 +68,7 @@ pub(crate) async fn managed_table_rows_have_their_ready_time<H: Harness>() {
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.key = vec!["id".to_owned()];
-    spec.managed = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    spec.managed_columns = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let row = [("payload", text("by another program"))];
     fixture.harness.insert("made", &row).await;

@@ -52,7 +52,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
         mirror: Vec::new(),
-        managed: None,
+        managed_columns: None,
         filtered_indexes: true,
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,

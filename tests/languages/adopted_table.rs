@@ -38,7 +38,7 @@ listen = "127.0.0.1:0"
 table = "Rainfall_Events"
 mirror = { ready = { Processed = 0 }, completed = { Processed = 1 } }
 [queues.results]
-managed = { event_id = "integer not null", result = "text" }
+managed_columns = { event_id = "integer not null", result = "text" }
 "#;
 
 #[tokio::test]

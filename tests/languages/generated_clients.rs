@@ -8,7 +8,7 @@ use crate::support::server::Server;
 
 const QUEUES: &str = "
 [queues.work]
-managed = { payload = 'text', note = 'text' }
+managed_columns = { payload = 'text', note = 'text' }
 ";
 
 /// Builds and runs a client. It adds three items with a NULL column and ends their leases in three ways.

@@ -15,12 +15,12 @@ const CONFIG: &str = "
 [store]
 kind = 'mssql'
 [reaper]
-max_sleep = '200ms'
+max_interval = '200ms'
 [queues.work]
-managed = { payload = 'nvarchar(50)' }
+managed_columns = { payload = 'nvarchar(50)' }
 max_attempts = 0
 [queues.outbox]
-managed = { payload = 'nvarchar(50)' }
+managed_columns = { payload = 'nvarchar(50)' }
 ";
 
 /// Claims with a request id, so that the claim can be sent again.

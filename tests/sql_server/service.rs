@@ -19,7 +19,7 @@ pub(crate) const CONNECTIONS: usize = 4;
 
 const QUEUES: &str = "
 [queues.work]
-managed = { payload = 'nvarchar(50)' }
+managed_columns = { payload = 'nvarchar(50)' }
 backoff = { initial = '0s', factor = 1.0, max = '0s', jitter = 0.0 }
 max_attempts = 0
 ";

@@ -17,7 +17,7 @@ max_message_bytes = 33554432
 kind = 'mssql'
 command_timeout = '60s'
 [queues.work]
-managed = { payload = 'nvarchar(4000)' }
+managed_columns = { payload = 'nvarchar(4000)' }
 ";
 
 /// Adds 1,100 rows of 8 KB.

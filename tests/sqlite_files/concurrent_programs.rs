@@ -18,7 +18,7 @@ use crate::harness::sqlite::SqliteHarness;
 async fn brokers_that_open_a_new_file_together_agree() {
     const BROKERS: usize = 6;
     let mut spec = queue("item");
-    spec.managed = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
+    spec.managed_columns = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
     spec.on_complete = OnComplete::Archive("done".to_owned());
     for _ in 0..10 {
         let harness = SqliteHarness::start().await;

@@ -15,7 +15,7 @@ use crate::small_disk::SmallDisk;
 
 fn managed() -> QueueSpec {
     let mut spec = queue("item");
-    spec.managed = Some(vec![("payload".to_owned(), "BLOB".to_owned())]);
+    spec.managed_columns = Some(vec![("payload".to_owned(), "BLOB".to_owned())]);
     spec
 }
 

@@ -132,7 +132,7 @@ async fn large_backfill_runs_in_batches_and_reports_progress() {
 async fn plan_of_a_managed_table_creates_it() {
     let harness = SqliteHarness::start().await;
     let mut spec = queue("mail");
-    spec.managed = Some(vec![("body".to_owned(), "TEXT NOT NULL".to_owned())]);
+    spec.managed_columns = Some(vec![("body".to_owned(), "TEXT NOT NULL".to_owned())]);
     let steps = harness.plan(&spec).await.expect("plan");
     let expected = r#"-- create the table of queue "mail"
 CREATE TABLE "mail" (

@@ -22,7 +22,7 @@ use super::database;
 /// Configuration of the queue `work`. A failed item is ready again immediately.
 pub(crate) const QUEUE: &str = "
 [queues.work]
-managed = { payload = \"text\" }
+managed_columns = { payload = \"text\" }
 backoff = { initial = \"0s\", factor = 1.0, max = \"0s\", jitter = 0.0 }
 ";
 

@@ -91,7 +91,7 @@ async fn schema_change_that_the_server_refuses_is_misconfigured() {
     let server = responder().await;
     let mut spec = queue("items");
     spec.order = by(&["payload"]);
-    spec.managed = Some(Vec::new());
+    spec.managed_columns = Some(Vec::new());
     let failed = Tokens::new().error_of_class(16, 9_999, "unheard of");
     server.always(&["create index"], Reply::Answer(failed));
     let opened = open_queues(server.address, LONG_LIMITS, PLAIN, &[spec]).await;
@@ -106,7 +106,7 @@ async fn schema_change_restores_the_lock_timeout() {
     // This order needs another index, so the broker creates it. The tables of the scripted server never change, so the
     // broker does not find the index afterwards and refuses the queue.
     spec.order = by(&["payload"]);
-    spec.managed = Some(Vec::new());
+    spec.managed_columns = Some(Vec::new());
     let opened = open_queues(server.address, LONG_LIMITS, PLAIN, &[spec]).await;
     opened.map(drop).expect_err("the index is still missing");
     let requests = server.requests(&["lock_timeout"]);

@@ -13,7 +13,7 @@ use crate::cli::CommandError;
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 const DEFAULT_BACKLOG: u64 = 20_000;
 const DEFAULT_WARM_UP: Duration = Duration::from_secs(1);
-/// Default lease duration with `--hold`, where the lease also sets the interval of the heartbeats.
+/// Default lease duration with `--hold-leases`, where the lease also sets the interval of the heartbeats.
 const DEFAULT_HELD_LEASE: Duration = Duration::from_secs(30);
 
 /// The broker to measure.
@@ -91,45 +91,40 @@ pub(super) struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<usize>(1..=1_000))]
     pub(super) batch: usize,
     /// Complete items and claim the next ones in one call
-    #[arg(long, conflicts_with_all = ["hold", "rate"])]
+    #[arg(long, conflicts_with_all = ["hold_leases", "rate"])]
     pub(super) next: bool,
     /// Store N bytes of text in each new item
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = count::<usize>(0..=1_000_000))]
-    #[serde(rename = "payload_bytes")]
-    pub(super) payload: usize,
+    pub(super) payload_bytes: usize,
     /// Enqueue N items, then run until all are settled
-    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "backlog", "no_enqueue", "hold", "warm_up"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "backlog", "hold_leases", "warm_up"],
         value_parser = count::<u64>(1..=1_000_000_000))]
     pub(super) items: Option<u64>,
     /// Measure for this time, and enqueue items as workers consume them [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
     pub(super) duration: Option<Duration>,
-    /// Keep N items enqueued ahead of the workers [default: 20000]
-    #[arg(long, value_name = "N", conflicts_with = "hold", value_parser = count::<u64>(0..=100_000_000))]
+    /// Keep N items enqueued ahead of the workers; 0: enqueue no items [default: 20000]
+    #[arg(long, value_name = "N", conflicts_with = "hold_leases", value_parser = count::<u64>(0..=100_000_000))]
     pub(super) backlog: Option<u64>,
-    /// Enqueue no items; the same as --backlog 0
-    #[arg(long, conflicts_with = "backlog")]
-    #[serde(skip)]
-    no_enqueue: bool,
     /// Run the load for this time before the measurement starts [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(rename = "warm_up_seconds", serialize_with = "seconds")]
     pub(super) warm_up: Option<Duration>,
     /// Send N heartbeats for each batch before settling it
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "hold", value_parser = count::<u32>(0..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "hold_leases", value_parser = count::<u32>(0..=1_000))]
     pub(super) heartbeats: u32,
     /// Fail this share of the items, from 0 to 1; a failed item is ready again immediately
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "hold", value_parser = share)]
-    pub(super) fail: f64,
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "hold_leases", value_parser = share)]
+    pub(super) fail_ratio: f64,
     /// Release this share of the items, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "hold", value_parser = share)]
-    pub(super) release: f64,
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "hold_leases", value_parser = share)]
+    pub(super) release_ratio: f64,
     /// Let a claim wait up to this time for an item
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "hold")]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "hold_leases")]
     #[serde(rename = "wait_seconds", serialize_with = "seconds")]
     pub(super) wait: Option<Duration>,
-    /// Ask for leases of this duration [default: the queue's setting; 30s with --hold]
+    /// Ask for leases of this duration [default: the queue's setting; 30s with --hold-leases]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(rename = "lease_seconds", serialize_with = "seconds")]
     pub(super) lease: Option<Duration>,
@@ -137,7 +132,7 @@ pub(super) struct LoadArgs {
     /// lease has passed
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "warm_up"],
         value_parser = count::<u64>(1..=10_000_000))]
-    pub(super) hold: Option<u64>,
+    pub(super) hold_leases: Option<u64>,
     /// Claim N items per second at fixed times, however slow the broker is; claim latency counts from the due time
     #[arg(long, value_name = "N", value_parser = rate)]
     #[serde(rename = "rate_per_second")]
@@ -152,10 +147,10 @@ impl LoadArgs {
     pub(super) fn resolve(mut self, queues: usize) -> Result<Self, CommandError> {
         // With --items, some of the items must be completed for the run to end.
         let max_share = if self.items.is_some() { 0.999 } else { 1.0 };
-        if self.fail + self.release > max_share {
+        if self.fail_ratio + self.release_ratio > max_share {
             return Err(CommandError::usage(format!(
-                "--fail {} and --release {}: their sum is over {max_share}",
-                self.fail, self.release
+                "--fail-ratio {} and --release-ratio {}: their sum is over {max_share}",
+                self.fail_ratio, self.release_ratio
             )));
         }
         if self.workers < queues {
@@ -171,10 +166,8 @@ impl LoadArgs {
         if self.items.is_none() {
             self.duration.get_or_insert(DEFAULT_DURATION);
         }
-        let runs_for_a_time = self.items.is_none() && self.hold.is_none();
-        if self.no_enqueue {
-            self.backlog = Some(0);
-        } else if runs_for_a_time {
+        let runs_for_a_time = self.items.is_none() && self.hold_leases.is_none();
+        if runs_for_a_time {
             self.backlog.get_or_insert(DEFAULT_BACKLOG);
         }
         self.warm_up.get_or_insert(if runs_for_a_time {
@@ -182,7 +175,7 @@ impl LoadArgs {
         } else {
             Duration::ZERO
         });
-        if self.hold.is_some() {
+        if self.hold_leases.is_some() {
             self.lease.get_or_insert(DEFAULT_HELD_LEASE);
         }
         Ok(self)
@@ -191,7 +184,7 @@ impl LoadArgs {
     /// Returns the number of items that must be settled, or of leases that must be held. `None`: only time ends the
     /// run.
     pub(super) fn goal(&self) -> Option<u64> {
-        self.items.or(self.hold)
+        self.items.or(self.hold_leases)
     }
 
     /// Returns the number of items to enqueue before the workers start.

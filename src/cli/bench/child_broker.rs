@@ -1,7 +1,7 @@
 //! The broker that the bench starts: `lease-broker serve` as a child process.
 //!
-//! The bench reads its log: warnings and errors go to standard error, and the event `served` holds the numbers of
-//! calls and statements.
+//! The bench reads its log: warnings and errors go to standard error, and the event `operation_counts` holds the numbers
+//! of calls and statements.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -163,7 +163,7 @@ async fn read_log(log: impl AsyncRead + Unpin) -> Option<StatementCounts> {
             Ok(event)
                 if event
                     .get("message")
-                    .is_some_and(|message| message == "served") =>
+                    .is_some_and(|message| message == "operation_counts") =>
             {
                 counts = Some(StatementCounts::read(&event));
             }

@@ -38,7 +38,7 @@ impl Client {
     /// Creates the client of one worker. Producers are numbered after the workers.
     pub(super) fn new(state: &Arc<RunState>, worker: usize, queue_index: usize) -> Self {
         let channel = state.channels[worker % state.channels.len()].clone();
-        let kind = Some(Kind::StringValue("x".repeat(state.load.payload)));
+        let kind = Some(Kind::StringValue("x".repeat(state.load.payload_bytes)));
         Self {
             rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
             queue_index,

@@ -1,4 +1,5 @@
-//! A worker of `--hold`: claims its share of the leases, then extends each batch when a third of its lease has passed.
+//! A worker of `--hold-leases`: claims its share of the leases, then extends each batch when a third of its lease has
+//! passed.
 
 use std::collections::VecDeque;
 use std::time::Duration;

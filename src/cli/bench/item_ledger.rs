@@ -63,12 +63,9 @@ pub(super) struct ItemCounts {
     pub(super) released: u64,
     pub(super) dead: u64,
     /// Enqueued by this run and not finished. Known only at the end, see [`ItemLedger::final_counts`].
-    #[serde(rename = "left")]
     pub(super) unfinished: u64,
     /// Finished, but not enqueued by this run. Known only at the end.
-    #[serde(rename = "found")]
     pub(super) unexpected: u64,
-    #[serde(rename = "ended_again")]
     pub(super) settled_twice: u64,
     pub(super) leases_lost: u64,
     pub(super) leases_extended: u64,

@@ -24,7 +24,6 @@ pub(super) struct Report {
     /// `None`: the broker at `--address` keeps running.
     pub(super) statements: Option<StatementCounts>,
     pub(super) baselines: Baselines,
-    #[serde(rename = "wrong")]
     pub(super) errors: Vec<String>,
 }
 
@@ -63,8 +62,7 @@ pub(super) struct NoopBaseline {
     pub(super) before: RpcSummary,
     pub(super) after: RpcSummary,
     /// The load's calls per second divided by the empty calls per second.
-    #[serde(rename = "of_ceiling")]
-    pub(super) load_ratio: Option<f64>,
+    pub(super) ratio_to_noop: Option<f64>,
 }
 
 impl NoopBaseline {
@@ -73,7 +71,7 @@ impl NoopBaseline {
         Self {
             before,
             after,
-            load_ratio: (noop > 0.0).then(|| load.calls_per_second / noop),
+            ratio_to_noop: (noop > 0.0).then(|| load.calls_per_second / noop),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn run(state: &Arc<RunState>) -> Result<Measured> {
     tasks.join_all().await?;
 
     let mut start = start_measurement(state);
-    if let Some(leases) = load.hold {
+    if let Some(leases) = load.hold_leases {
         for worker in 0..load.workers {
             let client = Client::new(state, worker, worker % queues);
             let to_claim = share(leases, load.workers, worker);

@@ -44,7 +44,6 @@ pub(super) struct Measured {
     pub(super) calls_per_second: f64,
     pub(super) rpcs: BTreeMap<Rpc, RpcSummary>,
     /// `None`: the load has no `--rate`.
-    #[serde(rename = "timetable")]
     pub(super) schedule: Option<ScheduleCounts>,
     pub(super) broker: BrokerStats,
     pub(super) generator: CpuStats,

@@ -26,7 +26,7 @@ pub(super) fn print(report: &Report) {
     print_statements(report);
     print_minutes(load);
     if let Some(noop) = &report.baselines.noop
-        && let Some(ratio) = noop.load_ratio
+        && let Some(ratio) = noop.ratio_to_noop
     {
         print_line!(
             "\nempty call: {} calls/s before, {} after; the load reaches {:.0} % of that",
@@ -46,7 +46,7 @@ pub(super) fn print(report: &Report) {
         items.unfinished,
         items.leases_lost
     );
-    let (rate, unit) = if report.parameters.load.hold.is_some() {
+    let (rate, unit) = if report.parameters.load.hold_leases.is_some() {
         (load.leases_extended_per_second, "leases extended/s")
     } else {
         (load.items_per_second, "items/s")

@@ -45,7 +45,7 @@ fn config(args: &TargetArgs) -> String {
         };
         let _ = writeln!(
             config,
-            "[queues.{name}]\ntable = 'bench_{number}'\nmanaged = {{ {:?} = 'text' }}\nmax_attempts = 0\n\
+            "[queues.{name}]\ntable = 'bench_{number}'\nmanaged_columns = {{ {:?} = 'text' }}\nmax_attempts = 0\n\
              on_complete = {on_complete}",
             args.column
         );

@@ -117,8 +117,8 @@ struct Endings {
 impl Endings {
     fn new(load: &LoadArgs, worker: usize) -> Self {
         Self {
-            fail: load.fail,
-            release: load.release,
+            fail: load.fail_ratio,
+            release: load.release_ratio,
             rng: SmallRng::seed_from_u64(worker as u64),
         }
     }

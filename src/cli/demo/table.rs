@@ -23,15 +23,15 @@ pub(super) fn config_text(lease: Duration) -> String {
     format!(
         "[queues.rainfall]
 table = \"Rainfall_Events\"
-lease = \"{lease}\"
+lease_duration = \"{lease}\"
 max_attempts = 0
 [queues.rainfall.mirror]
 ready = {{ Processed = 0 }}
 completed = {{ Processed = 1 }}
 
 [queues.outbox]
-managed = {{ event_id = \"integer not null\", worker = \"text\", litres = \"real\" }}
-lease = \"{lease}\"
+managed_columns = {{ event_id = \"integer not null\", worker = \"text\", litres = \"real\" }}
+lease_duration = \"{lease}\"
 max_attempts = 0
 on_complete = \"delete\"
 "

@@ -342,7 +342,7 @@ pub(super) fn create_archive(
 
 /// Returns the step that creates a managed queue's table, with the table's description. `None`: the queue is not managed.
 fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
-    let declared = queue.managed.as_ref()?;
+    let declared = queue.managed_columns.as_ref()?;
     let key = ManagedKey::new(queue);
     let counter = key
         .counter

@@ -41,7 +41,7 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
         mirror: Vec::new(),
-        managed: None,
+        managed_columns: None,
         filtered_indexes: true,
         claim_strategy: ClaimStrategy::SkipLocked,
         max_lease_age: None,

@@ -182,7 +182,7 @@ impl Schema for SqliteSchema {
 
 /// Returns the step that creates a managed queue's table. `None`: the queue is not managed.
 fn create_table(queue: &QueueSpec) -> Option<Step> {
-    let declared = queue.managed.as_ref()?;
+    let declared = queue.managed_columns.as_ref()?;
     let key = ManagedKey::new(queue);
     let counter = key
         .counter

@@ -62,7 +62,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
         mirror: Vec::new(),
-        managed: None,
+        managed_columns: None,
         filtered_indexes,
         claim_strategy: crate::queue::ClaimStrategy::default(),
         max_lease_age: None,
