@@ -17,6 +17,7 @@
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
+//! | `retention.rs` | one task per queue that deletes items that ended long ago |
 //! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |
 
 mod calls;
@@ -30,6 +31,7 @@ mod queue_counters;
 mod queue_monitor;
 mod reaper;
 mod requests;
+pub mod retention;
 mod settle;
 mod store_health;
 mod undelivered;
@@ -61,6 +63,7 @@ use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
+use self::retention::Retention;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
@@ -209,6 +212,10 @@ impl Broker {
             wakeups: wakeups.clone(),
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
+        if spec.keep_for.shortest().is_some() {
+            let retention = Retention::new(store.clone(), index, spec);
+            self.tasks.spawn(retention.run(self.stop.clone()));
+        }
         let settlements =
             write_operations::settle(tasks, store.clone(), index, spec, wakeups_by_queue.clone());
         let leased_queue = LeasedQueue {

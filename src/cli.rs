@@ -1,7 +1,7 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
-//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list` and
-//! `redrive` open the store directly, so they work while no broker runs. The other commands call a running broker over
+//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list`,
+//! `redrive` and `purge` open the store directly, so they work while no broker runs. The other commands call a running broker over
 //! gRPC.
 
 mod bench;
@@ -17,6 +17,7 @@ mod inspect;
 mod item_input;
 mod lease_args;
 mod output;
+mod purge;
 mod schema;
 mod serve;
 mod settle;
@@ -69,6 +70,7 @@ enum Command {
     Stats(inspect::Stats),
     List(inspect::List),
     Redrive(inspect::Redrive),
+    Purge(purge::Purge),
     Completions(completions::Completions),
 }
 
@@ -95,6 +97,7 @@ impl Cli {
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),
             Command::Redrive(command) => block_on(command.run()),
+            Command::Purge(command) => block_on(command.run()),
         }
     }
 }

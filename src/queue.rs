@@ -44,6 +44,29 @@ pub struct QueueSpec {
     pub max_lease_age: Option<Duration>,
     /// The largest size of an item, estimated in bytes. A claim makes a larger item dead.
     pub max_item_bytes: usize,
+    /// The ages after which items that have ended are deleted.
+    pub keep_for: KeepFor,
+    /// True if items that have ended may be deleted: the table is managed, or the configuration allows it.
+    pub allows_purge: bool,
+}
+
+/// The ages after which items that have ended are deleted. `None`: never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepFor {
+    /// The age of completed items.
+    pub completed: Option<Duration>,
+    /// The age of dead items.
+    pub dead: Option<Duration>,
+    /// The age of rows in the archive, counted from their completion.
+    pub archive: Option<Duration>,
+}
+
+impl KeepFor {
+    /// Returns the shortest of the ages. `None`: nothing is ever deleted.
+    pub fn shortest(&self) -> Option<Duration> {
+        let ages = [self.completed, self.dead, self.archive];
+        ages.into_iter().flatten().min()
+    }
 }
 
 impl QueueSpec {

@@ -27,6 +27,7 @@ pub(crate) mod millis;
 mod mirror;
 pub mod mssql;
 mod new_item;
+mod purge;
 mod queue_columns;
 pub mod schema;
 pub mod sqlite;
@@ -43,6 +44,7 @@ use uuid::Uuid;
 
 pub use self::error::{Outage, Refusal, Rejection, StoreError};
 pub use self::item_size::ItemSize;
+pub use self::purge::{PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
@@ -176,6 +178,40 @@ pub trait Store: Send + Sync + 'static {
     /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how
     /// many items it changed. On SQL Server without filtered indexes, the items come in the order of the queue.
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError>;
+
+    /// Visits the next rows in the order of the key, and deletes or counts the old items among them: those that have been
+    /// completed or dead for long. An item whose age is unknown is not old.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if a constraint refuses the deletion, such as a foreign key. No item was deleted then.
+    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError>;
+
+    /// Deletes up to `limit` rows of the archive that were completed longer ago than `age`. Returns their number.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the queue has no archive, or one without an index on the time.
+    async fn purge_archive(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+        limit: usize,
+    ) -> Result<usize, StoreError>;
+
+    /// Counts the rows of the archive that were completed longer ago than `age`.
+    ///
+    /// # Errors
+    /// Those of [`Store::purge_archive`].
+    async fn count_old_archived(&self, queue: QueueIndex, age: Duration)
+    -> Result<u64, StoreError>;
+
+    /// Makes `broker` the only one that deletes old items of the queue for `duration` from now, unless another broker has
+    /// the turn. A broker that has the turn can take it again, and then the new duration counts.
+    async fn take_retention_turn(
+        &self,
+        queue: QueueIndex,
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<RetentionTurn, StoreError>;
 
     /// Checks that the database answers and accepts writes.
     async fn probe(&self) -> Result<(), StoreError>;

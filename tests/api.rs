@@ -32,6 +32,8 @@ mod rejected_calls;
 mod request_ids;
 #[path = "api/response_size.rs"]
 mod response_size;
+#[path = "api/retention.rs"]
+mod retention;
 #[path = "api/retries.rs"]
 mod retries;
 #[path = "api/store_failures.rs"]

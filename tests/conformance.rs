@@ -40,6 +40,8 @@ mod names;
 mod order;
 #[path = "conformance/policies.rs"]
 mod policies;
+#[path = "conformance/purge.rs"]
+mod purge;
 #[path = "conformance/refused_settlement.rs"]
 mod refused_settlement;
 #[path = "conformance/release_claims.rs"]
@@ -295,6 +297,17 @@ macro_rules! conformance {
                     lease_released_by_its_claim_is_lost
                     released_claim_sets_the_ready_mirror
                     more_than_1000_leases_are_released
+                }
+                purge {
+                    only_old_items_of_the_given_state_are_deleted
+                    count_without_deletion_changes_nothing
+                    small_steps_visit_every_row_once
+                    purged_lease_is_gone_when_it_is_settled_again
+                    walk_follows_keys_of_every_kind
+                    old_archived_rows_are_deleted_up_to_the_limit
+                    archive_without_its_index_is_refused
+                    one_broker_at_a_time_has_the_turn
+                    item_redriven_during_the_walk_stays
                 }
                 retried_claim {
                     same_request_gets_the_same_leases_and_no_more

@@ -5,7 +5,7 @@
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
 --   `drop_default` drops the default constraint of a column, which has to go before the column. `create_archive` creates the
---   table that completed items move to.
+--   table that completed items move to, and `archive_index` the index by which retention finds its old rows.
 -- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
 -- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `backfill` takes X on at most 2,000 rows.
 --   CREATE INDEX with ONLINE = ON takes Sch-M for a moment at its start and at its end; without ONLINE it holds S on the table
@@ -157,3 +157,8 @@ ALTER TABLE {table} DROP COLUMN {column}
 -- :: create_archive
 IF OBJECT_ID({archive_literal}) IS NULL
 CREATE TABLE {archive} ({archive_definitions})
+
+-- :: archive_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
+IF INDEXPROPERTY(OBJECT_ID({archive_literal}), {index_literal}, 'IndexID') IS NULL
+CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online}

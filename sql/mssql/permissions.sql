@@ -40,6 +40,8 @@ GO
 GRANT SELECT ON dbo.lease_broker_migration TO lease_broker;
 GRANT SELECT ON dbo.lease_broker_secret TO lease_broker;
 GRANT SELECT, UPDATE ON dbo.lease_broker_probe TO lease_broker;
+-- Brokers agree here which of them deletes old items (keep_for).
+GRANT SELECT, INSERT, UPDATE ON dbo.lease_broker_retention TO lease_broker;
 -- Version 0.1.0 kept the secret in lease_broker_meta, which later versions do not use.
 REVOKE SELECT ON dbo.lease_broker_meta FROM lease_broker;
 REVOKE UPDATE (value) ON dbo.lease_broker_meta FROM lease_broker;
@@ -47,13 +49,15 @@ REVOKE UPDATE (value) ON dbo.lease_broker_meta FROM lease_broker;
 GO
 
 -- 4. The queues' tables. CHANGE: write these three lines for each table.
--- INSERT is for Enqueue and follow-up items. DELETE is for queues that delete or archive completed items. Leave out a right
--- that a queue does not use.
+-- INSERT is for Enqueue and follow-up items. DELETE is for queues that delete or archive completed items, or have keep_for. Leave
+-- out a right that a queue does not use.
 GRANT SELECT, UPDATE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT INSERT, DELETE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT VIEW DEFINITION ON dbo.Rainfall_Events TO lease_broker;                               -- CHANGE
 -- CHANGE: write this line for each archive.
 GRANT INSERT, SELECT ON dbo.Rainfall_Events_Archive TO lease_broker;                        -- CHANGE
+-- CHANGE: uncomment this line for each archive whose queue has keep_for = { archive = … }.
+-- GRANT DELETE ON dbo.Rainfall_Events_Archive TO lease_broker;                             -- CHANGE
 GO
 
 -- 5. Changes of the schema: another login, used by a person or by a deployment. It needs these rights:

@@ -3,7 +3,8 @@
 -- Sections: `create` creates the table of a managed queue. The nine sections from `lease_state` to `trace_parent` each add one
 --   soft-lock column. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
 --   `backfill` then gives such rows that state, and runs again until it changes no row. The sections `…_index` each create one
---   index. `create_archive` creates the table that completed items move to.
+--   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
+--   retention finds its old rows.
 -- Parameters: none. Everything is in the text, so that a person can run it.
 -- Locks: the write lock of the file, once per statement. `backfill` changes at most 10,000 rows per statement, so other writers
 --   get their turn.
@@ -84,3 +85,6 @@ CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
 
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})
+
+-- :: archive_index
+CREATE INDEX {archive_index} ON {archive} ({lease_state_time})

@@ -18,8 +18,9 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem,
-    QueueIndex, Reaped, Renewal, Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, PurgeStep,
+    Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
+    StoreError,
 };
 use crate::value::Key;
 
@@ -241,6 +242,50 @@ impl Store for FailFastStore {
         let work = self.store.redrive(queue, limit);
         self.run(queue, Operation::Other, work, |items| *items)
             .await
+    }
+
+    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
+        let deletes = step.delete;
+        let work = self.store.purge(queue, step);
+        let old = |purged: &Purged| purged.old;
+        let purged = self.run(queue, Operation::Other, work, old).await?;
+        if deletes {
+            self.metrics.queue(queue).purged.add(purged.old);
+        }
+        Ok(purged)
+    }
+
+    async fn purge_archive(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let work = self.store.purge_archive(queue, age, limit);
+        let deleted = self
+            .run(queue, Operation::Other, work, |rows| *rows)
+            .await?;
+        self.metrics.queue(queue).purged.add(deleted);
+        Ok(deleted)
+    }
+
+    async fn count_old_archived(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+    ) -> Result<u64, StoreError> {
+        let work = self.store.count_old_archived(queue, age);
+        self.run(queue, Operation::Other, work, |_| 0).await
+    }
+
+    async fn take_retention_turn(
+        &self,
+        queue: QueueIndex,
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<RetentionTurn, StoreError> {
+        let work = self.store.take_retention_turn(queue, broker, duration);
+        self.run(queue, Operation::Other, work, |_| 0).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -23,7 +23,7 @@ pub enum Operation {
     Enqueue,
     /// Ends expired leases and makes due items ready. The broker starts it, so it has no calls.
     Reap,
-    /// Operators' commands: statistics, listings, redrives.
+    /// Retention, and operators' commands: statistics, listings, redrives.
     Other,
 }
 

@@ -59,6 +59,8 @@ pub struct QueueCounters {
     pub enqueued: Counter,
     /// Delayed items that the reaper made ready.
     pub promoted: Counter,
+    /// Completed and dead items, and archived rows, that retention deleted.
+    pub purged: Counter,
     /// Items that became dead because a worker failed them.
     pub dead_by_failure: Counter,
     /// Items that became dead because their lease expired.

@@ -202,7 +202,7 @@ fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
 ///
 /// # Errors
 /// Exit code 64 if the configuration has no queue of this name.
-async fn open_queue(
+pub(super) async fn open_queue(
     config: &Config,
     name: &str,
 ) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {

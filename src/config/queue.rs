@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::duration;
 use crate::queue::{ClaimStrategy, OnComplete, Order, OrderColumn};
@@ -36,11 +37,38 @@ pub(super) struct QueueConfig {
     pub(super) on_complete: OnCompleteConfig,
     pub(super) filtered_indexes: bool,
     pub(super) claim_strategy: ClaimStrategy,
+    pub(super) keep_for: KeepForConfig,
+    pub(super) purge: Option<bool>,
     pub(super) managed_columns: Option<toml::Table>,
     #[serde(default)]
     pub(super) soft_lock: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) mirror: BTreeMap<String, BTreeMap<String, toml::Value>>,
+}
+
+/// The setting `keep_for`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeepForConfig {
+    #[serde(deserialize_with = "age")]
+    pub(super) completed: Option<Duration>,
+    #[serde(deserialize_with = "age")]
+    pub(super) dead: Option<Duration>,
+    #[serde(deserialize_with = "age")]
+    pub(super) archive: Option<Duration>,
+}
+
+/// Deserializes an age such as "30d". "never" is `None`.
+fn age<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(input)?;
+    if text.eq_ignore_ascii_case("never") {
+        return Ok(None);
+    }
+    humantime::parse_duration(&text).map(Some).map_err(|error| {
+        D::Error::custom(format!(
+            "{text:?} is neither \"never\" nor an age such as \"30d\" or \"12h\": {error}"
+        ))
+    })
 }
 
 /// One name or a list of names.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::error::InvalidSetting;
-use super::queue::{BackoffConfig, Names, QueueConfig};
+use super::queue::{BackoffConfig, KeepForConfig, Names, QueueConfig};
 use super::queue_columns::{
     MAX_NAME_CHARACTERS, check_name, check_writable, managed_columns, mirrors, soft_lock_names,
 };
-use super::range::check_duration;
+use super::range::{MINUTE, check_duration};
 use crate::item_state::{Backoff, RetryPolicy};
-use crate::queue::{LeaseBounds, OnComplete, Order, QueueSpec};
+use crate::queue::{KeepFor, LeaseBounds, OnComplete, Order, QueueSpec};
 
 /// The range of lease durations that a queue can allow. The API promises it in `lease_broker.proto`.
 const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -25,6 +25,7 @@ impl QueueConfig {
             ("columns", self.columns.is_some()),
             ("writable", !self.writable.is_empty()),
             ("managed_columns", self.managed_columns.is_some()),
+            ("purge", self.purge.is_some()),
         ];
         match table_settings.into_iter().find(|(_, is_set)| *is_set) {
             Some((key, _)) => Err(InvalidSetting::new(
@@ -85,6 +86,8 @@ impl QueueConfig {
         for column in self.columns.iter().flatten() {
             check_name(key_path("columns"), column)?;
         }
+        let allows_purge = self.purge.unwrap_or(managed_columns.is_some());
+        let keep_for = keep_for(self.keep_for, &on_complete, allows_purge, &key_path)?;
         let spec = QueueSpec {
             name: name.to_owned(),
             table,
@@ -102,6 +105,8 @@ impl QueueConfig {
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
             max_item_bytes,
+            keep_for,
+            allows_purge,
         };
         check_writable(&spec, &key_path("writable"))?;
         Ok(spec)
@@ -126,6 +131,43 @@ impl QueueConfig {
         check_duration(key_path("lease_duration"), default, min, max)?;
         Ok(LeaseBounds { default, min, max })
     }
+}
+
+/// The range of the ages in `keep_for`. A row must stay longer than a worker needs to send a completion again.
+const MIN_AGE: Duration = MINUTE;
+const MAX_AGE: Duration = Duration::from_secs(10_000 * 86_400);
+
+fn keep_for(
+    config: KeepForConfig,
+    on_complete: &OnComplete,
+    allows_purge: bool,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<KeepFor, InvalidSetting> {
+    for (key, age) in [
+        ("keep_for.completed", config.completed),
+        ("keep_for.dead", config.dead),
+        ("keep_for.archive", config.archive),
+    ] {
+        let Some(age) = age else { continue };
+        check_duration(key_path(key), age, MIN_AGE, MAX_AGE)?;
+        if !allows_purge {
+            return Err(InvalidSetting::new(
+                key_path(key),
+                "deletes rows of a table that the broker did not create; set purge = true in the queue's section to allow it",
+            ));
+        }
+    }
+    if config.archive.is_some() && !matches!(on_complete, OnComplete::Archive(_)) {
+        return Err(InvalidSetting::new(
+            key_path("keep_for.archive"),
+            "the queue has no archive; set on_complete = { archive = \"Other_Table\" } or remove the setting",
+        ));
+    }
+    Ok(KeepFor {
+        completed: config.completed,
+        dead: config.dead,
+        archive: config.archive,
+    })
 }
 
 fn backoff(

@@ -8,7 +8,7 @@ use super::StoreError;
 use super::index_role::IndexRole;
 use super::queue_columns::QueueColumns;
 use super::schema::Step;
-use super::table::Table;
+use super::table::{Filter, Index, Table};
 use super::template::Placeholders;
 use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
@@ -147,6 +147,31 @@ pub(super) fn archive_columns<Kind>(
     shared.map(str::to_owned).collect()
 }
 
+/// Returns an index of the archive that begins with the time of completion. Retention finds old rows in it.
+pub(super) fn time_index<'a, Kind>(
+    queue: &QueueSpec,
+    archive: &'a Table<Kind>,
+) -> Option<&'a Index> {
+    let time = queue.soft_lock.name(SoftLockColumn::StateTime);
+    archive.indexes.iter().find(|index| {
+        index.filter == Filter::None && index.columns.first().is_some_and(|first| first.is(time))
+    })
+}
+
+/// Returns whether the queue needs an index of its archive that is missing. `archive` is `None` if the archive will be created.
+pub(super) fn needs_time_index<Kind>(queue: &QueueSpec, archive: Option<&Table<Kind>>) -> bool {
+    let time = queue.soft_lock.name(SoftLockColumn::StateTime);
+    queue.keep_for.archive.is_some()
+        && archive.is_none_or(|archive| {
+            archive.column(time).is_some() && time_index(queue, archive).is_none()
+        })
+}
+
+/// Returns the purpose of the step that creates the archive's index.
+pub(super) fn create_time_index_purpose(archive: &str) -> String {
+    format!("add an index by time to the archive table {archive}, for keep_for.archive")
+}
+
 /// Returns the archive's name, if the queue has one.
 pub(super) fn archive_name(queue: &QueueSpec) -> Option<&str> {
     match &queue.on_complete {
@@ -178,6 +203,15 @@ pub(super) fn missing_parts<Kind>(
         )),
         IndexStatus::Missing => Some(format!("table {:?} lacks the index {name}", queue.table)),
     }));
+    if let (Some(archive), Some(_)) = (archive, queue.keep_for.archive)
+        && time_index(queue, archive).is_none()
+    {
+        missing.push(format!(
+            "the archive table of queue {:?} lacks an index on its column {}, which keep_for.archive needs",
+            queue.name,
+            queue.soft_lock.name(SoftLockColumn::StateTime)
+        ));
+    }
     match (archive_name(queue), archive) {
         (None, _) => {}
         (Some(name), None) => missing.push(format!("the archive table {name:?} does not exist")),

@@ -25,6 +25,7 @@ mod partitions;
 mod placeholders;
 mod pool;
 mod prepared;
+mod purge;
 mod queue_statements;
 mod quote;
 mod reap;
@@ -45,6 +46,7 @@ mod value_limits;
 mod written_columns;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -55,8 +57,8 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
-    Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped,
+    Renewal, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -270,6 +272,48 @@ impl Store for MssqlStore {
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.redrive(queue, limit).await)
             .await
+    }
+
+    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.purge(queue, &step).await)
+            .await
+    }
+
+    async fn purge_archive(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.purge_archive(queue, age, limit).await
+        })
+        .await
+    }
+
+    async fn count_old_archived(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+    ) -> Result<u64, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.count_old_archived(queue, age).await
+        })
+        .await
+    }
+
+    async fn take_retention_turn(
+        &self,
+        queue: QueueIndex,
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<RetentionTurn, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations
+                .take_retention_turn(queue, broker, duration)
+                .await
+        })
+        .await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

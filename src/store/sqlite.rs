@@ -21,6 +21,7 @@ mod migrations;
 mod mirror;
 mod new_item;
 mod placeholders;
+mod purge;
 mod queue_statements;
 mod quote;
 mod reap;
@@ -38,6 +39,7 @@ mod written_columns;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -46,13 +48,14 @@ use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
 pub use self::clock::{Clock, system_clock};
+use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Refusal, Renewal,
-    Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped,
+    Refusal, Renewal, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -263,6 +266,54 @@ impl Store for SqliteStore {
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
         let redrive = move |context: &WriteContext| inspect::redrive(context, queue, limit);
         self.writer.run(redrive).await
+    }
+
+    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
+        let visited = step.clone();
+        let visit = move |connection: &Connection, queue: &QueueStatements, now| {
+            let cutoffs = Cutoffs::new(&visited, now);
+            let (old, last) = purge::visit(connection, queue, &visited, cutoffs)?;
+            Ok((old, last, cutoffs))
+        };
+        let (old, last, cutoffs) = self.read(queue, visit).await?;
+        let mut count = old.len();
+        if step.delete && count > 0 {
+            let delete = move |context: &WriteContext| purge::delete(context, queue, &old, cutoffs);
+            count = self.writer.run(delete).await?;
+        }
+        Ok(Purged { old: count, last })
+    }
+
+    async fn purge_archive(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let delete =
+            move |context: &WriteContext| purge::delete_archived(context, queue, age, limit);
+        self.writer.run(delete).await
+    }
+
+    async fn count_old_archived(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+    ) -> Result<u64, StoreError> {
+        let count = move |connection: &Connection, queue: &QueueStatements, now| {
+            purge::count_archived(connection, queue, age, now)
+        };
+        self.read(queue, count).await
+    }
+
+    async fn take_retention_turn(
+        &self,
+        queue: QueueIndex,
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<RetentionTurn, StoreError> {
+        let take = move |context: &WriteContext| purge::take_turn(context, queue, broker, duration);
+        self.writer.run(take).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

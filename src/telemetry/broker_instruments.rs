@@ -8,9 +8,9 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
 use super::instruments::{
-    CLAIMS_WAITING, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, Instrument, LEASES_CLAIMED,
-    LEASES_ENDED, LEASES_EXTENDED, SETTLEMENTS_REFUSED, STATEMENT_CALLS, STATEMENT_ITEMS,
-    STATEMENTS, STORE_CLOCK_OFFSET, STORE_UP, UNKNOWN_LEASE_IDS,
+    CLAIMS_WAITING, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument,
+    LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, SETTLEMENTS_REFUSED, STATEMENT_CALLS,
+    STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET, STORE_UP, UNKNOWN_LEASE_IDS,
 };
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
 use crate::store::QueueIndex;
@@ -93,12 +93,13 @@ fn register_operations(meter: &Meter, queues: &Queues) {
 }
 
 fn register_queues(meter: &Meter, queues: &Queues) {
-    let plain: [(Instrument, QueueField); 5] = [
+    let plain: [(Instrument, QueueField); 6] = [
         (LEASES_CLAIMED, |counters| counters.claimed.get()),
         (LEASES_EXTENDED, |counters| counters.extended.get()),
         (UNKNOWN_LEASE_IDS, |counters| counters.unknown_ids.get()),
         (ITEMS_ENQUEUED, |counters| counters.enqueued.get()),
         (ITEMS_PROMOTED, |counters| counters.promoted.get()),
+        (ITEMS_PURGED, |counters| counters.purged.get()),
     ];
     for (instrument, value) in plain {
         let queues = queues.clone();

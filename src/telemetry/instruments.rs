@@ -89,6 +89,7 @@ instruments! {
     UNKNOWN_LEASE_IDS "lease_broker.lease_id.unknown" "{id}" "Lease ids that the brokers of this database never gave for the queue"
     ITEMS_ENQUEUED "lease_broker.item.enqueued" "{item}" "Items that clients added"
     ITEMS_PROMOTED "lease_broker.item.promoted" "{item}" "Delayed items that the reaper made ready"
+    ITEMS_PURGED "lease_broker.item.purged" "{item}" "Completed and dead items, and archived rows, that this broker deleted because of keep_for"
     ITEMS_DEAD "lease_broker.item.dead" "{item}" "Items that became dead, by cause"
     CLAIMS_WAITING "lease_broker.claim.waiting" "{call}" "Claim calls that wait for an item"
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::skipped::skipped;
 use crate::workspace::Workspace;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "demo",
     "bench",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 17] = [
     "stats",
     "list",
     "redrive",
+    "purge",
     "completions",
 ];
 

@@ -1,9 +1,9 @@
-//! Tests of `stats`, `list` and `redrive`, the commands for operators.
+//! Tests of `stats`, `list`, `redrive` and `purge`, the commands for operators.
 
 use serde_json::json;
 
 use crate::support::database;
-use crate::workspace::Workspace;
+use crate::workspace::{QUEUES, Workspace};
 
 #[test]
 fn stats_count_items_by_state() {
@@ -115,4 +115,94 @@ fn redrive_works_while_the_service_runs() {
         "SELECT count(*) FROM work WHERE lease_state = 4",
     );
     assert_eq!(waiting, 0);
+}
+
+/// Returns a workspace whose queue `work` has 1,200 items that were completed two hours ago, and one that is ready.
+fn with_old_items() -> Workspace {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+        INSERT INTO work (lease_state, lease_state_time) SELECT 3, unixepoch() * 1000 - 7200000 FROM n;
+        INSERT INTO work (payload) VALUES ('x')";
+    workspace.database().execute_batch(fill).expect(fill);
+    workspace
+}
+
+fn rows(workspace: &Workspace) -> i64 {
+    database::query_value(&workspace.database(), "SELECT count(*) FROM work")
+}
+
+#[test]
+fn purge_deletes_old_items() {
+    let workspace = with_old_items();
+    let purge = |arguments: &str| {
+        let printed = workspace.store(&format!("purge work --state {arguments}"));
+        assert_eq!(printed.code, 0, "{printed:?}");
+        printed.out
+    };
+    let count = purge("completed --older-than 1h --dry-run");
+    assert_eq!(
+        count,
+        "1200 items of work were completed more than 1h ago\n"
+    );
+    let none = purge("completed --older-than 3h --yes");
+    assert_eq!(none, "0 items of work were completed more than 3h ago\n");
+    let none = purge("dead --older-than 1h --yes");
+    assert_eq!(none, "0 items of work have been dead for more than 1h\n");
+    assert_eq!(rows(&workspace), 1_201);
+    let deleted = purge("completed --older-than 1h --yes");
+    assert_eq!(deleted, "1200 rows deleted\n");
+    assert_eq!(rows(&workspace), 1);
+}
+
+#[test]
+fn purge_without_a_terminal_needs_a_flag() {
+    let workspace = with_old_items();
+    let refused = workspace.store("purge work --state completed --older-than 1h");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    assert_eq!(rows(&workspace), 1_201);
+}
+
+#[test]
+fn purge_of_an_adopted_table_needs_permission() {
+    let workspace = Workspace::with("[queues.work]\ntable = 'item'");
+    let create = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
+    workspace.database().execute_batch(create).expect(create);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let arguments = "purge work --state completed --older-than 1h --yes";
+    let refused = workspace.store(arguments);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("purge = true"), "{refused:?}");
+    let archive = "purge work --state archive --older-than 1h --dry-run";
+    workspace.write("queues.toml", "[queues.work]\ntable = 'item'\npurge = true");
+    assert_eq!(workspace.store(arguments).code, 0);
+    let refused = workspace.store(archive);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("no archive"), "{refused:?}");
+}
+
+#[test]
+fn purge_deletes_old_archived_rows() {
+    let workspace = Workspace::with(
+        "[queues.work]
+        managed_columns = { payload = 'text' }
+        on_complete = { archive = 'done' }
+        keep_for = { archive = '30d' }",
+    );
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 700)
+        INSERT INTO done (id, lease_state_time) SELECT n, unixepoch() * 1000 - 7200000 FROM n;
+        INSERT INTO done (id, lease_state_time) VALUES (701, unixepoch() * 1000), (702, NULL)";
+    workspace.database().execute_batch(fill).expect(fill);
+    let arguments = "purge work --state archive --older-than 1h";
+    let count = workspace.store(&format!("{arguments} --dry-run"));
+    assert_eq!(
+        count.out,
+        "700 rows in the archive of work were completed more than 1h ago\n"
+    );
+    let deleted = workspace.store(&format!("{arguments} --yes"));
+    assert_eq!(deleted.out, "700 rows deleted\n");
+    let left: i64 = database::query_value(&workspace.database(), "SELECT count(*) FROM done");
+    assert_eq!(left, 2);
 }

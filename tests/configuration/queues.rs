@@ -405,3 +405,59 @@ fn shared_table_needs_distinct_columns() {
     );
     assert_eq!(config.expect("valid").queues.len(), 2);
 }
+
+#[test]
+fn rows_of_managed_tables_can_be_kept_for_a_time() {
+    let queue = queue("[queues.a]\nmanaged_columns = { b = 'text' }\nkeep_for = { completed = '30d' }");
+    let days = Duration::from_secs(30 * 86_400);
+    assert_eq!(queue.keep_for.completed, Some(days));
+    assert_eq!((queue.keep_for.dead, queue.keep_for.archive), (None, None));
+    assert_eq!(queue.keep_for.shortest(), Some(days));
+    assert!(queue.allows_purge);
+}
+
+#[test]
+fn rows_are_kept_forever_by_default() {
+    let queue = queue("[queues.a]\n");
+    assert_eq!(queue.keep_for.shortest(), None);
+    assert!(!queue.allows_purge);
+}
+
+#[test]
+fn adopted_tables_need_permission_to_delete_rows() {
+    assert_rejected(
+        "[queues.a]\nkeep_for = { completed = '30d' }",
+        "keep_for.completed",
+        2,
+        "purge = true",
+    );
+    let allowed = queue("[queues.a]\npurge = true\nkeep_for = { dead = '12h' }");
+    assert_eq!(allowed.keep_for.dead, Some(Duration::from_secs(43_200)));
+}
+
+#[test]
+fn invalid_ages_are_refused() {
+    let rejected = |text: &'static str, key: &str, reason: &str| {
+        assert_rejected(text, key, 3, reason);
+    };
+    rejected(
+        "[queues.a]\npurge = true\nkeep_for = { completed = '30' }",
+        "keep_for.completed",
+        "never",
+    );
+    rejected(
+        "[queues.a]\npurge = true\nkeep_for = { dead = '30s' }",
+        "keep_for.dead",
+        "1m",
+    );
+    rejected(
+        "[queues.a]\npurge = true\nkeep_for = { archive = '90d' }",
+        "keep_for.archive",
+        "no archive",
+    );
+    rejected(
+        "[queues.a]\npurge = true\nkeep_for = { ready = '90d' }",
+        "keep_for.ready",
+        "unknown",
+    );
+}

@@ -10,7 +10,8 @@ use std::time::Duration;
 use lease_broker::item_state::{Backoff, RetryPolicy, State};
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{
-    ClaimStrategy, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
+    ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
+    SoftLockColumn,
 };
 use lease_broker::store::{
     ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem,
@@ -57,6 +58,8 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        keep_for: KeepFor::default(),
+        allows_purge: true,
     }
 }
 

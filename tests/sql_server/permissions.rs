@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
-use lease_broker::store::Store as _;
 use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker::store::{PurgeStep, RetentionTurn, Store as _};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
@@ -21,7 +21,8 @@ async fn grant(program: &Program, login: &str) {
     let script = SCRIPT
         .replace("<a long random password>", PASSWORD)
         .replace("lease_broker_service", login)
-        .replace("Rainfall_Events", "item");
+        .replace("Rainfall_Events", "item")
+        .replace("-- GRANT DELETE", "GRANT DELETE");
     for batch in script.split("\nGO") {
         let is_run = |line: &&str| !(program.babelfish && line.contains("GRANT VIEW DEFINITION"));
         let lines: Vec<&str> = batch.lines().filter(is_run).collect();
@@ -36,6 +37,7 @@ async fn least_rights_suffice_and_protect_the_secret() {
     };
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Archive("item_Archive".to_owned());
+    spec.keep_for.archive = Some(Duration::from_secs(86_400));
     let table = "CREATE TABLE item (id int NOT NULL PRIMARY KEY); INSERT item (id) VALUES (1), (2)";
     program.run(table).await;
     harness.apply(&spec).await.expect("apply");
@@ -80,9 +82,27 @@ async fn least_rights_suffice_and_protect_the_secret() {
     let items = broker.claim(2).await;
     let completed = broker.complete(&items[0].lease).await;
     assert_eq!(completed, Some(State::Completed));
+    let turn =
+        broker
+            .store
+            .take_retention_turn(broker.queue, Uuid::new_v4(), Duration::from_secs(1));
+    assert_eq!(turn.await, Ok(RetentionTurn::Taken));
+    let purged = broker
+        .store
+        .purge_archive(broker.queue, Duration::ZERO, 500);
+    assert_eq!(purged.await, Ok(1));
+    let step = PurgeStep {
+        after: None,
+        completed: Some(Duration::ZERO),
+        dead: Some(Duration::ZERO),
+        limit: 500,
+        delete: true,
+    };
+    let purged = broker.store.purge(broker.queue, step).await;
+    assert_eq!(purged.expect("purge").old, 0);
     drop((service, broker));
     let archived = "SELECT COUNT(*) FROM item_Archive";
-    assert_eq!(program.number(archived).await, 1);
+    assert_eq!(program.number(archived).await, 0);
     let drop_login = format!(
         "IF DATABASE_PRINCIPAL_ID(N'{login}') IS NOT NULL DROP USER {login}; DROP LOGIN {login}"
     );

@@ -2,7 +2,7 @@
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::StoreError;
+use lease_broker::store::{PurgeStep, StoreError};
 
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,
@@ -188,6 +188,39 @@ async fn trigger_that_uses_raiserror_refuses_the_operation() {
     }
     program.run("DROP TRIGGER no_UPDATE").await;
     assert_eq!(fixture.claim(9).await.len(), 1);
+}
+
+#[tokio::test]
+async fn trigger_that_refuses_a_purge_keeps_the_rows() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    let trigger =
+        "CREATE TRIGGER no_delete ON item AFTER DELETE AS RAISERROR(N'refused DELETE', 16, 1)";
+    program.run(trigger).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let item = new_item(&[("payload", text("a"))]);
+    fixture.enqueue(item).await;
+    let lease = fixture.one().await.lease;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
+    fixture.advance(HOUR).await;
+    let step = PurgeStep {
+        after: None,
+        completed: Some(MINUTE),
+        dead: None,
+        limit: 500,
+        delete: true,
+    };
+    let purged = fixture.store.purge(fixture.queue, step.clone()).await;
+    let error = purged.expect_err("the trigger refuses the deletion");
+    assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+    assert!(error.to_string().contains("refused DELETE"), "{error}");
+    assert_eq!(fixture.counts().await, [0, 0, 0, 1, 0]);
+    program.run("DROP TRIGGER no_delete").await;
+    let purged = fixture.store.purge(fixture.queue, step).await;
+    assert_eq!(purged.expect("purge").old, 1);
+    assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
 }
 
 #[tokio::test]

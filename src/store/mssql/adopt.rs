@@ -18,7 +18,8 @@ use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::adoption::{
     self, ARCHIVED_SOFT_LOCK, ManagedKey, archive_name, create_archive_purpose,
-    create_table_purpose, missing_parts, no_table, with,
+    create_table_purpose, create_time_index_purpose, missing_parts, needs_time_index, no_table,
+    with,
 };
 use crate::store::queue_columns::QueueColumns;
 use crate::store::schema::{Schema, Step};
@@ -140,10 +141,15 @@ pub(super) async fn plan(
         online,
         filegroup.as_deref(),
     ));
-    if let Some(archive) = archive_name(queue)
-        && Table::read(connection, archive).await?.is_none()
-    {
-        steps.push(create_archive(queue, archive, &columns, &placeholders));
+    if let Some(name) = archive_name(queue) {
+        let archive = Table::read(connection, name).await?;
+        if archive.is_none() {
+            steps.push(create_archive(queue, name, &columns, &placeholders));
+        }
+        if needs_time_index(queue, archive.as_ref()) {
+            let online = archive.is_some() && connection.server_info.supports_online_indexes();
+            steps.push(create_time_index(queue, name, &placeholders, online));
+        }
     }
     Ok(steps)
 }
@@ -337,6 +343,28 @@ pub(super) fn create_archive(
         create_archive_purpose(archive),
         "create_archive",
         &with(placeholders, values),
+    )
+}
+
+/// Plans the index by which retention finds old rows of the archive.
+pub(super) fn create_time_index(
+    queue: &QueueSpec,
+    archive: &str,
+    placeholders: &Placeholders,
+    online: bool,
+) -> Step {
+    let index = index::archive_name(queue, archive);
+    let online = if online { " WITH (ONLINE = ON)" } else { "" };
+    let values = [
+        ("index_literal", text_literal(&index)),
+        ("archive_index", quote(&index)),
+        ("online", online.to_owned()),
+    ];
+    let placeholders = with(placeholders, values);
+    step(
+        create_time_index_purpose(archive),
+        "archive_index",
+        &placeholders,
     )
 }
 

@@ -110,17 +110,26 @@ fn any_of(conditions: Vec<String>) -> String {
 }
 
 /// Sets the placeholders of the position: the key of the row that was visited last.
-fn set_position_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
+pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
         let parts = (1..)
             .zip(key)
             .map(|(number, column)| render(number, column));
         parts.collect::<Vec<_>>().join(", ")
     };
-    // A variable cannot have a collation. A comparison with a column uses the column's.
+    // A variable cannot have a collation. A comparison with a column uses the column's. A variable of type char or varchar has
+    // the database's code page and would lose letters of another one.
     placeholders.insert(
         "key_variables",
-        list(&|number, column| format!("@k{number} {}", column.declared)),
+        list(&|number, column| {
+            let is_foreign = column.code_page.is_some_and(|page| page != 1252);
+            let declared = if is_foreign {
+                "nvarchar(4000)"
+            } else {
+                &column.declared
+            };
+            format!("@k{number} {declared}")
+        }),
     );
     placeholders.insert(
         "key_into_variables",

@@ -31,8 +31,19 @@ const MAX_NAME_UNITS: usize = 128;
 /// between them keeps two long names apart.
 pub(super) fn name(role: IndexRole, queue: &QueueSpec) -> String {
     let name = role.index_name(queue, &bare_table(&queue.table));
+    shortened(&name, role.name())
+}
+
+/// Returns the name of the archive's index on the time of completion.
+pub(super) fn archive_name(queue: &QueueSpec, archive: &str) -> String {
+    let time = queue.soft_lock.name(SoftLockColumn::StateTime);
+    shortened(&format!("{}_{time}", bare_table(archive)), "time")
+}
+
+/// Returns `name`, or its beginning, a hash and `last_word` if it is too long.
+fn shortened(name: &str, last_word: &str) -> String {
     if name.encode_utf16().count() <= MAX_NAME_UNITS {
-        return name;
+        return name.to_owned();
     }
     let digest = Sha256::digest(name.as_bytes());
     let mut end = String::from("_");
@@ -40,8 +51,8 @@ pub(super) fn name(role: IndexRole, queue: &QueueSpec) -> String {
         let _ = write!(end, "{byte:02x}");
     }
     end.push('_');
-    end.push_str(role.name());
-    cut(&name, MAX_NAME_UNITS - end.len()).to_owned() + &end
+    end.push_str(last_word);
+    cut(name, MAX_NAME_UNITS - end.len()).to_owned() + &end
 }
 
 /// Returns the index `name` of `table`. Babelfish appends a hash to the names of indexes, so there the beginning decides.
@@ -194,9 +205,21 @@ pub(super) fn set_columns_and_hints(
     }
 }
 
+/// Renders the table hints of a walk in the order of the key. `seek`: the walk begins after a key.
+///
+/// The exceptions are those of [`by_key_hints`]. Besides, a text of a code page other than 1252 is compared as Unicode, which SQL
+/// Server cannot always seek.
+pub(super) fn walk_hint(key: &[Column], table: &Table, seek: bool) -> String {
+    let has_code_page = |column: &Column| column.code_page.is_some_and(|page| page != 1252);
+    match key_index(key, table) {
+        Some(index) => hint(&index.name, seek && !key.iter().any(has_code_page)),
+        None => String::new(),
+    }
+}
+
 /// Renders the table hints that make a statement use the index `name`, and seek in it if `seek`. Babelfish turns the hint into a
 /// comment, so a name that would end the comment gets no hint.
-fn hint(name: &str, seek: bool) -> String {
+pub(super) fn hint(name: &str, seek: bool) -> String {
     if name.contains("/*") || name.contains("*/") {
         return String::new();
     }
@@ -209,15 +232,20 @@ fn hint(name: &str, seek: bool) -> String {
 /// Babelfish gets no seek: it looks for the index of a constraint under a name that the index does not have. A key of type
 /// `money` gets none either: it is compared as a decimal, which SQL Server cannot seek, and then it refuses FORCESEEK.
 fn by_key_hints(key: &[Column], table: &Table) -> String {
+    let seek = match key_index(key, table) {
+        Some(index) => hint(&index.name, true),
+        None => String::new(),
+    };
+    format!("ROWLOCK{seek}")
+}
+
+/// Returns the index of the key, if statements can name it and seek in it.
+fn key_index<'a>(key: &[Column], table: &'a Table) -> Option<&'a Index> {
     let is_key = |index: &&Index| {
         let is_part = |column: &Column| index.columns.iter().any(|part| part.is(&column.name));
         index.unique && index.columns.len() == key.len() && key.iter().all(is_part)
     };
     let seekable = key.iter().all(|column| column.kind != ColumnType::Money);
     let index = table.indexes.iter().find(is_key);
-    let seek = match index {
-        Some(index) if table.reports_filters && seekable => hint(&index.name, true),
-        _ => String::new(),
-    };
-    format!("ROWLOCK{seek}")
+    index.filter(|_| table.reports_filters && seekable)
 }

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::decode::unexpected;
 use super::key_source::KeySource;
 use super::list_parameters::ListEntry;
+use super::purge::PurgeStatements;
 use super::quote::quote;
 use super::soft_lock_types::queue_columns;
 use super::types::{self, ColumnType};
@@ -68,6 +69,7 @@ pub(super) struct Statements {
     /// The listing of each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
     pub(super) redrive: String,
+    pub(super) purge: PurgeStatements,
 }
 
 /// The sections of `settle.sql`. Each settlement joins the sections that its list needs.
@@ -189,6 +191,7 @@ impl QueueStatements {
             stats: render(file!("stats"), "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
             redrive: guard(render(file!("redrive"), "redrive", &placeholders)),
+            purge: PurgeStatements::new(spec, &columns.key, table, archive, &placeholders),
         };
         let by_name = |columns: Vec<Column>| {
             let columns = columns.into_iter();

@@ -11,7 +11,7 @@ mod snapshots;
 use std::time::Duration;
 
 use crate::item_state::{Backoff, RetryPolicy};
-use crate::queue::{ClaimStrategy, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock};
+use crate::queue::{ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -46,5 +46,7 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         claim_strategy: ClaimStrategy::SkipLocked,
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        keep_for: KeepFor::default(),
+        allows_purge: true,
     }
 }

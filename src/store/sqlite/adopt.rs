@@ -17,7 +17,8 @@ use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::adoption::{
     ARCHIVED_SOFT_LOCK, ManagedKey, add_columns, add_indexes, archive_name, create_archive_purpose,
-    create_table_purpose, missing_parts, no_table, with,
+    create_table_purpose, create_time_index_purpose, missing_parts, needs_time_index, no_table,
+    with,
 };
 use crate::store::foreign_keys::warnings;
 use crate::store::queue_columns::QueueColumns;
@@ -106,10 +107,18 @@ impl Schema for SqliteSchema {
             },
             |purpose, role| step(purpose, role.section(), &placeholders),
         ));
-        if let Some(archive) = archive_name(queue)
-            && Table::read(&self.connection, archive)?.is_none()
-        {
-            steps.push(create_archive(queue, archive, &columns, &placeholders));
+        if let Some(name) = archive_name(queue) {
+            let archive = Table::read(&self.connection, name)?;
+            if archive.is_none() {
+                steps.push(create_archive(queue, name, &columns, &placeholders));
+            }
+            if needs_time_index(queue, archive.as_ref()) {
+                let time = queue.soft_lock.name(SoftLockColumn::StateTime);
+                let values = [("archive_index", quote(&format!("{name}_{time}")))];
+                let placeholders = with(&placeholders, values);
+                let purpose = create_time_index_purpose(name);
+                steps.push(step(purpose, "archive_index", &placeholders));
+            }
         }
         Ok(steps)
     }

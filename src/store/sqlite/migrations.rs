@@ -6,7 +6,7 @@ use crate::lease_id::Secret;
 use crate::store::StoreError;
 use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         name: "0001_broker",
         sql: include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
@@ -15,6 +15,11 @@ const MIGRATIONS: [Migration; 2] = [
     Migration {
         name: "0002_secret",
         sql: include_str!("../../../sql/sqlite/migrations/0002_secret.sql"),
+        oldest_reader: "0.2.0",
+    },
+    Migration {
+        name: "0003_retention",
+        sql: include_str!("../../../sql/sqlite/migrations/0003_retention.sql"),
         oldest_reader: "0.2.0",
     },
 ];

@@ -49,6 +49,8 @@ pub(super) fn of_table(
     };
     placeholders.insert("key", key_list);
     placeholders.insert("key_match", matches.join(" AND "));
+    let parameters: Vec<String> = (1..=key.len()).map(|number| format!("?{number}")).collect();
+    placeholders.insert("key_parameters", parameters.join(", "));
     placeholders.insert("key_not_null", not_null.concat());
     placeholders.insert("data_columns", data.concat());
     let sizes = columns

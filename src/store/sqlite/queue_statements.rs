@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::placeholders;
+use super::purge::PurgeStatements;
 use super::quote::quote_all;
 use super::state_counts::CountStatements;
 use super::state_index;
@@ -85,6 +86,7 @@ pub(super) struct Statements {
     pub(super) list: [String; 5],
     pub(super) pick_dead: String,
     pub(super) redrive: String,
+    pub(super) purge: PurgeStatements,
 }
 
 impl QueueStatements {
@@ -104,7 +106,8 @@ impl QueueStatements {
             None => None,
         };
         let archive_columns = archive
-            .map(|archive| archive_columns(spec, &queue_columns, &archive))
+            .as_ref()
+            .map(|archive| archive_columns(spec, &queue_columns, archive))
             .unwrap_or_default();
         let has_archive = !archive_columns.is_empty();
         let mut placeholders = placeholders::of_table(spec, &table, &queue_columns);
@@ -143,7 +146,7 @@ impl QueueStatements {
                 .into_iter()
                 .map(|column| (column.name, column.kind))
                 .collect(),
-            sql: Statements::new(spec, has_archive, &placeholders),
+            sql: Statements::new(spec, archive.as_ref(), has_archive, &placeholders),
             placeholders,
         })
     }
@@ -163,7 +166,12 @@ impl QueueStatements {
 }
 
 impl Statements {
-    fn new(spec: &QueueSpec, has_archive: bool, placeholders: &Placeholders) -> Self {
+    fn new(
+        spec: &QueueSpec,
+        archive: Option<&Table>,
+        has_archive: bool,
+        placeholders: &Placeholders,
+    ) -> Self {
         let text = |file, section| render(file, section, placeholders);
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
@@ -193,6 +201,7 @@ impl Statements {
             list: State::ALL.map(|state| state_index::list(spec, state, placeholders)),
             pick_dead: text(REDRIVE, "pick_dead"),
             redrive: text(REDRIVE, "redrive"),
+            purge: PurgeStatements::new(spec, archive, placeholders),
         }
     }
 }

@@ -3,14 +3,15 @@
 //! Callers can be on any runtime. The connections of the store belong to the shared one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled,
-    Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped,
+    Renewal, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -100,6 +101,36 @@ impl Store for SharedStore {
 
     async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
         shared(self.0.redrive(queue, limit)).await
+    }
+
+    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
+        shared(self.0.purge(queue, step)).await
+    }
+
+    async fn purge_archive(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        shared(self.0.purge_archive(queue, age, limit)).await
+    }
+
+    async fn count_old_archived(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+    ) -> Result<u64, StoreError> {
+        shared(self.0.count_old_archived(queue, age)).await
+    }
+
+    async fn take_retention_turn(
+        &self,
+        queue: QueueIndex,
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<RetentionTurn, StoreError> {
+        shared(self.0.take_retention_turn(queue, broker, duration)).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

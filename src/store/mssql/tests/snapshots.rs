@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::adopt;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
+use super::super::index;
 use super::super::key_source::KeySource;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
@@ -91,6 +92,32 @@ fn group_of_first_item() -> enqueue::ItemGroup {
     }
 }
 
+/// Returns the archive as `schema apply` creates it.
+fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
+    let archived = archived.iter().map(|column| Column {
+        generated: false,
+        ..column.clone()
+    });
+    let state_time = column("lease_state_time: datetime2(3)");
+    Table {
+        columns: archived.chain([state_time]).collect(),
+        unique: Vec::new(),
+        indexes: vec![Index {
+            name: index::archive_name(spec, name),
+            columns: vec![IndexColumn {
+                name: Some("lease_state_time".to_owned()),
+                descending: false,
+            }],
+            unique: false,
+            drops_duplicates: false,
+            filter: Filter::None,
+        }],
+        lock_escalation: false,
+        has_triggers: false,
+        reports_filters: true,
+    }
+}
+
 /// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
 /// because it creates a pool.
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
@@ -114,19 +141,9 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         OnComplete::Archive(name) => {
             let create = adopt::create_archive(spec, name, &columns, &placeholders);
             show("make the archive", &create.sql);
-            let archived = columns.archived.iter().map(|column| Column {
-                generated: false,
-                ..column.clone()
-            });
-            let state_time = column("lease_state_time: datetime2(3)");
-            Some(Table {
-                columns: archived.chain([state_time]).collect(),
-                unique: Vec::new(),
-                indexes: Vec::new(),
-                lock_escalation: false,
-                has_triggers: false,
-                reports_filters: true,
-            })
+            let index = adopt::create_time_index(spec, name, &placeholders, true);
+            show(&index.purpose, &index.sql);
+            Some(archive_table(spec, name, &columns.archived))
         }
         _ => None,
     };
@@ -159,6 +176,13 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("stats", &table.sql.stats);
     show("list dead", &table.sql.list[State::Dead as usize]);
     show("redrive", &table.sql.redrive);
+    show("purge, first rows", &table.sql.purge.first);
+    show("purge, next rows", &table.sql.purge.next);
+    show("purge, turn", &table.sql.purge.take_turn);
+    if let Some(archive) = &table.sql.purge.archive {
+        show("purge, archive", &archive.delete_archived);
+        show("purge, count the archive", &archive.count_archived);
+    }
     let lease = LeaseRef {
         key: Key(table.key.iter().map(|_| Value::Int(1)).collect()),
         token: Uuid::nil(),

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::super::adopt::SqliteSchema;
 use super::super::queue_statements::QueueStatements;
 use crate::item_state::{Backoff, RetryPolicy, State};
-use crate::queue::{LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};
+use crate::queue::{KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};
 use crate::store::schema::Schema as _;
 
 /// Kinds of tables, and the line of the query plan with which SQLite finds one row by its key.
@@ -67,6 +67,8 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         claim_strategy: crate::queue::ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        keep_for: KeepFor::default(),
+        allows_purge: true,
     }
 }
 
@@ -295,6 +297,35 @@ fn dead_items_are_read_in_index_order() {
             assert!(steps[0].contains("INDEX item_lease_dead"), "{steps:?}");
         }
     });
+}
+
+#[test]
+fn retention_walks_in_key_order_without_sorting() {
+    for_each_queue(|connection, queue, row| {
+        let purge = &queue.sql.purge;
+        for sql in [&purge.visit_first, &purge.visit_next] {
+            let steps = query_plan(connection, sql);
+            assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
+        }
+        let steps = query_plan(connection, &purge.visit_next);
+        assert!(steps[0].starts_with("SEARCH item USING"), "{steps:?}");
+        assert_eq!(query_plan(connection, &purge.delete_old), [row]);
+    });
+}
+
+#[test]
+fn retention_finds_old_archived_rows_by_index() {
+    let mut spec = spec(Order::None, true);
+    spec.keep_for.archive = Some(Duration::from_secs(60));
+    let (connection, queue) = open_queue(TABLES[0].0, &spec, false);
+    let archive = queue.sql.purge.archive.as_ref().expect("an archive");
+    for sql in [&archive.delete_archived, &archive.count_archived] {
+        let steps = query_plan(&connection, sql);
+        let range = |step: &String| {
+            step.contains("INDEX done_lease_state_time (lease_state_time>? AND lease_state_time<?)")
+        };
+        assert!(steps.iter().any(range), "{steps:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,102 @@
+-- Purpose: deletes items that have been completed or dead for long, and old rows of the archive.
+-- Sections: `begin`, `read_position` (not for the first rows of the table), `visit`, `delete_old` are one batch, which visits the
+--   next rows in the order of the key and deletes the old ones. `delete_archived` deletes old rows of the archive and
+--   `count_archived` counts them. `take_turn` makes a broker the only one that deletes old items of a queue, unless another one
+--   is.
+-- Parameters of the batch: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of keys. @P6: JSON array with
+--   the key after which the visit starts, {k1 to k3}; empty for the first rows. @P7: maximum number of rows to visit. @P8, @P9: age
+--   in seconds after which a completed and a dead item is old; NULL: never. @P10: 1 to delete, 0 to count.
+-- Parameters of `delete_archived` and `count_archived`: @P1: age in seconds. @P2: maximum number of rows.
+-- Parameters of `take_turn`: @P1: queue. @P2: broker, as text (Babelfish 4.3 misreads a parameter of type uniqueidentifier). @P3:
+--   duration of the turn in milliseconds.
+-- Results: the number of rows visited, the number of old ones (deleted, or counted), and the key of the last row visited; no row at
+--   the end of the table. `delete_archived`, `count_archived`: a number of rows. `take_turn`: the server's time, the end of the
+--   present turn, and 1 if it is this broker's.
+-- Locks, in order: S on the visited rows, one after the other. Then U and X on the rows to delete and on their keys in all indexes
+--   of the table. READPAST skips rows that others have locked; a later walk finds them.
+-- Indexes: the key's (`visit`, `delete_old`); the state time's of the archive.
+-- Why at most 500 rows: a DELETE locks the row, its key in each index, and the rows of cascades. Escalation to a table lock begins
+--   at 5,000 locks.
+-- Why the walk is in the order of the key: no index holds the completed items. Such an index would cost each completion more than
+--   the walk costs.
+-- Why FORCESEEK only after the first rows: without a condition on the key there is nothing to seek (error 8622).
+-- Why the DELETE asks for state and time again: the row can have changed since it was visited.
+-- Why a transaction around each DELETE: if a trigger raises an error, the batch rolls back (triggers.sql).
+-- Why the state time 2000-01-01 is not old: it means unknown (sql/README.md).
+-- Why HOLDLOCK in `take_turn`: two brokers that add the first row at the same moment would break the primary key. Babelfish ignores
+--   it: there one of them fails, and tries again later.
+-- Why TOP, FORCE ORDER, LOOP JOIN and the other hints: see leases.sql.
+
+-- :: is_old
+(t.{lease_state} = 3 AND t.{lease_state_time} < @completed OR t.{lease_state} = 4 AND t.{lease_state_time} < @dead) AND t.{lease_state_time} > '20000101'
+
+-- :: begin
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @completed datetime2(3) = DATEADD(second, -@P8, @now), @dead datetime2(3) = DATEADD(second, -@P9, @now);
+DECLARE @old int, {key_variables};
+DECLARE @visited TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_state smallint NOT NULL);
+
+-- :: read_position
+SELECT {key_into_variables}
+FROM (SELECT TOP (@P5) {key_from_json} FROM OPENJSON(@P6) WITH ({key_json_schema}) AS j) AS p
+OPTION (OPTIMIZE FOR (@P5 = 1));
+
+-- :: visit
+INSERT @visited (lb_p, {key_names}, lb_state)
+SELECT TOP (@P7) ROW_NUMBER() OVER (ORDER BY {t_key_columns}), {t_key_columns},
+    CASE WHEN {is_old} THEN t.{lease_state} ELSE 0 END
+FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK{walk_hint})
+WHERE {after_position}{key_not_null}
+ORDER BY {t_key_columns}
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P7 = 1));
+SET @old = (SELECT COUNT(*) FROM @visited WHERE lb_state > 0);
+
+-- :: delete_old
+IF @P10 = 1
+BEGIN
+    BEGIN TRANSACTION;
+    DELETE t
+    FROM (SELECT TOP (@old) * FROM @visited AS v WHERE v.lb_state > 0 ORDER BY v.lb_p) AS d
+        INNER JOIN {table} AS t WITH (READPAST, {by_key}) ON {join_due_on_key}
+    WHERE t.{lease_state} = d.lb_state AND {is_old}
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@old = 1));
+    SET @old = @@ROWCOUNT;
+    COMMIT TRANSACTION;
+END;
+SELECT TOP (1) (SELECT COUNT(*) FROM @visited) AS lb_n, @old AS lb_old, {d_key_values}
+FROM @visited AS d
+ORDER BY d.lb_p DESC;
+
+-- :: delete_archived
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @before datetime2(3) = DATEADD(second, -@P1, SYSUTCDATETIME()), @old int;
+BEGIN TRANSACTION;
+DELETE TOP (@P2) a
+FROM {archive} AS a WITH (ROWLOCK, READPAST{archive_hint})
+WHERE a.{lease_state_time} < @before AND a.{lease_state_time} > '20000101'
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P2 = 1));
+SET @old = @@ROWCOUNT;
+COMMIT TRANSACTION;
+SELECT @old AS lb_n;
+
+-- :: count_archived
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @before datetime2(3) = DATEADD(second, -@P1, SYSUTCDATETIME());
+SELECT COUNT_BIG(*) AS lb_n
+FROM {archive} AS a WITH (READPAST, READCOMMITTEDLOCK{archive_hint})
+WHERE a.{lease_state_time} < @before AND a.{lease_state_time} > '20000101'
+
+-- :: take_turn
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P2);
+BEGIN TRANSACTION;
+UPDATE lease_broker_retention SET holder = @broker, until_time = DATEADD(millisecond, @P3, @now)
+WHERE queue = @P1 AND (until_time <= @now OR holder = @broker);
+INSERT lease_broker_retention (queue, holder, until_time)
+SELECT @P1, @broker, DATEADD(millisecond, @P3, @now)
+WHERE NOT EXISTS (SELECT 1 FROM lease_broker_retention WITH (UPDLOCK, HOLDLOCK) WHERE queue = @P1);
+SELECT @now AS lb_now, r.until_time AS lb_due, CASE WHEN r.holder = @broker THEN 1 ELSE 0 END AS lb_n
+FROM lease_broker_retention AS r
+WHERE r.queue = @P1;
+COMMIT TRANSACTION;

@@ -1,0 +1,52 @@
+-- Purpose: delete items that have been completed or dead for long, and old rows of the archive.
+-- Sections: `visit_first` and `visit_next` read the next rows in the order of the key, and tell which are old; they run on the
+--   connection for reads. `delete_old` deletes one row. `delete_archived` deletes old rows of the archive, `count_archived` counts
+--   them. `take_turn` makes a broker the only one that deletes old items of a queue, unless another one is; `read_turn` returns
+--   the broker that is.
+-- Parameters: ?1 to ?3 key values; ?4 maximum number of rows; ?5 and ?6 time before which a completed and a dead item is old
+--   (ms since 1970; NULL: never). `take_turn` and `read_turn`: ?1 queue; ?2 broker; ?3 end of the turn; ?4 now (ms since 1970).
+-- Locks: the write lock of the file (delete_old, delete_archived, take_turn); none to read.
+-- Indexes: key (visit_first, visit_next, delete_old); state time of the archive (delete_archived, count_archived).
+-- Why the walk is in the order of the key: no index holds the completed items. Such an index would cost each completion more than
+--   the walk costs.
+-- Why `delete_old` asks for state and time again: the row can have changed since it was read.
+-- Why a state time of 0 is not old: 0 means unknown (sql/README.md).
+
+-- :: is_old
+({lease_state} = 3 AND {lease_state_time} < ?5 OR {lease_state} = 4 AND {lease_state_time} < ?6) AND {lease_state_time} > 0
+
+-- :: visit_first
+SELECT {key}, {is_old}
+FROM {table}
+WHERE 1 = 1{key_not_null}
+ORDER BY {key}
+LIMIT ?4
+
+-- :: visit_next
+SELECT {key}, {is_old}
+FROM {table}
+WHERE ({key}) > ({key_parameters}){key_not_null}
+ORDER BY {key}
+LIMIT ?4
+
+-- :: delete_old
+DELETE FROM {table}
+WHERE {key_match} AND {is_old}
+
+-- :: delete_archived
+DELETE FROM {archive}
+WHERE {archive_rowid} IN (
+    SELECT {archive_rowid} FROM {archive} INDEXED BY {archive_index}
+    WHERE {lease_state_time} < ?5 AND {lease_state_time} > 0
+    LIMIT ?4)
+
+-- :: count_archived
+SELECT count(*) FROM {archive} INDEXED BY {archive_index} WHERE {lease_state_time} < ?5 AND {lease_state_time} > 0
+
+-- :: take_turn
+INSERT INTO lease_broker_retention (queue, holder, until_time) VALUES (?1, ?2, ?3)
+ON CONFLICT (queue) DO UPDATE SET holder = excluded.holder, until_time = excluded.until_time
+WHERE until_time <= ?4 OR holder = excluded.holder
+
+-- :: read_turn
+SELECT holder, until_time FROM lease_broker_retention WHERE queue = ?1

@@ -1,0 +1,253 @@
+//! Retention of one queue: a task that deletes items that have been completed or dead for long, and old archived rows.
+//!
+//! No index holds the completed items, so the task walks through the table in the order of the key. Each step visits
+//! [`STEP_ROWS`] rows and deletes the old ones in one transaction. Between two steps the task rests for several times as
+//! long as the step took, so that claims get most of the database's time.
+//!
+//! Only one broker at a time walks through a queue's table. It takes a turn, a row of `lease_broker_retention`, and takes
+//! it again while it walks. After the walk it keeps the turn until the next walk is due. The row survives a restart, so
+//! brokers that restart often do not walk more often. An application lock would need a session of its own for the whole
+//! walk, and `SQLite` has none.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::queue::{KeepFor, QueueSpec};
+use crate::store::{PurgeStep, QueueIndex, RetentionTurn, Store, StoreError};
+use crate::value::Key;
+
+/// The maximum number of rows that a step visits, and so that a transaction deletes. On SQL Server a deleted row takes one
+/// lock per index, and about 5,000 locks become a lock of the table.
+pub const STEP_ROWS: usize = 500;
+/// The rest after a step is this many times as long as the step took, and at least [`MIN_REST`].
+const REST_FACTOR: u32 = 4;
+const MIN_REST: Duration = Duration::from_millis(5);
+/// The duration of a turn while the broker walks. If the broker stops, another one continues after this time.
+const TURN: Duration = Duration::from_secs(60);
+/// The time between two walks is a tenth of the shortest age, within these bounds.
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_INTERVAL: Duration = Duration::from_secs(3_600);
+
+/// A walk through a queue's table, in the order of the key.
+pub struct Walk<'a> {
+    store: &'a dyn Store,
+    queue: QueueIndex,
+    step: PurgeStep,
+    steps: u64,
+    /// The key at which a step with a power of two as its number ended.
+    checkpoint: Option<Key>,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins a walk. `delete` is false to count old items only.
+    pub fn new(store: &'a dyn Store, queue: QueueIndex, keep_for: KeepFor, delete: bool) -> Self {
+        let step = PurgeStep {
+            after: None,
+            completed: keep_for.completed,
+            dead: keep_for.dead,
+            limit: STEP_ROWS,
+            delete,
+        };
+        Self {
+            store,
+            queue,
+            step,
+            steps: 0,
+            checkpoint: None,
+        }
+    }
+
+    /// Visits the next rows, then rests. Returns the number of old items that it deleted or counted. `None`: the walk has
+    /// reached the end of the table.
+    ///
+    /// # Errors
+    /// Those of [`Store::purge`]. The walk can continue, at the same rows.
+    pub async fn next(&mut self) -> Result<Option<usize>, StoreError> {
+        let start = Instant::now();
+        let purged = self.store.purge(self.queue, self.step.clone()).await?;
+        let Some(last) = purged.last else {
+            return Ok(None);
+        };
+        if self.checkpoint.as_ref() == Some(&last) {
+            // Keys grow along the walk. If one comes again, the database compares keys in a way that a condition on a key
+            // does not express, and the walk would never end.
+            return Err(StoreError::Bug(format!(
+                "the walk came to the key {last} twice"
+            )));
+        }
+        self.steps += 1;
+        if self.steps.is_power_of_two() {
+            self.checkpoint = Some(last.clone());
+        }
+        self.step.after = Some(last);
+        rest(start.elapsed()).await;
+        Ok(Some(purged.old))
+    }
+
+    /// Passes over the rows at which the last step failed. Returns false at the end of the table.
+    ///
+    /// # Errors
+    /// Those of [`Store::purge`].
+    async fn skip(&mut self) -> Result<bool, StoreError> {
+        let step = PurgeStep {
+            delete: false,
+            ..self.step.clone()
+        };
+        let visited = self.store.purge(self.queue, step).await?;
+        self.step.after.clone_from(&visited.last);
+        Ok(visited.last.is_some())
+    }
+}
+
+/// Deletes old rows of the archive, up to [`STEP_ROWS`], then rests. Returns their number. Zero: none is left.
+///
+/// # Errors
+/// Those of [`Store::purge_archive`].
+pub async fn purge_archive_step(
+    store: &dyn Store,
+    queue: QueueIndex,
+    age: Duration,
+) -> Result<usize, StoreError> {
+    let start = Instant::now();
+    let deleted = store.purge_archive(queue, age, STEP_ROWS).await?;
+    if deleted > 0 {
+        rest(start.elapsed()).await;
+    }
+    Ok(deleted)
+}
+
+async fn rest(work: Duration) {
+    tokio::time::sleep((work * REST_FACTOR).max(MIN_REST)).await;
+}
+
+/// The state of a queue's retention task.
+pub(super) struct Retention {
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+    /// The queue's name, for the log.
+    queue_name: String,
+    keep_for: KeepFor,
+    /// The id of this broker, which holds the turns.
+    broker: Uuid,
+}
+
+/// The rows that a walk deleted.
+#[derive(Default)]
+struct Deleted {
+    items: usize,
+    archived: usize,
+}
+
+impl Retention {
+    pub(super) fn new(store: Arc<dyn Store>, queue: QueueIndex, spec: &QueueSpec) -> Self {
+        Self {
+            store,
+            queue,
+            queue_name: spec.name.clone(),
+            keep_for: spec.keep_for,
+            broker: Uuid::new_v4(),
+        }
+    }
+
+    /// Runs the task until `stop` is cancelled.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        // A walk stops between two steps. What it has deleted stays deleted.
+        stop.run_until_cancelled(self.run_forever()).await;
+    }
+
+    async fn run_forever(&self) {
+        let shortest = self.keep_for.shortest().unwrap_or(MAX_INTERVAL);
+        let interval = (shortest / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        loop {
+            let pause = match self.walk_if_turn(interval).await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    let queue = &self.queue_name;
+                    let bug = matches!(error, StoreError::Bug(_));
+                    tracing::error!(queue, %error, bug, "retention failed and will try again");
+                    MIN_INTERVAL
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Walks if no other broker has the turn. Returns the time until the next try.
+    async fn walk_if_turn(&self, interval: Duration) -> Result<Duration, StoreError> {
+        if let RetentionTurn::Busy(time_left) = self.take_turn(TURN).await? {
+            // At least a second, so that a broker whose clock differs does not ask again and again.
+            return Ok(time_left.max(Duration::from_secs(1)));
+        }
+        let start = Instant::now();
+        let deleted = self.walk().await?;
+        let seconds = start.elapsed().as_secs();
+        let (queue, items, archived) = (&self.queue_name, deleted.items, deleted.archived);
+        if items + archived > 0 {
+            tracing::info!(queue, items, archived, seconds, "old items deleted");
+        } else {
+            tracing::debug!(queue, seconds, "no old items to delete");
+        }
+        self.take_turn(interval).await?;
+        Ok(interval)
+    }
+
+    async fn take_turn(&self, duration: Duration) -> Result<RetentionTurn, StoreError> {
+        let turn = self
+            .store
+            .take_retention_turn(self.queue, self.broker, duration);
+        turn.await
+    }
+
+    async fn walk(&self) -> Result<Deleted, StoreError> {
+        let mut deleted = Deleted::default();
+        let mut turn_taken = Instant::now();
+        if self.keep_for.completed.is_some() || self.keep_for.dead.is_some() {
+            let mut walk = Walk::new(&*self.store, self.queue, self.keep_for, true);
+            let mut is_refusal_logged = false;
+            loop {
+                match walk.next().await {
+                    Ok(Some(old)) => deleted.items += old,
+                    Ok(None) => break,
+                    Err(error @ StoreError::Rejected(_)) => {
+                        // Another table refers to one of the rows, for example.
+                        if !std::mem::replace(&mut is_refusal_logged, true) {
+                            let queue = &self.queue_name;
+                            tracing::warn!(queue, %error, rows = STEP_ROWS, "old items cannot be deleted");
+                        }
+                        if !walk.skip().await? {
+                            break;
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+                self.keep_turn(&mut turn_taken).await?;
+            }
+        }
+        if let Some(age) = self.keep_for.archive {
+            loop {
+                match purge_archive_step(&*self.store, self.queue, age).await? {
+                    0 => break,
+                    rows => deleted.archived += rows,
+                }
+                self.keep_turn(&mut turn_taken).await?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Takes the turn again if a third of it has passed.
+    async fn keep_turn(&self, taken: &mut Instant) -> Result<(), StoreError> {
+        if taken.elapsed() >= TURN / 3 {
+            *taken = Instant::now();
+            if let RetentionTurn::Busy(_) = self.take_turn(TURN).await? {
+                return Err(StoreError::unavailable(
+                    "another broker has begun to delete the queue's old items",
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Retention: deletes items that ended long ago.
+
+use std::time::Duration;
+
+use tiberius::ToSql;
+use uuid::Uuid;
+
+use super::MssqlOperations;
+use super::backfill::set_position_placeholders;
+use super::catalogue::{Column, Table};
+use super::decode;
+use super::error::{RetrySafety, into_rejection};
+use super::index;
+use super::list_parameters::{ListEntry, ListParameters};
+use super::queue_statements::{QueueStatements, roll_back_on_error};
+use super::types;
+use crate::queue::{QueueSpec, SoftLockColumn};
+use crate::store::adoption::time_index;
+use crate::store::template::{Placeholders, render};
+use crate::store::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
+
+const PURGE: &str = include_str!("../../../sql/mssql/purge.sql");
+
+/// The batches of `purge.sql`.
+pub(super) struct PurgeStatements {
+    /// Visits the first rows of the table.
+    pub(super) first: String,
+    /// Visits the rows after a key.
+    pub(super) next: String,
+    /// `None` if the queue has no archive, or one without an index on the time.
+    pub(super) archive: Option<ArchiveStatements>,
+    pub(super) take_turn: String,
+}
+
+pub(super) struct ArchiveStatements {
+    pub(super) delete_archived: String,
+    pub(super) count_archived: String,
+}
+
+impl PurgeStatements {
+    pub(super) fn new(
+        spec: &QueueSpec,
+        key: &[Column],
+        table: &Table,
+        archive: Option<&Table>,
+        placeholders: &Placeholders,
+    ) -> Self {
+        let mut placeholders = placeholders.clone();
+        set_position_placeholders(&mut placeholders, key);
+        let is_old = render(PURGE, "is_old", &placeholders);
+        placeholders.insert("is_old", is_old);
+        let batch = |sections: &[&str], placeholders: &Placeholders| {
+            let sections = sections
+                .iter()
+                .map(|section| render(PURGE, section, placeholders));
+            let batch = sections.collect::<Vec<_>>().join("\n");
+            roll_back_on_error(batch, table.has_triggers)
+        };
+        let mut first = placeholders.clone();
+        first.insert("after_position", "1 = 1".to_owned());
+        first.insert("walk_hint", index::walk_hint(key, table, false));
+        placeholders.insert("walk_hint", index::walk_hint(key, table, true));
+        let archive = archive.and_then(|archive| {
+            let index = time_index(spec, archive)?;
+            // Babelfish stores indexes under other names.
+            let hint = if archive.reports_filters {
+                index::hint(&index.name, true)
+            } else {
+                String::new()
+            };
+            let mut placeholders = placeholders.clone();
+            placeholders.insert("archive_hint", hint);
+            Some(ArchiveStatements {
+                delete_archived: roll_back_on_error(
+                    render(PURGE, "delete_archived", &placeholders),
+                    archive.has_triggers,
+                ),
+                count_archived: render(PURGE, "count_archived", &placeholders),
+            })
+        });
+        Self {
+            first: batch(&["begin", "visit", "delete_old"], &first),
+            next: batch(
+                &["begin", "read_position", "visit", "delete_old"],
+                &placeholders,
+            ),
+            archive,
+            take_turn: render(PURGE, "take_turn", &placeholders),
+        }
+    }
+
+    fn archive(&self, spec: &QueueSpec) -> Result<&ArchiveStatements, StoreError> {
+        self.archive.as_ref().ok_or_else(|| {
+            StoreError::Misconfigured(format!(
+                "queue {:?} has no archive with an index on {}: run `lease-broker schema apply` with keep_for.archive",
+                spec.name,
+                spec.soft_lock.name(SoftLockColumn::StateTime)
+            ))
+        })
+    }
+}
+
+/// Returns an age in whole seconds, rounded up. The configuration limits it to 10,000 days.
+fn seconds(age: Duration) -> i32 {
+    i32::try_from(age.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX)
+}
+
+impl MssqlOperations {
+    pub(super) async fn purge(
+        &self,
+        queue: QueueIndex,
+        step: &PurgeStep,
+    ) -> Result<Purged, StoreError> {
+        let queue = self.queue(queue)?;
+        let position = step.after.as_ref().map(|key| {
+            let mut entry = ListEntry::default();
+            for (number, value) in (1..).zip(&key.0) {
+                entry.insert(format!("k{number}"), types::encode_key(value));
+            }
+            entry
+        });
+        let sql = match &position {
+            None => &queue.sql.purge.first,
+            Some(_) => &queue.sql.purge.next,
+        };
+        let lists = ListParameters::new(vec![position.into_iter().collect()]);
+        let limit = i32::try_from(step.limit).unwrap_or(i32::MAX);
+        let (completed, dead) = (step.completed.map(seconds), step.dead.map(seconds));
+        let delete = i32::from(step.delete);
+        let mut parameters = lists.parameters();
+        let rest: [&dyn ToSql; 4] = [&limit, &completed, &dead, &delete];
+        parameters.extend(rest);
+        let results = self
+            .pool
+            .query(sql, &parameters, RetrySafety::Idempotent)
+            .await
+            .map_err(into_rejection)?;
+        let Some(row) = decode::result_set(&results, 0)?.first() else {
+            return Ok(Purged::default());
+        };
+        Ok(Purged {
+            old: decode::integer_as(row, 1)?,
+            last: Some(queue.read_key(row, 2)?),
+        })
+    }
+
+    pub(super) async fn purge_archive(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let queue = self.queue(queue)?;
+        let sql = &queue.sql.purge.archive(&queue.spec)?.delete_archived;
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let results = self
+            .pool
+            .query(sql, &[&seconds(age), &limit], RetrySafety::Idempotent)
+            .await?;
+        decode::integer_as(decode::single_row(&results, 0)?, 0)
+    }
+
+    pub(super) async fn count_old_archived(
+        &self,
+        queue: QueueIndex,
+        age: Duration,
+    ) -> Result<u64, StoreError> {
+        let queue = self.queue(queue)?;
+        let sql = &queue.sql.purge.archive(&queue.spec)?.count_archived;
+        let results = self
+            .pool
+            .query(sql, &[&seconds(age)], RetrySafety::Idempotent)
+            .await?;
+        decode::integer_as(decode::single_row(&results, 0)?, 0)
+    }
+
+    pub(super) async fn take_retention_turn(
+        &self,
+        queue: QueueIndex,
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<RetentionTurn, StoreError> {
+        let queue: &QueueStatements = self.queue(queue)?;
+        let millis = i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
+        let broker = broker.to_string();
+        let parameters: [&dyn ToSql; 3] = [&queue.spec.name, &broker, &millis];
+        let results = self
+            .pool
+            .query(
+                &queue.sql.purge.take_turn,
+                &parameters,
+                RetrySafety::Idempotent,
+            )
+            .await?;
+        let row = decode::single_row(&results, 0)?;
+        if decode::integer(row, 2)? == 1 {
+            return Ok(RetentionTurn::Taken);
+        }
+        let (now, until) = (decode::time(row, 0)?, decode::time(row, 1)?);
+        Ok(RetentionTurn::Busy(decode::duration_between(now, until)))
+    }
+}

@@ -1,0 +1,226 @@
+//! Retention: deletes items that ended long ago.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::catalogue::Table;
+use super::clock::duration_between;
+use super::error::broken_constraint;
+use super::queue_statements::QueueStatements;
+use super::quote::quote;
+use super::statement::{Token, bind, bind_key};
+use super::writer::WriteContext;
+use crate::queue::{QueueSpec, SoftLockColumn};
+use crate::store::adoption::time_index;
+use crate::store::millis::millis_rounded_up;
+use crate::store::template::{Placeholders, render};
+use crate::store::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
+use crate::value::Key;
+
+const PURGE: &str = include_str!("../../../sql/sqlite/purge.sql");
+
+/// The statements of `purge.sql`. The fields have the names of the sections.
+pub(super) struct PurgeStatements {
+    pub(super) visit_first: String,
+    pub(super) visit_next: String,
+    pub(super) delete_old: String,
+    /// `None` if the queue has no archive, or one whose old rows cannot be found by an index or named by a row id.
+    pub(super) archive: Option<ArchiveStatements>,
+    take_turn: String,
+    read_turn: String,
+}
+
+pub(super) struct ArchiveStatements {
+    pub(super) delete_archived: String,
+    pub(super) count_archived: String,
+}
+
+impl PurgeStatements {
+    pub(super) fn new(
+        spec: &QueueSpec,
+        archive: Option<&Table>,
+        placeholders: &Placeholders,
+    ) -> Self {
+        let mut placeholders = placeholders.clone();
+        let is_old = render(PURGE, "is_old", &placeholders);
+        placeholders.insert("is_old", is_old);
+        let text = |section| render(PURGE, section, &placeholders);
+        let archive = archive.and_then(|archive| {
+            let index = time_index(spec, archive)?;
+            let mut placeholders = placeholders.clone();
+            placeholders.insert("archive_index", quote(&index.name));
+            placeholders.insert("archive_rowid", rowid(archive)?.to_owned());
+            Some(ArchiveStatements {
+                delete_archived: render(PURGE, "delete_archived", &placeholders),
+                count_archived: render(PURGE, "count_archived", &placeholders),
+            })
+        });
+        Self {
+            visit_first: text("visit_first"),
+            visit_next: text("visit_next"),
+            delete_old: text("delete_old"),
+            archive,
+            take_turn: text("take_turn"),
+            read_turn: text("read_turn"),
+        }
+    }
+
+    fn archive(&self, spec: &QueueSpec) -> Result<&ArchiveStatements, StoreError> {
+        self.archive.as_ref().ok_or_else(|| {
+            StoreError::Misconfigured(format!(
+                "queue {:?} has no archive whose rows can be deleted by age: the archive needs an index on {}, and no column \
+                 of its own with the name rowid; run `lease-broker schema apply` with keep_for.archive",
+                spec.name,
+                spec.soft_lock.name(SoftLockColumn::StateTime)
+            ))
+        })
+    }
+}
+
+/// Returns a name of the row id that is not the name of a column.
+fn rowid(table: &Table) -> Option<&'static str> {
+    let mut names = ["rowid", "_rowid_", "oid"].into_iter();
+    names.find(|name| table.column(name).is_none())
+}
+
+/// The times before which an item is old, in milliseconds since 1970. `None`: never.
+#[derive(Clone, Copy)]
+pub(super) struct Cutoffs {
+    completed: Option<i64>,
+    dead: Option<i64>,
+}
+
+impl Cutoffs {
+    pub(super) fn new(step: &PurgeStep, now: i64) -> Self {
+        let before = |age: Option<Duration>| Some(now.saturating_sub(millis_rounded_up(age?)));
+        Self {
+            completed: before(step.completed),
+            dead: before(step.dead),
+        }
+    }
+}
+
+/// Visits the next rows. Returns the keys of the old ones, and the key of the last row.
+pub(super) fn visit(
+    connection: &Connection,
+    queue: &QueueStatements,
+    step: &PurgeStep,
+    cutoffs: Cutoffs,
+) -> Result<(Vec<Key>, Option<Key>), StoreError> {
+    let purge = &queue.sql.purge;
+    let sql = match &step.after {
+        None => &purge.visit_first,
+        Some(_) => &purge.visit_next,
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    if let Some(key) = &step.after {
+        bind_key(&mut statement, key)?;
+    }
+    let limit = i64::try_from(step.limit).unwrap_or(i64::MAX);
+    bind(
+        &mut statement,
+        4,
+        &[&limit, &cutoffs.completed, &cutoffs.dead],
+    )?;
+    let mut rows = statement.raw_query();
+    let (mut old, mut last) = (Vec::new(), None);
+    while let Some(row) = rows.next()? {
+        let key = queue.read_key(row)?;
+        // NULL: the state's age is unlimited.
+        if row.get::<_, Option<bool>>(queue.key_len)? == Some(true) {
+            old.push(key.clone());
+        }
+        last = Some(key);
+    }
+    Ok((old, last))
+}
+
+/// Deletes these items, except those that are not old any more. Returns the number of deleted items.
+pub(super) fn delete(
+    context: &WriteContext,
+    queue: QueueIndex,
+    keys: &[Key],
+    cutoffs: Cutoffs,
+) -> Result<usize, StoreError> {
+    let queue = context.queue(queue)?;
+    let mut statement = context
+        .connection
+        .prepare_cached(&queue.sql.purge.delete_old)?;
+    let mut deleted = 0;
+    for key in keys {
+        bind_key(&mut statement, key)?;
+        bind(&mut statement, 5, &[&cutoffs.completed, &cutoffs.dead])?;
+        deleted += statement.raw_execute().map_err(rejection)?;
+    }
+    Ok(deleted)
+}
+
+/// Turns a broken constraint, such as a foreign key, into a rejection.
+fn rejection(error: rusqlite::Error) -> StoreError {
+    match broken_constraint(&error) {
+        None => error.into(),
+        Some(problem) => StoreError::Rejected(Rejection {
+            item: None,
+            column: None,
+            problem,
+        }),
+    }
+}
+
+/// Deletes old rows of the archive. See [`Store::purge_archive`](crate::store::Store::purge_archive).
+pub(super) fn delete_archived(
+    context: &WriteContext,
+    queue: QueueIndex,
+    age: Duration,
+    limit: usize,
+) -> Result<usize, StoreError> {
+    let queue = context.queue(queue)?;
+    let before = context.now().saturating_sub(millis_rounded_up(age));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let sql = &queue.sql.purge.archive(&queue.spec)?.delete_archived;
+    let mut statement = context.connection.prepare_cached(sql)?;
+    bind(&mut statement, 4, &[&limit, &before])?;
+    Ok(statement.raw_execute()?)
+}
+
+/// Counts old rows of the archive. See [`Store::count_old_archived`](crate::store::Store::count_old_archived).
+pub(super) fn count_archived(
+    connection: &Connection,
+    queue: &QueueStatements,
+    age: Duration,
+    now: i64,
+) -> Result<u64, StoreError> {
+    let before = now.saturating_sub(millis_rounded_up(age));
+    let sql = &queue.sql.purge.archive(&queue.spec)?.count_archived;
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, 5, &[&before])?;
+    let mut rows = statement.raw_query();
+    let count: i64 = rows.next()?.map_or(Ok(0), |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+/// Takes the turn. See [`Store::take_retention_turn`](crate::store::Store::take_retention_turn).
+pub(super) fn take_turn(
+    context: &WriteContext,
+    queue: QueueIndex,
+    broker: Uuid,
+    duration: Duration,
+) -> Result<RetentionTurn, StoreError> {
+    let queue = context.queue(queue)?;
+    let (name, now) = (&queue.spec.name, context.now());
+    let until = now.saturating_add(millis_rounded_up(duration));
+    let take = context
+        .connection
+        .prepare_cached(&queue.sql.purge.take_turn)?
+        .execute((name, Token(&broker), until, now))?;
+    if take > 0 {
+        return Ok(RetentionTurn::Taken);
+    }
+    let until: i64 = context
+        .connection
+        .prepare_cached(&queue.sql.purge.read_turn)?
+        .query_row([name], |row| row.get(1))?;
+    Ok(RetentionTurn::Busy(duration_between(now, until)))
+}
