@@ -408,7 +408,8 @@ fn shared_table_needs_distinct_columns() {
 
 #[test]
 fn rows_of_managed_tables_can_be_kept_for_a_time() {
-    let queue = queue("[queues.a]\nmanaged_columns = { b = 'text' }\nkeep_for = { completed = '30d' }");
+    let queue =
+        queue("[queues.a]\nmanaged_columns = { b = 'text' }\nkeep_for = { completed = '30d' }");
     let days = Duration::from_secs(30 * 86_400);
     assert_eq!(queue.keep_for.completed, Some(days));
     assert_eq!((queue.keep_for.dead, queue.keep_for.archive), (None, None));
