@@ -29,12 +29,16 @@ max_attempts = 0
 writable = ['t', 'i', 'd', 'b', 'raw', 'at', 'n']
 [queues.pairs]
 max_attempts = 0
+[queues.written]
+writable = ['t', 'i', 'd', 'b', 'raw', 'at', 'n']
 ";
 
 const TABLES: &str = "
 CREATE TABLE held (id INTEGER PRIMARY KEY AUTOINCREMENT, payload text);
 CREATE TABLE free (id INTEGER PRIMARY KEY AUTOINCREMENT, t text, i integer, d double, b boolean, raw blob, at datetime,
     n decimal(9,2));
+CREATE TABLE written (id INTEGER PRIMARY KEY AUTOINCREMENT, t text, i integer NOT NULL DEFAULT 0, d double, b boolean,
+    raw blob, at datetime, n decimal(9,2));
 CREATE TABLE pairs (a text NOT NULL, i blob NOT NULL, payload text, PRIMARY KEY (a, i));
 ";
 
@@ -298,6 +302,28 @@ proptest! {
             let refused = !columns.is_empty() && result.outcome() == Outcome::Refused;
             prop_assert!(refused || result.outcome() == Outcome::Applied, "{:?}", result);
             prop_assert_eq!(refused, !result.problem.is_empty());
+        }
+    }
+
+    #[test]
+    fn refused_columns_leave_their_row_leased(columns in prop::collection::btree_map(column(), value(), 1..4)) {
+        let client = FIXTURE.client.for_queue("written");
+        FIXTURE.call(client.try_enqueue(vec![NewItem::default()]))?.expect("the item is added");
+        let leases = FIXTURE.call(client.try_claim(client.claim_request(9)))?.expect("the claim succeeds");
+        let [lease] = &leases[..] else { panic!("{leases:?}") };
+        let rows = || all_rows(&FIXTURE.server.database(), "written");
+        let before = rows();
+        let mut done = support::client::completion(&lease.lease_id, &[]);
+        done.columns = columns;
+        let results = FIXTURE.call(client.try_complete(vec![done]))?.expect("a result");
+        if results[0].outcome() == Outcome::Refused {
+            prop_assert!(results[0].problem.starts_with("columns["), "{:?}", results);
+            prop_assert_eq!(rows(), before);
+            let done = vec![support::client::completion(&lease.lease_id, &[])];
+            let results = FIXTURE.call(client.try_complete(done))?.expect("a result");
+            prop_assert_eq!(results[0].outcome(), Outcome::Applied);
+        } else {
+            prop_assert_eq!(results[0].outcome(), Outcome::Applied);
         }
     }
 

@@ -12,10 +12,9 @@
 --   7. COMMIT. It is ROLLBACK while the broker searches for the follow-up that a constraint refused.
 --   `extra_columns` and `extra_json` add fields to the list of leases.sql.
 -- Parameters: those of leases.sql. Each lease also has k: 0 complete, 1 fail, 2 release; n: the new state; s and d: the delay
---   in seconds, and the milliseconds beyond; e: the error. If settlements of the batch
---   write columns, h0 is 1 if this one writes the first of them, c0 is the value (as in enqueue.sql), and so on. Only
---   `update_ended` reads these fields; {written_columns} sets the columns. No two leases have the same key. The lists of follow-ups begin at
---   @P7.
+--   in seconds, and the milliseconds beyond; e: the error. If settlements of the batch write columns, h0 is 1 if this one
+--   writes the first of them, c0 is the value (as in enqueue.sql), and so on. Only `update_ended` reads these fields;
+--   {written_columns} sets the columns. No two leases have the same key. The lists of follow-ups begin at @P7.
 -- Results: index and new state of each lease that this batch ends. If it ends fewer than the list has, a second result has
 --   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
 --   completion whose key has no row.

@@ -13,7 +13,7 @@ use tonic_types::StatusExt as _;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::item_input::{item_from_json, item_from_texts};
+use super::item_input::{columns_from_flags, columns_from_texts, item_from_json};
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
 /// Add an item or a file of items to a queue
@@ -75,12 +75,11 @@ impl Enqueue {
         self,
         mut client: LeaseBrokerServiceClient<Channel>,
     ) -> Result<(), CommandError> {
-        let columns = self.set.iter().map(|text| {
-            text.split_once('=')
-                .ok_or_else(|| CommandError::usage(format!("--set {text}: must be COLUMN=VALUE")))
-        });
-        let mut item = item_from_texts(columns.collect::<Result<Vec<_>, _>>()?);
-        item.delay = self.delay.map(proto_duration);
+        let item = proto::NewItem {
+            columns: columns_from_flags(&self.set)?,
+            delay: self.delay.map(proto_duration),
+            ..proto::NewItem::default()
+        };
         let request = proto::EnqueueRequest {
             queue: self.queue,
             items: vec![item],
@@ -181,7 +180,11 @@ fn csv(input: impl Read + 'static, name: &str) -> Result<Items, CommandError> {
             .iter()
             .zip(&record)
             .filter(|(_, value)| !value.is_empty());
-        Ok((line, item_from_texts(values)))
+        let item = proto::NewItem {
+            columns: columns_from_texts(values),
+            ..proto::NewItem::default()
+        };
+        Ok((line, item))
     });
     Ok(Box::new(items))
 }

@@ -1,10 +1,13 @@
-//! Parser for new items on the command line and in files: JSON objects, CSV rows, and `COLUMN=VALUE`.
+//! Parser for items and columns on the command line and in files: JSON objects, CSV rows, and `COLUMN=VALUE`.
+
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::CommandError;
 use crate::grpc::proto::{self, value::Kind};
 
 /// Converts a JSON object to an item. Each field is a column.
@@ -81,20 +84,31 @@ fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
     })
 }
 
-/// Creates an item from column names and text values. The database converts each text to the type of its column.
-pub(super) fn item_from_texts<'a>(
+/// Returns the columns that the flags `--set COLUMN=VALUE` give.
+///
+/// # Errors
+/// Wrong usage: a flag without `=`.
+pub(super) fn columns_from_flags(
+    flags: &[String],
+) -> Result<BTreeMap<String, proto::Value>, CommandError> {
+    let columns = flags.iter().map(|text| {
+        text.split_once('=')
+            .ok_or_else(|| CommandError::usage(format!("--set {text}: must be COLUMN=VALUE")))
+    });
+    Ok(columns_from_texts(columns.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// Creates columns from names and text values. The database converts each text to the type of its column.
+pub(super) fn columns_from_texts<'a>(
     columns: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> proto::NewItem {
+) -> BTreeMap<String, proto::Value> {
     let text = |text: &str| proto::Value {
         kind: Some(Kind::StringValue(text.to_owned())),
     };
-    proto::NewItem {
-        columns: columns
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), text(value)))
-            .collect(),
-        ..proto::NewItem::default()
-    }
+    let columns = columns.into_iter();
+    columns
+        .map(|(name, value)| (name.to_owned(), text(value)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::item_input::item_from_json;
+use super::item_input::{columns_from_flags, item_from_json};
 use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
 use super::output::OutputFormat;
 use crate::grpc::proto;
@@ -29,6 +29,7 @@ struct LeaseArgs {
 #[command(after_help = "\
 Examples:
   lease-broker complete default LEASE_ID
+  lease-broker complete orders LEASE_ID --set Total=17.5
   lease-broker complete orders LEASE_ID --follow-up 'outbox={\"payload\": \"shipped\"}'
 
 The exit code is 1 if a lease was lost.")]
@@ -39,6 +40,10 @@ pub(super) struct Complete {
     /// items. Requires exactly one lease
     #[arg(long, value_name = "QUEUE=JSON")]
     follow_up: Vec<String>,
+    /// Column and value to write into the row of each item. The queue's setting `writable` lists the possible columns.
+    /// Repeat for more columns
+    #[arg(long, value_name = "COLUMN=VALUE")]
+    set: Vec<String>,
 }
 
 /// Fail leases: the items are retried after a delay
@@ -63,6 +68,10 @@ pub(super) struct Fail {
     /// Make the item dead immediately, even if attempts are left
     #[arg(long)]
     dead_letter: bool,
+    /// Column and value to write into the row of each item. The queue's setting `writable` lists the possible columns.
+    /// Repeat for more columns
+    #[arg(long, value_name = "COLUMN=VALUE")]
+    set: Vec<String>,
 }
 
 /// Release leases: the items become ready again
@@ -90,6 +99,7 @@ impl Complete {
             .iter()
             .map(|text| follow_up(text))
             .collect::<Result<Vec<_>, _>>()?;
+        let columns = columns_from_flags(&self.set)?;
         let ids = read_lease_ids(self.leases.lease_ids)?;
         if !follow_ups.is_empty() && ids.len() != 1 {
             return Err(CommandError::usage(format!(
@@ -100,7 +110,7 @@ impl Complete {
         let completions = ids.into_iter().map(|lease_id| proto::Completion {
             lease_id,
             follow_ups: follow_ups.clone(),
-            ..proto::Completion::default()
+            columns: columns.clone(),
         });
         let request = proto::CompleteRequest {
             queue: self.leases.queue,
@@ -131,6 +141,7 @@ fn follow_up(text: &str) -> Result<proto::FollowUp, CommandError> {
 
 impl Fail {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        let columns = columns_from_flags(&self.set)?;
         let failures = read_lease_ids(self.leases.lease_ids)?
             .into_iter()
             .map(|lease_id| proto::Failure {
@@ -138,7 +149,7 @@ impl Fail {
                 error_message: self.error.clone(),
                 retry_delay: self.retry_delay.map(proto_duration),
                 dead_letter: self.dead_letter,
-                ..proto::Failure::default()
+                columns: columns.clone(),
             });
         let request = proto::FailRequest {
             queue: self.leases.queue,

@@ -51,7 +51,7 @@ fn unknown_setting_exits_64_with_its_line() {
         "redrive work",
         "schema check",
     ] {
-        fails(&workspace.store(command), 64, &["queues.toml:8", "leese"]);
+        fails(&workspace.store(command), 64, &["queues.toml:9", "leese"]);
     }
 }
 

@@ -138,6 +138,30 @@ fn completion_adds_follow_up() {
 }
 
 #[test]
+fn settlement_sets_columns_of_its_row() {
+    let workspace = Workspace::serving();
+    let (completed, failed) = (workspace.lease(), workspace.lease());
+    for settle in [
+        format!("complete work {completed}"),
+        format!("fail work {failed}"),
+    ] {
+        let refused = workspace.call(&format!("{settle} --set payload=y"));
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(
+            refused.out.contains("\"outcome\":\"refused\""),
+            "{refused:?}"
+        );
+        let wrong = workspace.call(&format!("{settle} --set number"));
+        assert_eq!(wrong.code, 64, "{wrong:?}");
+        assert!(wrong.err.contains("--set number"), "{wrong:?}");
+        workspace.call(&format!("{settle} --set number=7")).json();
+    }
+    let rows = "SELECT group_concat(payload || number || lease_state) FROM work";
+    let rows: String = database::query_value(&workspace.database(), rows);
+    assert_eq!(rows, "x73,x74");
+}
+
+#[test]
 fn table_output_has_one_line_per_lease() {
     let workspace = Workspace::serving();
     let url = workspace.process.as_ref().expect("a service").url();

@@ -10,6 +10,7 @@ use crate::support::process::{BrokerProcess, CommandOutput, run, run_with_input}
 pub(crate) const QUEUES: &str = "
 [queues.work]
 managed_columns = { payload = 'text', number = 'integer' }
+writable = ['number']
 max_attempts = 1
 [queues.outbox]
 managed_columns = { payload = 'text' }

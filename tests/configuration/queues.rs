@@ -225,6 +225,10 @@ fn invalid_queue_default_is_located() {
             "[queue_defaults]\nmanaged_columns = { c = 'text' }",
             "queue_defaults.managed_columns",
         ),
+        (
+            "[queue_defaults]\nwritable = ['c']",
+            "queue_defaults.writable",
+        ),
     ] {
         let error = from_file(text).expect_err(key);
         assert_eq!(
@@ -360,6 +364,51 @@ fn managed_column_type_cannot_contain_sql() {
         2,
         "1 to 128",
     );
+}
+
+#[test]
+fn writable_columns_are_kept_as_given() {
+    for on_complete in ["'keep'", "{ archive = 'Old' }", "{ recur = '1m' }"] {
+        let text =
+            format!("[queues.a]\nwritable = ['Total', 'Result']\non_complete = {on_complete}");
+        assert_eq!(queue(text.leak()).writable, ["Total", "Result"]);
+    }
+    assert_eq!(queue("[queues.a]").writable, [] as [&str; 0]);
+}
+
+#[test]
+fn columns_of_the_queue_are_not_writable() {
+    for (text, reason) in [
+        (
+            "writable = ['k']\nkey = ['J', 'K']",
+            "\"k\" is part of the key",
+        ),
+        (
+            "writable = ['Total', 'p']\norder = ['P desc']",
+            "\"p\" is part of the order",
+        ),
+        (
+            "writable = ['Lease_Error']",
+            "\"Lease_Error\" is a soft-lock column",
+        ),
+        (
+            "writable = ['w']\nsoft_lock = { lease_owner = 'W' }",
+            "\"w\" is a soft-lock column",
+        ),
+        (
+            "writable = ['done']\nmirror = { completed = { Done = 1 } }",
+            "\"done\" is a mirror column",
+        ),
+        ("writable = ['Total', 'total']", "\"total\" is named twice"),
+        ("writable = ['']", "1 to 128"),
+        (
+            "writable = ['Total']\non_complete = 'delete'",
+            "cannot be combined with on_complete = 'delete'",
+        ),
+    ] {
+        let text = format!("[queues.a]\n{text}");
+        assert_rejected(text.leak(), "writable", 2, reason);
+    }
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! Compares the rows of the store with the items of the model.
 
+use std::collections::BTreeMap;
+
 use lease_broker::item_state::State;
+use lease_broker::value::Value;
 
 use super::{Run, about, time};
 use crate::harness::Harness;
 use crate::queue_model::{Policy, id};
 
 impl<H: Harness> Run<H> {
-    /// Compares all rows: state, owner, fence, attempt, error, due time and age.
+    /// Compares all rows: state, owner, fence, attempt, error, due time, age and result.
     pub(super) async fn compare(&mut self) {
         let broker = self.broker();
         let counts = broker.counts().await;
@@ -42,9 +45,21 @@ impl<H: Harness> Run<H> {
                 );
             }
         }
+        let results = self.model.items.iter().map(|(id, item)| (*id, item.result));
+        self.compare_results("item", results.collect()).await;
         if self.model.policy == Policy::Archive {
-            let archived = self.fixture.harness.rows("archive", &["id"]).await;
-            assert_eq!(archived.len(), self.model.archived);
+            let results = self.model.archived.clone();
+            self.compare_results("archive", results).await;
         }
+    }
+
+    /// Compares the ids of the rows and the values that settlements have written into them.
+    async fn compare_results(&self, table: &str, expected: BTreeMap<i64, i64>) {
+        let rows = self.fixture.harness.rows(table, &["id", "result"]).await;
+        let expected = expected.into_iter();
+        let expected: Vec<_> = expected
+            .map(|(id, result)| vec![Value::Int(id), Value::Int(result)])
+            .collect();
+        assert_eq!(rows, expected, "{table}");
     }
 }

@@ -32,6 +32,17 @@ pub(crate) enum End {
     Release(Halves),
 }
 
+/// What a settlement writes into the row of its item. The column `result` does not accept NULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    Nothing,
+    Result(i64),
+    /// NULL into the column `result`. The table refuses it if the lease is held.
+    Null,
+    /// A column that is not writable. It is refused whether the lease is held or not.
+    Forbidden,
+}
+
 /// Time until a completed item of a recurring queue is ready again.
 pub(crate) const RECUR_AFTER: Halves = 7;
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
@@ -48,6 +59,7 @@ pub(crate) struct Item {
     pub(crate) fence: i64,
     pub(crate) attempt: u32,
     pub(crate) has_error: bool,
+    pub(crate) result: i64,
     /// The way in which the lease of `token` ended.
     ended: Option<End>,
 }
@@ -56,6 +68,8 @@ pub(crate) struct Item {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Exactly(Settled),
+    /// A refused column. The row is not changed.
+    Refused,
     /// For a failure after a release, or a release after a failure. The row of a store may not tell them apart, so the result
     /// is this state or a lost lease.
     StateOrLost(State),
@@ -65,7 +79,8 @@ pub(crate) enum Answer {
 pub(crate) struct Model {
     pub(crate) now: Halves,
     pub(crate) items: BTreeMap<i64, Item>,
-    pub(crate) archived: usize,
+    /// The results of the archived items, by id.
+    pub(crate) archived: BTreeMap<i64, i64>,
     pub(crate) policy: Policy,
 }
 
@@ -92,6 +107,7 @@ impl Model {
             fence: 0,
             attempt: 0,
             has_error: false,
+            result: 0,
             ended: None,
         };
         assert!(self.items.insert(id, item).is_none());
@@ -172,11 +188,19 @@ impl Model {
         self.held(lease).map(|item| item.due = Some(due)).is_some()
     }
 
-    pub(crate) fn settle(&mut self, lease: &LeaseRef, end: End) -> Answer {
+    pub(crate) fn settle(&mut self, lease: &LeaseRef, end: End, write: Write) -> Answer {
         let (now, policy) = (self.now, self.policy);
+        if write == Write::Forbidden {
+            return Answer::Refused;
+        }
         let Some(item) = self.held(lease) else {
             return self.repeat(lease, end);
         };
+        match write {
+            Write::Null => return Answer::Refused,
+            Write::Result(result) => item.result = result,
+            Write::Nothing | Write::Forbidden => {}
+        }
         item.ended = Some(end);
         match end {
             End::Complete => {
@@ -188,8 +212,11 @@ impl Model {
                         item.attempt = 0;
                     }
                     Policy::Delete | Policy::Archive => {
-                        self.items.remove(&id(&lease.key));
-                        self.archived += usize::from(policy == Policy::Archive);
+                        let (id, result) = (id(&lease.key), item.result);
+                        self.items.remove(&id);
+                        if policy == Policy::Archive {
+                            self.archived.insert(id, result);
+                        }
                         return Answer::Exactly(Settled::Ended(State::Completed));
                     }
                 }

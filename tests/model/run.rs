@@ -44,6 +44,9 @@ fn spec(policy: Policy) -> QueueSpec {
         Policy::Archive => OnComplete::Archive("archive".to_owned()),
         Policy::Recur => OnComplete::Recur(time(RECUR_AFTER)),
     };
+    if policy != Policy::Delete {
+        spec.writable = vec!["result".to_owned()];
+    }
     spec.filtered_indexes = policy != Policy::Delete;
     spec
 }
@@ -87,7 +90,9 @@ struct Run<H> {
 
 /// Runs `steps` random steps, chosen from `seed`.
 pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
-    let table = item_table("item").defaulted("rank", Kind::Int, Value::Int(0));
+    let table = item_table("item")
+        .defaulted("rank", Kind::Int, Value::Int(0))
+        .defaulted("result", Kind::Int, Value::Int(0));
     let fixture = Fixture::<H>::over(&[table], vec![spec(policy)]).await;
     let mut brokers = Vec::new();
     for _ in 0..BROKERS {
@@ -99,7 +104,7 @@ pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
         model: Model {
             now: 0,
             items: std::collections::BTreeMap::new(),
-            archived: 0,
+            archived: std::collections::BTreeMap::new(),
             policy,
         },
         random: StdRng::seed_from_u64(seed),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::queue_model::{Answer, End, Halves, id};
+use crate::queue_model::{Answer, End, Halves, Policy, Write, id};
 
 /// Maximum number of leases that are remembered, to use them again. Most of them are lost.
 const MAX_REMEMBERED: usize = 60;
@@ -137,18 +137,22 @@ impl<H: Harness> Run<H> {
                 3 => End::Fail(Some(self.random_time())),
                 _ => End::Release(self.zero_or_random_time()),
             };
+            let write = match end {
+                End::Complete | End::Fail(_) => self.random_write(),
+                End::Release(_) => Write::Nothing,
+            };
             let times = if self.chance(25) { 2 } else { 1 };
-            settlements.extend(std::iter::repeat_n((lease, end), times));
+            settlements.extend(std::iter::repeat_n((lease, end, write), times));
         }
         self.trace.note(format!(
             "settle {:?}",
             settlements
                 .iter()
-                .map(|(lease, end)| (id(&lease.key), lease.fence, end))
+                .map(|(lease, end, write)| (id(&lease.key), lease.fence, end, write))
                 .collect::<Vec<_>>()
         ));
-        let asked = settlements.iter().map(|(lease, end)| Settlement {
-            columns: Vec::new(),
+        let asked = settlements.iter().map(|(lease, end, write)| Settlement {
+            columns: columns(*write),
             lease: lease.clone(),
             ending: ending(*end),
         });
@@ -156,8 +160,13 @@ impl<H: Harness> Run<H> {
         let answers = broker.store.settle(broker.queue, asked.collect()).await;
         let answers = answers.expect("settle");
         assert_eq!(answers.len(), settlements.len());
-        for ((lease, end), answer) in settlements.iter().zip(answers) {
-            match self.model.settle(lease, *end) {
+        for ((lease, end, write), answer) in settlements.iter().zip(answers) {
+            match self.model.settle(lease, *end, *write) {
+                Answer::Refused => {
+                    let is_refused = matches!(answer, Settled::Refused(_));
+                    assert!(is_refused, "{answer:?}: {lease:?} {end:?} {write:?}");
+                    continue;
+                }
                 Answer::Exactly(expected) => assert_eq!(answer, expected, "{lease:?} {end:?}"),
                 Answer::StateOrLost(state) => {
                     assert!(
@@ -169,6 +178,16 @@ impl<H: Harness> Run<H> {
             assert!(!self.model.is_held(lease));
         }
     }
+
+    fn random_write(&mut self) -> Write {
+        match self.below(20) {
+            0 => Write::Forbidden,
+            _ if self.model.policy == Policy::Delete => Write::Nothing,
+            1 => Write::Null,
+            2..10 => Write::Result(self.random.random_range(1..1_000)),
+            _ => Write::Nothing,
+        }
+    }
 }
 
 fn show(leases: &[LeaseRef]) -> String {
@@ -177,6 +196,16 @@ fn show(leases: &[LeaseRef]) -> String {
         .map(|lease| (id(&lease.key), lease.fence))
         .collect();
     format!("{leases:?}")
+}
+
+fn columns(write: Write) -> Vec<(String, Value)> {
+    let column = match write {
+        Write::Nothing => return Vec::new(),
+        Write::Result(result) => ("result", Value::Int(result)),
+        Write::Null => ("result", Value::Null),
+        Write::Forbidden => ("rank", Value::Int(9)),
+    };
+    vec![(column.0.to_owned(), column.1)]
 }
 
 fn ending(end: End) -> Ending {

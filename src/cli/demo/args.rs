@@ -8,11 +8,11 @@ use clap::Args;
 /// Run several workers on one table, kill one, and check that every row is completed once
 ///
 /// Creates an ordinary table, Rainfall_Events, in a temporary SQLite file, adopts it as a queue and serves it on a free
-/// port. Starts worker processes that claim its rows over gRPC. Each completion adds a result to an outbox queue in the
-/// same transaction, and a transfer worker drains the outbox. When a quarter of the rows is completed, the demo picks a
-/// worker that holds leases and kills it with SIGKILL. The leases expire, and other workers process those rows. At the
-/// end the demo checks, in the database and in the journals of the workers, that every row was completed exactly once.
-/// If not, the exit code is 1.
+/// port. Starts worker processes that claim its rows over gRPC. Each completion writes a result into the column Litres
+/// of its row and adds it to an outbox queue, in the same transaction. A transfer worker drains the outbox. When a
+/// quarter of the rows is completed, the demo picks a worker that holds leases and kills it with SIGKILL. The leases
+/// expire, and other workers process those rows. At the end the demo checks, in the database and in the journals of the
+/// workers, that every row was completed exactly once and has its result. If not, the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -21,6 +21,8 @@ pub(super) struct Summary {
     completed: u64,
     /// From the database: rows whose column `Processed` follows the state to 1.
     processed: u64,
+    /// From the database: rows that contain the result of their worker.
+    with_result: u64,
     /// From the database: leases that expired.
     expired: u64,
     /// From the database: results that are still in the outbox.
@@ -64,6 +66,9 @@ impl Summary {
             events,
             completed,
             processed: query_count("SELECT count(*) FROM Rainfall_Events WHERE Processed = 1")?,
+            with_result: query_count(
+                "SELECT count(*) FROM Rainfall_Events WHERE abs(Litres - Millimetres * 1000) < 0.001",
+            )?,
             // The demo never releases or fails an item. So every attempt but the last one ended by expiry.
             expired: query_count("SELECT sum(lease_attempt - 1) FROM Rainfall_Events")?,
             outbox: query_count("SELECT count(*) FROM outbox")?,
@@ -106,17 +111,19 @@ impl Summary {
     /// Exit code 1 if a row was not completed exactly once, or if workers were killed and no row was taken over.
     pub(super) fn verdict(&self, kills: u32, duration: Duration) -> Result<(), CommandError> {
         let line = format!(
-            "events={} completed={} completed_twice={} lost={} expired={} takeovers={} seconds={:.1}",
+            "events={} completed={} completed_twice={} lost={} with_result={} expired={} takeovers={} seconds={:.1}",
             self.events,
             self.completed,
             self.completed_twice,
             self.lost,
+            self.with_result,
             self.expired,
             self.takeovers,
             duration.as_secs_f64()
         );
         let all_once = self.completed == self.events
             && self.processed == self.events
+            && self.with_result == self.events
             && self.outbox == 0
             && self.completed_twice == 0
             && self.lost == 0;

@@ -23,6 +23,7 @@ pub(super) fn config_text(lease: Duration) -> String {
     format!(
         "[queues.rainfall]
 table = \"Rainfall_Events\"
+writable = [\"Litres\"]
 lease_duration = \"{lease}\"
 max_attempts = 0
 [queues.rainfall.mirror]
@@ -48,6 +49,7 @@ pub(super) fn create(file: &Path) -> Result<(), CommandError> {
                 Station varchar(40) NOT NULL,
                 Measured_At datetime NOT NULL,
                 Millimetres decimal(6,2) NOT NULL,
+                Litres real,
                 Processed bit NOT NULL DEFAULT 0
             )",
         )

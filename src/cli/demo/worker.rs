@@ -1,5 +1,6 @@
 //! A worker process of the demo. It does the same as a worker in any language: it claims a batch, extends the leases by
-//! heartbeats while it works, and completes the batch with its results as follow-ups.
+//! heartbeats while it works, and completes the batch. Each completion writes the result into its row and adds it to the
+//! outbox, in one transaction.
 //!
 //! If the broker answers UNAVAILABLE, for example while the disk is busy, the worker sends the same call again. Every
 //! call of the API is safe to send again.
@@ -170,42 +171,50 @@ impl DemoWorker {
     }
 
     /// Does the simulated work. Returns one completion per lease. The completion of a row carries its result, which goes
-    /// to the outbox in the same transaction.
+    /// into the row and to the outbox in the same transaction.
     async fn work(&self, leases: &[proto::Lease]) -> Vec<proto::Completion> {
         if self.role == Role::Process {
             let items = u32::try_from(leases.len()).unwrap_or(u32::MAX);
             tokio::time::sleep_until(Instant::now() + WORK_PER_ITEM * items).await;
         }
-        let completion = |lease: &proto::Lease| proto::Completion {
-            columns: [].into(),
-            lease_id: lease.lease_id.clone(),
-            follow_ups: match self.role {
-                Role::Process => vec![self.result_of(lease)],
-                Role::Transfer => Vec::new(),
+        let completion = |lease: &proto::Lease| match self.role {
+            Role::Process => self.completion_with_result(lease),
+            Role::Transfer => proto::Completion {
+                lease_id: lease.lease_id.clone(),
+                ..proto::Completion::default()
             },
         };
         leases.iter().map(completion).collect()
     }
 
-    fn result_of(&self, lease: &proto::Lease) -> proto::FollowUp {
+    fn completion_with_result(&self, lease: &proto::Lease) -> proto::Completion {
+        // SQLite stores a whole number as an integer, also in a column of type decimal.
         let millimetres = match column(lease, "Millimetres") {
             Some(Kind::DoubleValue(millimetres)) => millimetres,
+            Some(Kind::Int64Value(millimetres)) => {
+                i32::try_from(millimetres).map_or(0.0, f64::from)
+            }
             _ => 0.0,
         };
+        let litres = Some(Kind::DoubleValue(millimetres * 1_000.0));
         let columns = [
             ("event_id", column(lease, "Event_ID")),
             ("worker", Some(Kind::StringValue(self.name.clone()))),
-            ("litres", Some(Kind::DoubleValue(millimetres * 1_000.0))),
+            ("litres", litres.clone()),
         ];
-        proto::FollowUp {
+        let follow_up = proto::FollowUp {
             queue: Role::Transfer.queue(),
             item: Some(proto::NewItem {
                 columns: columns
                     .map(|(name, kind)| (name.to_owned(), proto::Value { kind }))
-                    .into_iter()
-                    .collect(),
+                    .into(),
                 ..proto::NewItem::default()
             }),
+        };
+        proto::Completion {
+            lease_id: lease.lease_id.clone(),
+            follow_ups: vec![follow_up],
+            columns: [("Litres".to_owned(), proto::Value { kind: litres })].into(),
         }
     }
 }

@@ -391,6 +391,78 @@ fn inserts_where_an_index_drops_duplicates() {
     insta::assert_snapshot!(sections.join("\n"));
 }
 
+/// A batch with a completion, a failure and a release. Only the first two write columns, and not the same ones.
+#[tokio::test]
+async fn settlements_that_write_columns() {
+    let mut spec = spec("Orders");
+    let table = table(
+        &[
+            "ID: int identity",
+            "Total: decimal(9,2)",
+            "Result: varchar(100)",
+            "Details: nvarchar(max)",
+            "Image: varbinary(max)",
+            "Checked_At: datetime2(3)",
+        ],
+        1,
+    );
+    let writable = table.columns[1..].iter().map(|column| column.name.clone());
+    spec.writable = writable.collect();
+    spec.on_complete = OnComplete::Archive("Old_Orders".to_owned());
+    let columns = queue_columns(&spec, &table).expect("the columns are there");
+    let archive = archive_table(&spec, "Old_Orders", &columns.archived);
+    let statements = QueueStatements::new(
+        &spec,
+        &table,
+        Some(&archive),
+        columns,
+        KeySource::Identity(1),
+    );
+    let mssql = MssqlOperations {
+        pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
+        queues: vec![statements].into(),
+    };
+    let settlement = |id, ending, columns: &[&str]| Settlement {
+        lease: LeaseRef {
+            key: Key([Value::Int(id)].into()),
+            token: Uuid::nil(),
+            fence: 1,
+            attempt: 1,
+        },
+        ending,
+        columns: columns
+            .iter()
+            .map(|name| ((*name).to_owned(), Value::Null))
+            .collect(),
+    };
+    let complete = Ending::Complete {
+        follow_ups: Vec::new(),
+    };
+    let fail = Ending::Fail {
+        error: String::new(),
+        retry: None,
+    };
+    let release = Ending::Release {
+        delay: Duration::ZERO,
+    };
+    let settlements = [
+        settlement(1, complete, &["Total", "Image", "Checked_At"]),
+        settlement(2, fail, &["Result", "Details"]),
+        settlement(3, release, &[]),
+    ];
+    let batch = mssql.render_settlement(
+        &mssql.queues[0],
+        &settlements,
+        &[0, 1, 2],
+        "COMMIT TRANSACTION;",
+    );
+    let (sql, _) = batch.expect("a batch");
+    hint_rules::check(&spec, &sql, table.reports_filters);
+    insta::assert_snapshot!(format!(
+        "===== complete, fail, release; with written columns\n{sql}\n"
+    ));
+}
+
 #[tokio::test]
 async fn a_money_key_is_not_sought_by_force() {
     let table = table(&["Price: money"], 1);
