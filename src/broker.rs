@@ -17,6 +17,7 @@
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
+//! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
 //! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |
 
@@ -30,6 +31,7 @@ mod operation_metrics;
 mod queue_counters;
 mod queue_monitor;
 mod reaper;
+mod request_memory;
 mod requests;
 pub mod retention;
 mod settle;
@@ -71,7 +73,10 @@ use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
 use crate::lease_id::{self, InvalidLeaseId, LeaseId};
 use crate::queue::QueueSpec;
-use crate::store::{LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement, Store};
+use crate::store::{
+    EnqueueOnce, EnqueuedOnce, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement,
+    Store, StoreError,
+};
 use crate::value::Key;
 
 /// Serves the queues of one store.
@@ -102,6 +107,7 @@ struct Queue {
     settlements: GroupCommit<Settlement, Settled>,
     claim_releases: GroupCommit<Uuid, usize>,
     enqueues: GroupCommit<NewItem, Key>,
+    enqueues_once: GroupCommit<Arc<EnqueueOnce>, Result<EnqueuedOnce, StoreError>>,
 }
 
 /// The part of the configuration that concerns the broker, besides the queues.
@@ -172,6 +178,8 @@ impl Broker {
             tasks,
             group_commit_tasks: GroupCommitTasks::default(),
         };
+        let forget = request_memory::run(broker.store.clone(), broker.stop.clone());
+        broker.tasks.spawn(forget);
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
@@ -241,6 +249,12 @@ impl Broker {
             heartbeats: write_operations::heartbeat(tasks, store.clone(), index),
             settlements,
             claim_releases: write_operations::release_claims(
+                tasks,
+                store.clone(),
+                index,
+                wakeups.clone(),
+            ),
+            enqueues_once: write_operations::enqueue_once(
                 tasks,
                 store.clone(),
                 index,

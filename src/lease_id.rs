@@ -22,7 +22,7 @@
 //! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id
 //! of another lease of that call.
 
-mod key_bytes;
+pub(crate) mod key_bytes;
 mod secret;
 
 use std::time::Duration;

@@ -44,6 +44,8 @@ pub struct QueueSpec {
     pub max_lease_age: Option<Duration>,
     /// The largest size of an item, estimated in bytes. A claim makes a larger item dead.
     pub max_item_bytes: usize,
+    /// The time for which an Enqueue request with a request id is remembered.
+    pub enqueue_memory: Duration,
     /// The ages after which items that have ended are deleted.
     pub keep_for: KeepFor,
     /// True if items that have ended may be deleted: the table is managed, or the configuration allows it.

@@ -17,6 +17,7 @@
 //! - An operation that has started runs to its end, even if the caller drops the future.
 
 mod adoption;
+mod enqueue_once;
 mod error;
 mod follow_ups;
 mod foreign_keys;
@@ -42,6 +43,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{Outage, Refusal, Rejection, StoreError};
 pub use self::item_size::ItemSize;
 pub use self::purge::{PurgeStep, Purged, RetentionTurn};
@@ -155,6 +157,23 @@ pub trait Store: Send + Sync + 'static {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError>;
+
+    /// Adds the items of a request, unless an earlier request with its id has added them within the queue's
+    /// [`enqueue_memory`](crate::queue::QueueSpec::enqueue_memory). Any store on the database recognizes it.
+    ///
+    /// If the same request arrives several times at once, one of them adds the items, and the others return the same keys.
+    ///
+    /// # Errors
+    /// Those of [`Store::enqueue`]. The request is not remembered then.
+    async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: Arc<EnqueueOnce>,
+    ) -> Result<EnqueuedOnce, StoreError>;
+
+    /// Deletes remembered requests of all queues whose time has passed: up to `limit`, and on a database server no more
+    /// than those of 2,000 items. Returns their number. Zero: none is left.
+    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError>;
 
     /// Counts the items of each state and measures the oldest ready item and the oldest lease.
     ///

@@ -14,6 +14,8 @@ mod connections;
 mod deadlines;
 #[path = "api/draining.rs"]
 mod draining;
+#[path = "api/enqueue_once.rs"]
+mod enqueue_once;
 #[path = "api/health.rs"]
 mod health;
 #[path = "api/invalid_fields.rs"]

@@ -18,6 +18,8 @@ mod dead_letter;
 mod delay;
 #[path = "conformance/enqueue.rs"]
 mod enqueue;
+#[path = "conformance/enqueue_once.rs"]
+mod enqueue_once;
 #[path = "conformance/expire.rs"]
 mod expire;
 #[path = "conformance/follow_ups.rs"]
@@ -297,6 +299,17 @@ macro_rules! conformance {
                     lease_released_by_its_claim_is_lost
                     released_claim_sets_the_ready_mirror
                     more_than_1000_leases_are_released
+                }
+                enqueue_once {
+                    repeated_request_adds_nothing
+                    other_items_under_one_id_are_refused
+                    same_request_at_one_moment_adds_once
+                    rejected_request_is_not_remembered
+                    request_is_remembered_without_its_rows
+                    request_is_forgotten_after_its_time
+                    queues_remember_their_own_requests
+                    keys_of_every_kind_are_remembered
+                    long_list_keeps_its_order
                 }
                 purge {
                     only_old_items_of_the_given_state_are_deleted

@@ -267,7 +267,7 @@ proptest! {
         let before = row_count();
         let client = FIXTURE.client.for_queue(&queue);
         let wanted = items.len();
-        let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items });
+        let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items, request_id: String::new() });
         if let Ok(trace) = trace.parse() {
             request.metadata_mut().insert("traceparent", trace);
         }

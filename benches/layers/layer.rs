@@ -71,7 +71,10 @@ impl Layer {
         };
         let items = vec![item; count];
         let keys = match self {
-            Self::Broker(broker) => broker.enqueue(QUEUE_NAME, items).await.expect("added"),
+            Self::Broker(broker) => broker
+                .enqueue(QUEUE_NAME, items, None)
+                .await
+                .expect("added"),
             Self::Store(store) => store.enqueue(QUEUE, items.into()).await.expect("added"),
         };
         keys.iter().map(integer).collect()

@@ -5,6 +5,7 @@
 //! result to the queue's claim dispatcher or group commit. A malformed request is refused as a whole and changes
 //! nothing. A lease that is not held fails alone: its result says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
@@ -20,7 +21,8 @@ use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
 use crate::lease_id::LeaseRef;
 use crate::store::{
-    Ending, LeaseExpiry, NewItem, Refusal, Rejection, Renewal, Settled, Settlement, StoreError,
+    Ending, EnqueueOnce, EnqueuedOnce, LeaseExpiry, NewItem, Refusal, Rejection, Renewal, Settled,
+    Settlement, StoreError,
 };
 use crate::value::{Key, Value};
 
@@ -268,16 +270,39 @@ impl Broker {
 
     /// Adds items. Returns their keys in request order.
     ///
+    /// If an earlier call with the same `request_id` has added the items, it returns their keys and adds nothing.
+    ///
     /// # Errors
-    /// As [`Self::heartbeat`]. An item that the store rejects is an invalid field.
-    pub async fn enqueue(&self, queue: &str, items: Vec<NewItem>) -> Result<Vec<Key>, Error> {
+    /// As [`Self::heartbeat`]. An item that the store rejects is an invalid field. So is a request id that an earlier call
+    /// has used for other items.
+    pub async fn enqueue(
+        &self,
+        queue: &str,
+        items: Vec<NewItem>,
+        request_id: Option<Uuid>,
+    ) -> Result<Vec<Key>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Enqueue);
         self.limits.check_length("items", items.len())?;
         for (index, item) in items.iter().enumerate() {
             check_delay(|| format!("items[{index}].delay"), item.delay)?;
         }
-        let keys = queue.enqueues.submit(items).await;
+        let keys = match request_id {
+            Some(request_id) if !items.is_empty() => {
+                let request = EnqueueOnce { request_id, items };
+                let outcomes = queue.enqueues_once.submit(vec![Arc::new(request)]).await?;
+                match outcomes.into_iter().next() {
+                    Some(Ok(EnqueuedOnce::Added(keys) | EnqueuedOnce::Repeated(keys))) => Ok(keys),
+                    Some(Ok(EnqueuedOnce::OtherItems)) => {
+                        let problem = "an earlier call with this id had other items; use a new id for each list";
+                        return Err(Error::invalid("request_id", problem));
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => Err(StoreError::Bug("a request has no result".to_owned())),
+                }
+            }
+            _ => queue.enqueues.submit(items).await,
+        };
         keys.map_err(|error| match error {
             StoreError::Rejected(Rejection {
                 item: Some(item),

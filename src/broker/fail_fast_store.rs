@@ -18,9 +18,9 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem, PurgeStep,
-    Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
-    StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled,
+    Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -216,6 +216,28 @@ impl Store for FailFastStore {
         let keys = self.run(queue, Operation::Enqueue, work, Vec::len).await?;
         self.metrics.queue(queue).enqueued.add(keys.len());
         Ok(keys)
+    }
+
+    async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: Arc<EnqueueOnce>,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        let count = request.items.len();
+        let work = self.store.enqueue_once(queue, request);
+        let added = |outcome: &EnqueuedOnce| match outcome {
+            EnqueuedOnce::Added(_) => count,
+            EnqueuedOnce::Repeated(_) | EnqueuedOnce::OtherItems => 0,
+        };
+        let outcome = self.run(queue, Operation::Enqueue, work, added).await?;
+        self.metrics.queue(queue).enqueued.add(added(&outcome));
+        Ok(outcome)
+    }
+
+    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
+        self.health
+            .fail_fast(self.store.forget_requests(limit))
+            .await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {

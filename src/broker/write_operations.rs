@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -15,8 +15,15 @@ use super::group_commit::GroupCommit;
 use super::wakeups::Wakeups;
 use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec};
-use crate::store::{Ending, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement, Store};
+use crate::store::{
+    Ending, EnqueueOnce, EnqueuedOnce, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled,
+    Settlement, Store, StoreError,
+};
 use crate::value::Key;
+
+/// The number of Enqueue requests with request ids of one queue that run at the same time. On a database server each takes a
+/// connection.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// The group-commit tasks of all queues.
 #[derive(Default)]
@@ -96,6 +103,44 @@ pub(super) fn enqueue(
                     wakeups.notify_item_ready_in(item.delay);
                 }
                 Ok(keys)
+            }
+            .boxed()
+        },
+    )
+}
+
+/// Starts the task for a queue's new items with request ids. An item of a call is a whole request.
+///
+/// Each request is one operation of the store, because a transaction remembers one request. Those of a call group run at the
+/// same time, up to [`MAX_CONCURRENT_REQUESTS`]. So a request that is sent again fails no other.
+pub(super) fn enqueue_once(
+    tasks: &GroupCommitTasks,
+    store: Arc<dyn Store>,
+    queue: QueueIndex,
+    wakeups: Arc<Wakeups>,
+) -> GroupCommit<Arc<EnqueueOnce>, Result<EnqueuedOnce, StoreError>> {
+    GroupCommit::spawn(
+        &tasks.tasks,
+        &tasks.close,
+        1,
+        move |requests: Arc<[Arc<EnqueueOnce>]>| {
+            let (store, wakeups) = (store.clone(), wakeups.clone());
+            async move {
+                let add = |request: Arc<EnqueueOnce>| {
+                    let (store, wakeups) = (store.clone(), wakeups.clone());
+                    async move {
+                        let outcome = store.enqueue_once(queue, request.clone()).await?;
+                        if let EnqueuedOnce::Added(_) = outcome {
+                            for item in &request.items {
+                                wakeups.notify_item_ready_in(item.delay);
+                            }
+                        }
+                        Ok(outcome)
+                    }
+                };
+                let operations: Vec<_> = requests.iter().cloned().map(add).collect();
+                let outcomes = stream::iter(operations).buffered(MAX_CONCURRENT_REQUESTS);
+                Ok(outcomes.collect().await)
             }
             .boxed()
         },

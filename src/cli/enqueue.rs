@@ -9,12 +9,19 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value as Json, json};
 use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
+use uuid::Uuid;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::item_input::{columns_from_flags, columns_from_texts, item_from_json};
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
+
+/// The number of times that a call is sent while the service is unavailable, and the pause after the first. Each further
+/// pause is twice as long.
+const TRIES: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Add an item or a file of items to a queue
 ///
@@ -83,8 +90,9 @@ impl Enqueue {
         let request = proto::EnqueueRequest {
             queue: self.queue,
             items: vec![item],
+            request_id: Uuid::new_v4().to_string(),
         };
-        let keys = client.enqueue(request).await?.into_inner().keys;
+        let keys = send(&mut client, request).await?.keys;
         let row = |key| Map::from_iter([("key".to_owned(), json!(key))]);
         self.client
             .output
@@ -115,8 +123,9 @@ impl Enqueue {
             let request = proto::EnqueueRequest {
                 queue: self.queue.clone(),
                 items: batch,
+                request_id: Uuid::new_v4().to_string(),
             };
-            let enqueued = client.enqueue(request).await;
+            let enqueued = send(&mut client, request).await;
             enqueued.map_err(|status| self.with_resume_hint(with_line(status, &lines), added))?;
             added += count;
             bar.set_message(format!("{added} items"));
@@ -164,6 +173,24 @@ impl Enqueue {
             item.map(|(line, item)| (line, proto::NewItem { delay, ..item }))
         })))
     }
+}
+
+/// Sends a request. Sends it again while the service is unavailable, up to [`TRIES`] times together. Its request id makes this
+/// safe.
+async fn send(
+    client: &mut LeaseBrokerServiceClient<Channel>,
+    request: proto::EnqueueRequest,
+) -> Result<proto::EnqueueResponse, Status> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..TRIES {
+        match client.enqueue(request.clone()).await {
+            Err(status) if status.code() == Code::Unavailable => {}
+            outcome => return outcome.map(Response::into_inner),
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    client.enqueue(request).await.map(Response::into_inner)
 }
 
 fn csv(input: impl Read + 'static, name: &str) -> Result<Items, CommandError> {

@@ -37,6 +37,8 @@ pub(super) struct QueueConfig {
     pub(super) on_complete: OnCompleteConfig,
     pub(super) filtered_indexes: bool,
     pub(super) claim_strategy: ClaimStrategy,
+    #[serde(with = "duration")]
+    pub(super) enqueue_memory: Duration,
     pub(super) keep_for: KeepForConfig,
     pub(super) purge: Option<bool>,
     pub(super) managed_columns: Option<toml::Table>,

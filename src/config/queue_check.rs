@@ -15,6 +15,8 @@ use crate::queue::{KeepFor, LeaseBounds, OnComplete, Order, QueueSpec};
 const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
 const MAX_KEY_COLUMNS: usize = 3;
+/// The maximum of `enqueue_memory`.
+const MAX_ENQUEUE_MEMORY: Duration = Duration::from_secs(366 * 86_400);
 
 impl QueueConfig {
     /// Refuses settings in `queue_defaults` that describe one particular table.
@@ -86,6 +88,13 @@ impl QueueConfig {
         for column in self.columns.iter().flatten() {
             check_name(key_path("columns"), column)?;
         }
+        let enqueue_memory = self.enqueue_memory;
+        check_duration(
+            key_path("enqueue_memory"),
+            enqueue_memory,
+            MINUTE,
+            MAX_ENQUEUE_MEMORY,
+        )?;
         let allows_purge = self.purge.unwrap_or(managed_columns.is_some());
         let keep_for = keep_for(self.keep_for, &on_complete, allows_purge, &key_path)?;
         let spec = QueueSpec {
@@ -105,6 +114,7 @@ impl QueueConfig {
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
             max_item_bytes,
+            enqueue_memory,
             keep_for,
             allows_purge,
         };

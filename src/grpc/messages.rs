@@ -50,13 +50,7 @@ pub(super) fn claim_from_proto(
         max_items: usize::try_from(request.max_items)
             .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
         lease_duration: duration_from_proto("lease_duration", request.lease_duration)?,
-        request_id: match request.request_id.as_str() {
-            "" => None,
-            id => Some(
-                id.parse()
-                    .map_err(|_| Error::invalid("request_id", "must be a UUID"))?,
-            ),
-        },
+        request_id: request_id_from_proto(&request.request_id)?,
         queue: request.queue,
         worker_id: request.worker_id,
         time_to_deadline,
@@ -85,6 +79,16 @@ pub(super) fn too_large_to_proto(items: Vec<TooLargeItem>) -> Vec<proto::TooLarg
         size_bytes: i64::try_from(item.size_bytes).unwrap_or(i64::MAX),
     };
     items.into_iter().map(convert).collect()
+}
+
+/// Converts the id of a request. `None`: the field is empty.
+pub(super) fn request_id_from_proto(id: &str) -> Result<Option<Uuid>> {
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let id = id.parse();
+    id.map(Some)
+        .map_err(|_| Error::invalid("request_id", "must be a UUID"))
 }
 
 /// Converts the claim in a `Complete` or `Fail` call. It does not wait for items.

@@ -10,7 +10,8 @@ use super::deadline::Deadline;
 use super::messages::{
     claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
     heartbeat_results, lease_to_proto, new_items_from_proto, next_claim_from_proto,
-    releases_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
+    releases_from_proto, request_id_from_proto, request_ids_from_proto, settle_results,
+    too_large_to_proto,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use crate::broker::{Broker, ReleaseRequest, UndeliveredLeases};
@@ -163,7 +164,11 @@ impl LeaseBrokerService for Service {
         let request = request.into_inner();
         let call = async {
             let items = new_items_from_proto(request.items, trace_parent.as_deref())?;
-            let keys = self.broker.enqueue(&request.queue, items).await?;
+            let request_id = request_id_from_proto(&request.request_id)?;
+            let keys = self
+                .broker
+                .enqueue(&request.queue, items, request_id)
+                .await?;
             Ok(Response::new(proto::EnqueueResponse {
                 keys: keys.iter().map(ToString::to_string).collect(),
             }))

@@ -1,4 +1,5 @@
-//! The bytes of an item's key in a lease id: for each value a type and its content.
+//! The bytes of values: for each value a type and its content. Lease ids contain keys in this form, and the embedded store
+//! remembers the keys of requests in it. Both outlive a broker, so the form does not change.
 
 use integer_encoding::{VarInt, VarIntWriter as _};
 
@@ -20,6 +21,27 @@ pub(super) fn read_key(mut bytes: &[u8]) -> Option<Key> {
     Some(Key(values.into()))
 }
 
+/// Returns the bytes of a list of keys. Each key is preceded by its length.
+pub(crate) fn write_keys(keys: &[Key]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for key in keys {
+        let mut bytes = Vec::new();
+        write_key(&mut bytes, key);
+        write_varint(&mut out, bytes.len());
+        out.append(&mut bytes);
+    }
+    out
+}
+
+/// Reads the keys that [`write_keys`] wrote. Returns `None` if the bytes are malformed.
+pub(crate) fn read_keys(mut bytes: &[u8]) -> Option<Vec<Key>> {
+    let mut keys = Vec::new();
+    while !bytes.is_empty() {
+        keys.push(read_key(read_sized(&mut bytes)?)?);
+    }
+    Some(keys)
+}
+
 /// Returns the number of bytes that [`write_key`] appends for a value, or a few more.
 pub(super) fn max_value_bytes(value: &Value) -> usize {
     const TYPE: usize = 1;
@@ -31,7 +53,8 @@ pub(super) fn max_value_bytes(value: &Value) -> usize {
     }
 }
 
-fn write_value(out: &mut Vec<u8>, value: &Value) {
+/// Appends a value.
+pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
     let mut write_sized = |kind: u8, bytes: &[u8]| {
         out.push(kind);
         write_varint(out, bytes.len());
@@ -79,7 +102,7 @@ fn read_value(bytes: &mut &[u8]) -> Option<Value> {
 }
 
 /// Appends an integer in as few bytes as it needs (LEB128). Signed integers are written in zigzag form.
-pub(super) fn write_varint(out: &mut Vec<u8>, integer: impl VarInt) {
+pub(crate) fn write_varint(out: &mut Vec<u8>, integer: impl VarInt) {
     // Writing to a vector cannot fail.
     let _ = out.write_varint(integer);
 }

@@ -12,6 +12,7 @@ mod connection_string;
 mod decode;
 mod dependents;
 mod enqueue;
+mod enqueue_once;
 mod error;
 mod heartbeat;
 mod index;
@@ -57,8 +58,9 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped,
-    Renewal, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, LeaseExpiry, ListedItem, NewItem, PurgeStep,
+    Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
+    StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -242,6 +244,22 @@ impl Store for MssqlStore {
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.enqueue(queue, &items).await)
+            .await
+    }
+
+    async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: Arc<EnqueueOnce>,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.enqueue_once(queue, &request).await
+        })
+        .await
+    }
+
+    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.forget_requests(limit).await)
             .await
     }
 

@@ -12,6 +12,7 @@ mod claim;
 mod clock;
 mod connection;
 mod enqueue;
+mod enqueue_once;
 mod error;
 mod foreign_keys;
 mod heartbeat;
@@ -54,8 +55,9 @@ use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped,
-    Refusal, Renewal, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, LeaseExpiry, ListedItem, NewItem, PurgeStep,
+    Purged, QueueIndex, Reaped, Refusal, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
+    StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -241,6 +243,21 @@ impl Store for SqliteStore {
     ) -> Result<Vec<Key>, StoreError> {
         let enqueue = move |context: &WriteContext| enqueue::enqueue(context, queue, &items);
         self.writer.run(enqueue).await
+    }
+
+    async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: Arc<EnqueueOnce>,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        let enqueue =
+            move |context: &WriteContext| enqueue_once::enqueue_once(context, queue, &request);
+        self.writer.run(enqueue).await
+    }
+
+    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
+        let forget = move |context: &WriteContext| enqueue_once::forget_requests(context, limit);
+        self.writer.run(forget).await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {

@@ -78,6 +78,7 @@ async fn locked_store_exceeds_the_deadline() {
     let enqueue = lease_broker::grpc::proto::EnqueueRequest {
         queue: "work".to_owned(),
         items: vec![item("x")],
+        request_id: String::new(),
     };
     let complete = lease_broker::grpc::proto::CompleteRequest {
         queue: "work".to_owned(),

@@ -288,6 +288,7 @@ async fn rejected_call_fails_alone() {
             let request = EnqueueRequest {
                 queue: "work".to_owned(),
                 items: vec![item("fine"), item_with(column, text("x"))],
+                request_id: String::new(),
             };
             (n, client.rpc.clone().enqueue(request).await)
         })

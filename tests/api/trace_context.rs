@@ -18,6 +18,7 @@ async fn lease_continues_its_producers_trace() {
         let message = lease_broker::grpc::proto::EnqueueRequest {
             queue: "work".to_owned(),
             items: vec![item("x")],
+            request_id: String::new(),
         };
         let mut request = Request::new(message);
         let trace = trace.parse().expect("a header");
@@ -80,6 +81,7 @@ async fn own_trace_context_of_an_item_comes_first() {
     let mut request = Request::new(lease_broker::grpc::proto::EnqueueRequest {
         queue: "work".to_owned(),
         items: vec![traced.clone()],
+        request_id: String::new(),
     });
     let header = TRACE.parse().expect("a header");
     request.metadata_mut().insert("traceparent", header);
@@ -126,6 +128,7 @@ async fn invalid_traceparent_is_ignored() {
         let mut request = Request::new(lease_broker::grpc::proto::EnqueueRequest {
             queue: "work".to_owned(),
             items: vec![item("x")],
+            request_id: String::new(),
         });
         let header = invalid.parse().expect("a header");
         request.metadata_mut().insert("traceparent", header);

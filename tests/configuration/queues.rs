@@ -511,3 +511,17 @@ fn invalid_ages_are_refused() {
         "unknown",
     );
 }
+
+#[test]
+fn requests_are_remembered_for_a_day_by_default() {
+    let day = Duration::from_secs(86_400);
+    assert_eq!(queue("[queues.a]\n").enqueue_memory, day);
+    let hour = queue("[queues.a]\nenqueue_memory = '1h'");
+    assert_eq!(hour.enqueue_memory, day / 24);
+    assert_rejected(
+        "[queues.a]\nenqueue_memory = '1s'",
+        "enqueue_memory",
+        2,
+        "1m",
+    );
+}

@@ -14,8 +14,8 @@ use lease_broker::queue::{
     SoftLockColumn,
 };
 use lease_broker::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, FollowUp, LeaseExpiry, ListedItem, NewItem,
-    QueueIndex, Reaped, Renewal, Settled, Settlement, Store, StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
+    ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled, Settlement, Store, StoreError,
 };
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
@@ -58,6 +58,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        enqueue_memory: 24 * HOUR,
         keep_for: KeepFor::default(),
         allows_purge: true,
     }
@@ -255,6 +256,15 @@ impl Broker {
 
     pub(crate) async fn try_enqueue(&self, items: Vec<NewItem>) -> Result<Vec<Key>, StoreError> {
         self.store.enqueue(self.queue, items.into()).await
+    }
+
+    pub(crate) async fn enqueue_once(
+        &self,
+        request_id: Uuid,
+        items: Vec<NewItem>,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        let request = EnqueueOnce { request_id, items };
+        self.store.enqueue_once(self.queue, request.into()).await
     }
 
     pub(crate) async fn enqueue(&self, item: NewItem) -> Key {

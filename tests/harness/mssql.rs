@@ -249,7 +249,11 @@ impl Harness for MssqlHarness {
             };
             queues.iter().map(update).collect()
         };
-        let sql = format!("SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}COMMIT TRANSACTION");
+        let requests = format!(
+            "UPDATE lease_broker_request SET expire_time = DATEADD(millisecond, -{millis}, expire_time); "
+        );
+        let sql =
+            format!("SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}COMMIT TRANSACTION");
         self.batch(&sql).await;
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
-use lease_broker::store::{FollowUp, QueueIndex, StoreError};
+use lease_broker::store::{EnqueuedOnce, FollowUp, QueueIndex, StoreError};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
@@ -200,6 +200,26 @@ async fn enqueue_with_a_lost_reply_runs_once_and_reports_doubt() {
     let added = with_timeout(adding).await.expect("no panic");
     assert!(
         matches!(added, Err(StoreError::Unavailable(_))),
+        "{added:?}"
+    );
+    assert_eq!(test.program.number("SELECT COUNT(*) FROM next").await, 1);
+}
+
+#[tokio::test]
+async fn enqueue_with_a_request_id_survives_a_lost_reply() {
+    let Some(test) = TestBroker::start().await else {
+        return;
+    };
+    let broker = test.broker.at(1);
+    let items = vec![new_item(&[("payload", text("a"))])];
+    let adding = async move { broker.enqueue_once(Uuid::from_u128(1), items).await };
+    let adding = test
+        .hold_back_reply(adding, "SELECT COUNT(*) FROM next")
+        .await;
+    test.proxy.cut_and_restore();
+    let added = with_timeout(adding).await.expect("no panic");
+    assert!(
+        matches!(&added, Ok(EnqueuedOnce::Repeated(keys)) if keys[0].to_string() == "1"),
         "{added:?}"
     );
     assert_eq!(test.program.number("SELECT COUNT(*) FROM next").await, 1);

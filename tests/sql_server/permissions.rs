@@ -7,10 +7,11 @@ use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{PurgeStep, RetentionTurn, Store as _};
+use lease_broker::value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Broker, queue};
+use crate::harness::fixture::{Broker, new_item, queue};
 use crate::program::{Program, start};
 
 const SCRIPT: &str = include_str!("../../sql/mssql/permissions.sql");
@@ -98,6 +99,12 @@ async fn least_rights_suffice_and_protect_the_secret() {
         limit: 500,
         delete: true,
     };
+    let new = vec![new_item(&[("id", Value::Int(9))])];
+    for _ in 0..2 {
+        let added = broker.enqueue_once(Uuid::from_u128(1), new.clone()).await;
+        added.expect("enqueue with a request id");
+    }
+    assert_eq!(broker.store.forget_requests(500).await, Ok(0));
     let purged = broker.store.purge(broker.queue, step).await;
     assert_eq!(purged.expect("purge").old, 0);
     drop((service, broker));

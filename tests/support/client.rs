@@ -102,7 +102,11 @@ impl Client {
 
     pub(crate) async fn try_enqueue(&self, items: Vec<NewItem>) -> Result<Vec<String>, Status> {
         let queue = self.queue.clone();
-        let request = EnqueueRequest { queue, items };
+        let request = EnqueueRequest {
+            queue,
+            items,
+            request_id: String::new(),
+        };
         Ok(self.rpc.clone().enqueue(request).await?.into_inner().keys)
     }
 

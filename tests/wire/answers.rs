@@ -85,6 +85,13 @@ pub(crate) fn enqueued(ids: RangeInclusive<i64>) -> Tokens {
     Tokens::new().rows(&rows)
 }
 
+/// The answer to an enqueue whose request is remembered: its digest, then the keys.
+pub(crate) fn remembered(digest: &str, ids: RangeInclusive<i64>) -> Tokens {
+    let keys: Vec<Vec<Cell>> = ids.map(|id| vec![Cell::BigInt(Some(id))]).collect();
+    let outcome = vec![Cell::Int(Some(0)), Cell::text(digest)];
+    Tokens::new().rows(&[outcome]).rows(&keys)
+}
+
 pub(crate) fn redriven(count: i32) -> Tokens {
     Tokens::new().rows(&[vec![Cell::Int(Some(count))]])
 }

@@ -6,8 +6,8 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    ClaimedItem, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement,
-    Store as _, StoreError,
+    ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal,
+    Settled, Settlement, Store as _, StoreError,
 };
 use lease_broker::value::{Key, Value};
 
@@ -165,6 +165,11 @@ impl Fixture {
         with_timeout(self.store.enqueue(QUEUE, (1..=items).map(item).collect())).await
     }
 
+    /// Adds the given number of items with a request id.
+    pub(crate) async fn enqueue_once(&self, items: i64) -> Result<EnqueuedOnce, StoreError> {
+        with_timeout(self.store.enqueue_once(QUEUE, request(items).into())).await
+    }
+
     pub(crate) async fn redrive(&self) -> Result<usize, StoreError> {
         with_timeout(self.store.redrive(QUEUE, 100)).await
     }
@@ -174,6 +179,18 @@ impl Fixture {
         self.server
             .count(|event| matches!(event, Event::Request(_)))
     }
+}
+
+fn request(items: i64) -> EnqueueOnce {
+    EnqueueOnce {
+        request_id: TOKEN,
+        items: (1..=items).map(item).collect(),
+    }
+}
+
+/// Returns the digest of [`Fixture::enqueue_once`]'s items, as the statement stores it.
+pub(crate) fn request_digest(items: i64) -> String {
+    lease_broker::value::hex(&request(items).digest())
 }
 
 pub(crate) fn lease(id: i64) -> LeaseRef {

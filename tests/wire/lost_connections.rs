@@ -1,12 +1,13 @@
 //! Connections that end before a reply is complete. The server may have run the statement or not.
 
 use lease_broker::item_state::State;
-use lease_broker::store::{Settled, StoreError};
+use lease_broker::store::{EnqueuedOnce, Settled, StoreError};
 
 use crate::answers::{
-    OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, settled, settled_row,
+    OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, remembered, settled,
+    settled_row,
 };
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, request_digest};
 use crate::responder::script::Reply;
 use crate::responder::tokens::Tokens;
 
@@ -148,6 +149,25 @@ async fn enqueue_with_a_lost_reply_runs_once() {
     let error = fixture.enqueue(2).await.expect_err("the reply is lost");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert_eq!(fixture.server.requests(OPERATION).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn enqueue_with_a_request_id_is_sent_again() {
+    let fixture = Fixture::start().await;
+    let replies = vec![
+        Reply::Cut(Tokens::new()),
+        Reply::Answer(remembered(&request_digest(2), 1..=2)),
+    ];
+    fixture.server.on(OPERATION, replies);
+    let outcome = fixture
+        .enqueue_once(2)
+        .await
+        .expect("the keys of the first");
+    assert!(
+        matches!(&outcome, EnqueuedOnce::Repeated(keys) if keys.len() == 2),
+        "{outcome:?}"
+    );
+    assert_sent_twice(&fixture);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -187,6 +187,7 @@ impl Client {
         let request = proto::EnqueueRequest {
             queue: self.queue.clone(),
             items: vec![self.item.clone(); items],
+            request_id: String::new(),
         };
         let start = Instant::now();
         let response = self.rpc.enqueue(request).await;

@@ -1,6 +1,7 @@
 //! Enqueue: adds items to a queue and returns their keys.
 
 use serde_json::json;
+use tiberius::Row;
 
 use super::MssqlOperations;
 use super::error::{RetrySafety, into_rejection};
@@ -10,7 +11,7 @@ use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
 use crate::value::Key;
 
-const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
+pub(super) const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 
 /// How the transaction of a batch ends.
 #[derive(Clone, Copy)]
@@ -66,20 +67,12 @@ impl MssqlOperations {
             .query(&sql, &parameters.parameters(), RetrySafety::AtMostOnce)
             .await;
         let results = results.map_err(into_rejection)?;
-        let mut keys = vec![None; items.len()];
-        for (indexes, rows) in indexes.iter().zip(&results) {
-            for (index, row) in indexes.iter().zip(rows) {
-                keys[*index] = Some(queue.read_key(row, 0)?);
-            }
-        }
-        let missing = || StoreError::Bug("the server returned no key for an item".to_owned());
-        let keys = keys.into_iter();
-        keys.map(|key| key.ok_or_else(missing)).collect()
+        keys_of(queue, items.len(), &indexes, &results)
     }
 
     /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls
     /// back.
-    async fn find_rejected_item(
+    pub(super) async fn find_rejected_item(
         &self,
         queue: &QueueStatements,
         items: &[NewItem],
@@ -112,6 +105,25 @@ impl MssqlOperations {
     }
 }
 
+/// Reads the keys that the batch returned. `results` has one result set per group, and `indexes` the indexes of the group's
+/// items. Returns the keys in the order of the items.
+pub(super) fn keys_of(
+    queue: &QueueStatements,
+    items: usize,
+    indexes: &[Vec<usize>],
+    results: &[Vec<Row>],
+) -> Result<Vec<Key>, StoreError> {
+    let mut keys = vec![None; items];
+    for (indexes, rows) in indexes.iter().zip(results) {
+        for (index, row) in indexes.iter().zip(rows) {
+            keys[*index] = Some(queue.read_key(row, 0)?);
+        }
+    }
+    let missing = || StoreError::Bug("the server returned no key for an item".to_owned());
+    let keys = keys.into_iter();
+    keys.map(|key| key.ok_or_else(missing)).collect()
+}
+
 /// Renders the batch that inserts all groups.
 pub(super) fn render_batch(
     queue: &QueueStatements,
@@ -134,7 +146,10 @@ pub(super) fn render_batch(
 }
 
 /// Groups the items by the columns that they name, and by ready or delayed.
-fn group_items(queue: &QueueStatements, items: &[NewItem]) -> Result<Vec<ItemGroup>, StoreError> {
+pub(super) fn group_items(
+    queue: &QueueStatements,
+    items: &[NewItem],
+) -> Result<Vec<ItemGroup>, StoreError> {
     let mut groups: Vec<ItemGroup> = Vec::new();
     for (item_index, item) in items.iter().enumerate() {
         let mut entry = queue.encode_item(item).map_err(|(column, problem)| {

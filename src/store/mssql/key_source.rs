@@ -50,6 +50,15 @@ impl KeySource {
         }
     }
 
+    /// Returns the section of `enqueue_once.sql` that remembers the keys of the items.
+    pub(super) fn remember_section(self, key: &[Column], item: &NewItem) -> &'static str {
+        match self.section(key, item) {
+            "insert_given_keys" => "remember_given_keys",
+            "insert_identity_keys" => "remember_identity_keys",
+            _ => "remember_row_by_row_keys",
+        }
+    }
+
     /// Returns the sort direction in which the new keys are in the order of their items: an identity column can count
     /// down.
     pub(super) fn direction(self) -> &'static str {

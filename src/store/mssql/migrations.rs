@@ -8,7 +8,7 @@ use crate::lease_id::Secret;
 use crate::store::StoreError;
 use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration {
         name: "0001_broker",
         sql: include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
@@ -22,6 +22,11 @@ const MIGRATIONS: [Migration; 3] = [
     Migration {
         name: "0003_retention",
         sql: include_str!("../../../sql/mssql/migrations/0003_retention.sql"),
+        oldest_reader: "0.2.0",
+    },
+    Migration {
+        name: "0004_request",
+        sql: include_str!("../../../sql/mssql/migrations/0004_request.sql"),
         oldest_reader: "0.2.0",
     },
 ];

@@ -81,6 +81,17 @@ impl QueueStatements {
         item: &NewItem,
         list_number: usize,
     ) -> String {
+        let sections: Vec<_> = sections.iter().map(|section| (ENQUEUE, *section)).collect();
+        self.render_insert_of(&sections, item, list_number)
+    }
+
+    /// As [`Self::render_insert`], for sections of several files. A section is the text of its file and its name.
+    pub(super) fn render_insert_of(
+        &self,
+        sections: &[(&str, &str)],
+        item: &NewItem,
+        list_number: usize,
+    ) -> String {
         let mut placeholders = self.placeholders.clone();
         let (columns, values) = if item.delay.is_zero() {
             ("mirror_columns_ready", "mirror_values_ready")
@@ -167,7 +178,7 @@ impl QueueStatements {
         }
         let sections = sections.iter();
         let rendered: Vec<String> = sections
-            .map(|section| render(ENQUEUE, section, &placeholders))
+            .map(|(file, section)| render(file, section, &placeholders))
             .collect();
         rendered.join("\n")
     }

@@ -93,6 +93,13 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
         "key_declarations",
         list(&|number, column| declaration(&format!("lb_k{number}"), column, "NOT NULL")),
     );
+    placeholders.insert("key_numbers", list(&|number, _| format!("k{number}")));
+    placeholders.insert(
+        "s_key_as_names",
+        list(&|number, column| {
+            format!("CONVERT({}, s.k{number}) AS lb_k{number}", column.declared)
+        }),
+    );
     placeholders.insert("key_names", list(&|number, _| format!("lb_k{number}")));
     placeholders.insert(
         "t_key_as_names",

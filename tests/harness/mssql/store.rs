@@ -10,8 +10,9 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    ClaimCall, Claimed, LeaseExpiry, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped,
-    Renewal, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
+    ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, LeaseExpiry, ListedItem, NewItem, PurgeStep,
+    Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
+    StoreError,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -80,6 +81,18 @@ impl Store for SharedStore {
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
         shared(self.0.enqueue(queue, items)).await
+    }
+
+    async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: Arc<EnqueueOnce>,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        shared(self.0.enqueue_once(queue, request)).await
+    }
+
+    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
+        shared(self.0.forget_requests(limit)).await
     }
 
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::adopt;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
+use super::super::enqueue_once;
 use super::super::index;
 use super::super::key_source::KeySource;
 use super::super::placeholders;
@@ -173,6 +174,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
             TransactionEnd::Commit,
         ),
     );
+    let group = [group_of_first_item()];
+    let once = enqueue_once::render_batch(&table, std::slice::from_ref(&item), &group);
+    show("enqueue with a request id", &once);
+    show("forget requests", &enqueue_once::forget_batch());
     show("stats", &table.sql.stats);
     show("list dead", &table.sql.list[State::Dead as usize]);
     show("redrive", &table.sql.redrive);

@@ -67,6 +67,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         claim_strategy: crate::queue::ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        enqueue_memory: Duration::from_secs(86_400),
         keep_for: KeepFor::default(),
         allows_purge: true,
     }

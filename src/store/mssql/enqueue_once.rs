@@ -1,0 +1,142 @@
+//! Enqueue with a request id: adds items unless the request is remembered.
+
+use std::time::Duration;
+
+use tiberius::ToSql;
+
+use super::MssqlOperations;
+use super::decode;
+use super::enqueue::{ENQUEUE, ItemGroup, group_items, keys_of};
+use super::error::{RetrySafety, into_rejection};
+use super::list_parameters::{FIRST_LIST, ListParameters};
+use super::queue_statements::{QueueStatements, roll_back_on_error};
+use crate::store::template::{Placeholders, render};
+use crate::store::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};
+use crate::value::hex;
+
+const ENQUEUE_ONCE: &str = include_str!("../../../sql/mssql/enqueue_once.sql");
+
+impl MssqlOperations {
+    pub(super) async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: &EnqueueOnce,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        let queue = self.queue(queue)?;
+        // An item that cannot be encoded is refused here, before the database is asked.
+        let groups = group_items(queue, &request.items)?;
+        let first = self.insert_once(queue, request, groups).await;
+        let Err(StoreError::Rejected(_)) = first else {
+            return first;
+        };
+        // The same request may have been committed at this moment. Its row then refused this one with a duplicate key, and
+        // the second run finds it.
+        let groups = group_items(queue, &request.items)?;
+        match self.insert_once(queue, request, groups).await {
+            Err(StoreError::Rejected(rejection)) => {
+                let items = &request.items;
+                Err(self.find_rejected_item(queue, items, rejection).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn insert_once(
+        &self,
+        queue: &QueueStatements,
+        request: &EnqueueOnce,
+        groups: Vec<ItemGroup>,
+    ) -> Result<EnqueuedOnce, StoreError> {
+        let items = &request.items;
+        let sql = render_batch(queue, items, &groups);
+        let (lists, indexes): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .map(|group| (group.list, group.indexes))
+            .unzip();
+        let lists = ListParameters::new(lists);
+        let request_id = request.request_id.to_string();
+        let digest = hex(&request.digest());
+        let count = i32::try_from(items.len()).unwrap_or(i32::MAX);
+        let memory = seconds(queue.spec.enqueue_memory);
+        let mut parameters = lists.parameters();
+        let rest: [&dyn ToSql; 5] = [&queue.spec.name, &request_id, &digest, &count, &memory];
+        parameters.extend(rest);
+        let results = self
+            .pool
+            .query(&sql, &parameters, RetrySafety::Idempotent)
+            .await
+            .map_err(into_rejection)?;
+        let outcome = decode::single_row(&results, 0)?;
+        let is_new = decode::integer(outcome, 0)? == 1;
+        let remembered = decode::optional_text(outcome, 1)?;
+        if remembered.as_deref() != Some(&*digest) {
+            return Ok(EnqueuedOnce::OtherItems);
+        }
+        let keys = keys_of(queue, items.len(), &indexes, &results[1..])?;
+        Ok(if is_new {
+            EnqueuedOnce::Added(keys)
+        } else {
+            EnqueuedOnce::Repeated(keys)
+        })
+    }
+
+    pub(super) async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
+        let sql = forget_batch();
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let results = self
+            .pool
+            .query(&sql, &[&limit], RetrySafety::Idempotent)
+            .await?;
+        decode::integer_as(decode::single_row(&results, 0)?, 0)
+    }
+}
+
+/// Returns a duration in whole seconds, rounded up. The configuration limits it to 366 days.
+fn seconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX)
+}
+
+/// Renders the batch that deletes remembered requests.
+pub(super) fn forget_batch() -> String {
+    render(ENQUEUE_ONCE, "forget", &Placeholders::new())
+}
+
+/// Renders the batch that inserts all groups, or reads the keys of an earlier request.
+pub(super) fn render_batch(
+    queue: &QueueStatements,
+    items: &[NewItem],
+    groups: &[ItemGroup],
+) -> String {
+    let mut placeholders = queue.placeholders.clone();
+    let names = [
+        "queue_parameter",
+        "request_parameter",
+        "digest_parameter",
+        "count_parameter",
+        "memory_parameter",
+    ];
+    for (number, name) in (FIRST_LIST + groups.len()..).zip(names) {
+        placeholders.insert(name, format!("@P{number}"));
+    }
+    let mut sections = vec![
+        render(ENQUEUE, "begin", &Placeholders::new()),
+        render(ENQUEUE_ONCE, "if_new", &placeholders),
+    ];
+    for (list_number, group) in groups.iter().enumerate() {
+        let first = &items[group.indexes[0]];
+        let insert = queue.key_source.section(&queue.key, first);
+        let insert = [(ENQUEUE, "item_list"), (ENQUEUE, insert)];
+        let remember = queue.key_source.remember_section(&queue.key, first);
+        let all = insert.into_iter().chain([(ENQUEUE_ONCE, remember)]);
+        let all: Vec<_> = all.collect();
+        sections.push(queue.render_insert_of(&all, first, list_number));
+    }
+    sections.push(render(ENQUEUE_ONCE, "if_remembered", &placeholders));
+    for list_number in 0..groups.len() {
+        placeholders.insert("list_number", list_number.to_string());
+        sections.push(render(ENQUEUE_ONCE, "read_keys", &placeholders));
+    }
+    sections.push(render(ENQUEUE_ONCE, "end_if", &placeholders));
+    sections.push("COMMIT TRANSACTION;".to_owned());
+    roll_back_on_error(sections.join("\n"), queue.has_triggers)
+}
