@@ -94,7 +94,10 @@ async fn cycle(store: &SqliteStore, rounds: u64, width: usize, batch: usize) -> 
             .expect("added");
         let calls = calls(width, batch);
         let start = Instant::now();
-        let leases = store.claim(QUEUE, calls).await.expect("claimed");
+        let leases = store
+            .claim(QUEUE, calls, usize::MAX)
+            .await
+            .expect("claimed");
         times[0] += start.elapsed();
         let completions = completions(leases);
         assert_eq!(completions.len(), width * batch);

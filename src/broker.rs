@@ -13,6 +13,7 @@
 //! | `calls.rs`, `settle.rs` | the calls of the API |
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
+//! | `response_budget.rs` | the memory of leases in responses |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
@@ -33,6 +34,7 @@ mod queue_monitor;
 mod reaper;
 mod request_memory;
 mod requests;
+mod response_budget;
 pub mod retention;
 mod settle;
 mod store_health;
@@ -56,6 +58,7 @@ pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
     ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, ReleaseRequest, Released,
 };
+pub use self::response_budget::ResponseBytes;
 pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
 
 use self::claim_dispatcher::ClaimDispatcher;
@@ -66,6 +69,7 @@ use self::operation_metrics::OperationMetrics;
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::retention::Retention;
+use self::response_budget::ResponseBudget;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
@@ -121,6 +125,8 @@ pub struct BrokerConfig {
     pub reaper: config::Reaper,
     /// Interval between two refreshes of a queue's statistics.
     pub stats_interval: Duration,
+    /// The bytes that leases may take in responses.
+    pub budgets: config::Budgets,
 }
 
 impl From<&Config> for BrokerConfig {
@@ -130,6 +136,7 @@ impl From<&Config> for BrokerConfig {
             polling: config.polling,
             reaper: config.reaper,
             stats_interval: config.telemetry.stats_interval,
+            budgets: config.budgets,
         }
     }
 }
@@ -181,9 +188,10 @@ impl Broker {
         let forget = request_memory::run(broker.store.clone(), broker.stop.clone());
         broker.tasks.spawn(forget);
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
+        let budget = Arc::new(ResponseBudget::new(config.budgets.response_bytes));
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
-            let queue = broker.start_queue(index, spec, &wakeups, config);
+            let queue = broker.start_queue(index, spec, &wakeups, &budget, config);
             let monitor = QueueMonitor {
                 store: monitored.clone(),
                 health: broker.store_health.clone(),
@@ -208,6 +216,7 @@ impl Broker {
         index: QueueIndex,
         spec: &QueueSpec,
         wakeups_by_queue: &Arc<[Arc<Wakeups>]>,
+        budget: &Arc<ResponseBudget>,
         config: BrokerConfig,
     ) -> Queue {
         let (store, tasks) = (&self.store, &self.group_commit_tasks);
@@ -232,6 +241,7 @@ impl Broker {
             max_attempts: spec.retry.max_attempts,
             secret: *store.secret(),
             settlements: settlements.clone(),
+            budget: budget.clone(),
         };
         let claims = ClaimDispatcher::spawn(
             &self.tasks,

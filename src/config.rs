@@ -47,6 +47,8 @@ pub struct Config {
     pub store: Store,
     /// Upper limits of the values in a call.
     pub limits: Limits,
+    /// Budgets of memory.
+    pub budgets: Budgets,
     /// Intervals of the queries for ready items while claims wait.
     pub polling: Polling,
     /// The task that ends expired leases.
@@ -122,6 +124,14 @@ pub struct Limits {
     pub max_item_bytes: usize,
 }
 
+/// Budgets of memory.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budgets {
+    /// The bytes that leases may take in responses that have not been sent yet. 16 MiB to 1 TiB.
+    pub response_bytes: usize,
+}
+
 /// Intervals of the queries for ready items while claims wait.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +182,7 @@ struct Document {
     server: Server,
     store: Store,
     limits: Limits,
+    budgets: Budgets,
     polling: Polling,
     reaper: Reaper,
     log: Log,
@@ -189,6 +200,7 @@ impl Document {
         self.server.check()?;
         self.store.check()?;
         self.limits.check()?;
+        self.budgets.check()?;
         self.polling.check()?;
         self.reaper.check()?;
         self.telemetry.check()?;
@@ -209,6 +221,7 @@ impl Document {
             server: self.server,
             store: self.store,
             limits: self.limits,
+            budgets: self.budgets,
             polling: self.polling,
             reaper: self.reaper,
             log: self.log,
@@ -250,6 +263,17 @@ impl Limits {
             ));
         }
         check_duration("limits.max_wait", self.max_wait, Duration::ZERO, MINUTE)
+    }
+}
+
+impl Budgets {
+    fn check(&self) -> Result<(), InvalidSetting> {
+        let key = "budgets.response_bytes";
+        check_count(key, self.response_bytes, 1 << 40)?;
+        if self.response_bytes < 16 << 20 {
+            return Err(InvalidSetting::new(key, "must be at least 16777216"));
+        }
+        Ok(())
     }
 }
 

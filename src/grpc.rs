@@ -4,6 +4,7 @@
 //! The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
 mod call_metrics;
+mod counted_body;
 mod deadline;
 mod error_layer;
 mod health;

@@ -82,6 +82,9 @@ pub trait Store: Send + Sync + 'static {
     /// [`max_items`](ClaimCall::max_items) and [`max_bytes`](ClaimCall::max_bytes), and no item goes to two calls. A
     /// lease counts one more attempt and raises the item's fencing token by one.
     ///
+    /// The items of all calls together have at most `max_bytes`, or there is only one. Further items then stay ready, and
+    /// [`has_more`](Claimed::has_more) is set for the calls that could have got them.
+    ///
     /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
     /// passed over, and stays ready. A call looks at no more than `max_items` + [`MAX_PASSED_OVER`] items. A ready item that
     /// is larger than the queue's [`max_item_bytes`](crate::queue::QueueSpec::max_item_bytes) becomes dead.
@@ -93,6 +96,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
+        max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError>;
 
     /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order:
@@ -265,11 +269,13 @@ pub struct ClaimCall {
 pub struct Claimed {
     /// The leased items, in the queue's order.
     pub items: Vec<ClaimedItem>,
+    /// The size of these items together, estimated in bytes.
+    pub bytes: usize,
     /// The first items that were passed over because each is larger than [`ClaimCall::max_bytes`]. At most
     /// [`MAX_TOO_LARGE`].
     pub too_large: Vec<TooLargeItem>,
-    /// True if further items may be ready for this call: `max_bytes` had no room for the next one, or the call did not look
-    /// at all of them.
+    /// True if further items may be ready for this call: the next one did not fit into the bytes that were left, or the call
+    /// did not look at all of them.
     pub has_more: bool,
 }
 

@@ -10,6 +10,8 @@ mod harness;
 mod adoption;
 #[path = "conformance/claim.rs"]
 mod claim;
+#[path = "conformance/claim_bytes.rs"]
+mod claim_bytes;
 #[path = "conformance/concurrency.rs"]
 mod concurrency;
 #[path = "conformance/dead_letter.rs"]
@@ -141,6 +143,18 @@ macro_rules! conformance {
                     claim_counts_an_attempt_and_release_returns_it
                     only_configured_columns_are_returned
                     queue_without_filtered_indexes_works_the_same
+                }
+                claim_bytes {
+                    claim_leases_only_items_that_fit
+                    calls_of_a_group_have_their_own_bytes
+                    item_over_the_bytes_of_a_call_is_passed_over
+                    ten_items_that_are_too_large_are_named
+                    group_is_bounded_as_a_whole
+                    item_over_the_queues_limit_becomes_dead
+                    long_texts_count_as_in_a_response
+                    bounded_claims_keep_a_descending_order
+                    bounded_claim_of_any_order_leases_each_item_once
+                    repeated_bounded_claim_gets_the_same_leases
                 }
                 concurrency {
                     each_row_is_claimed_and_completed_once

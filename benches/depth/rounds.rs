@@ -101,7 +101,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
         duration: LEASE,
     };
     let start = Instant::now();
-    let claimed = file.store.claim(QUEUE, [call].into()).await;
+    let claimed = file.store.claim(QUEUE, [call].into(), usize::MAX).await;
     let time = start.elapsed();
     let items = claimed.expect("claimed").into_iter();
     let items = items.flat_map(|claimed| claimed.items);

@@ -1,17 +1,23 @@
 -- Purpose: leases ready items to several calls, and returns the leases of calls that are sent again with the same request id.
 --   One batch and one round trip. The batch commits one transaction, and then reads the leases.
--- Sections: `claim` is the batch. It contains `lease_columns`. With claim_strategy = "app_lock" it also contains `claim_lock`.
---   If any of the calls has a request id, it contains `find_retried_claims`, `except_answered` and `read_retried_claims`. A
---   claim that is tried again contains them too: the broker then treats every call as one with a request id.
+-- Sections: `claim` is the batch. It contains `pick_ready` and `lease_columns`. With claim_strategy = "app_lock" it also contains
+--   `claim_lock`. If any of the calls has a request id, it contains `find_retried_claims`, `except_answered` and
+--   `read_retried_claims`. A claim that is tried again contains them too: the broker then treats every call as one with a
+--   request id. If the items can be larger than the responses, the batch also contains the sections that begin with
+--   `size_`, and `fit_items`, `leased_items` and `read_passed_over`. `fit_items` contains `measure_items`, unless the bounds of
+--   the sizes are exact.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
+--   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
---   with the token of its call.
+--   with the token of its call. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a
+--   call: size and key of an item that is too large for the call, or NULLs if more items may be ready for it.
 -- Locks, in order:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
 --      broker runs it again. The batch waits at most 5 s for all its application locks together.
---   3. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked.
+--   3. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked. If
+--      some of the rows are too large, U on up to 100 further rows.
 --   COMMIT releases all of them. After it, S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
 -- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`, `read_retried_claims`).
 -- Why COMMIT comes before the leases are read: a broker that receives the rows slowly, or is frozen, would otherwise hold X locks
@@ -43,6 +49,15 @@
 -- Why TOP (@total), TOP (@P5), CASE and the hints: see leases.sql. TOP never removes a row from a join.
 -- Why FORCESEEK only with filtered_indexes = false in the pick: the filter of the ready index leaves nothing to seek, and SQL
 --   Server then refuses FORCESEEK. Without filters the state leads the index.
+-- Why two batches: the sizes of columns cost time. If the types of the columns limit the size of a row so far that the items
+--   that a claim asks for always fit, the broker sends the batch without sizes.
+-- Why lb_bytes is first a bound, from DATALENGTH: it takes the length of a long value from its pointer and does not read the
+--   value. Only if the bounds do not fit does `measure_items` convert texts to UTF-8, the encoding of a response. It converts
+--   no more texts than can fit: an item has at least a third of its bound.
+-- Why `measure_items` is not rendered for Babelfish: its DATALENGTH of a text already counts UTF-8. For SQL Server 2017, which has no
+--   UTF-8 collations, a text counts as in UTF-16.
+-- Why a loop over the calls: a call takes items until the next does not fit, and which one that is depends on what the calls
+--   before it took. The loop runs only if the items of all calls do not fit.
 -- Why READCOMMITTEDLOCK with READPAST: Microsoft documents READPAST together with READ_COMMITTED_SNAPSHOT only so.
 
 -- :: claim_lock
@@ -90,20 +105,115 @@ IF EXISTS (SELECT 1 FROM @answered)
 -- :: except_answered
 WHERE j.o NOT IN (SELECT a.lb_o FROM @answered AS a)
 
+-- :: pick_ready
+INSERT @picked (lb_p, {key_names}, lb_f{size_name})
+SELECT TOP ({pick_count}) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}, t.{lease_fence}{size_value}
+FROM {table} AS t WITH (UPDLOCK, ROWLOCK{skip_locked}{ready_hint})
+WHERE t.{lease_state} = 0{key_not_null}
+ORDER BY {pick_order}
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
+
+-- :: size_columns
+, lb_bytes bigint NOT NULL, lb_slot int NULL
+
+-- :: size_name
+, lb_bytes
+
+-- :: size_value
+, {bytes_bound}
+
+-- :: leased_items
+ WHERE lb_slot IS NULL OR lb_slot > 0
+
+-- :: measure_items
+UPDATE i
+SET lb_bytes = {bytes_exact}
+FROM (SELECT TOP (@pick) n.*,
+            SUM(CASE WHEN n.lb_bytes / 3 <= @most THEN n.lb_bytes / 3 ELSE 0 END) OVER (ORDER BY n.lb_p ROWS UNBOUNDED PRECEDING)
+                - n.lb_bytes / 3 AS lb_before
+        FROM @picked AS n
+        WHERE n.lb_bytes / 3 <= @most OR n.lb_bytes > {max_item_bytes}
+        ORDER BY n.lb_p) AS p
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+    INNER JOIN @picked AS i ON i.lb_p = p.lb_p
+WHERE p.lb_before <= @all OR p.lb_bytes > {max_item_bytes}
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@pick = 1));
+
+-- :: fit_items
+DECLARE @pick int = @total, @room bigint, @least bigint, @most bigint, @all bigint, @found int, @call int, @wanted int, @bytes bigint,
+    @slot int, @leased int = 0, @got int, @next int;
+DECLARE @calls TABLE (lb_o int NOT NULL PRIMARY KEY, lb_n int NOT NULL, lb_b bigint NOT NULL, lb_slot int NOT NULL);
+DECLARE @passed TABLE (lb_o int NOT NULL, lb_p int NOT NULL);
+SELECT @room = MAX(j.m), @least = MIN(j.b), @most = MAX(j.b), @all = SUM(j.b) FROM OPENJSON(@P6) WITH (b bigint '$.b', m bigint '$.m') AS j;
+IF @room < @all SET @all = @room;
+IF @all < @least SET @least = @all;
+IF {max_item_bytes} < @least SET @least = {max_item_bytes};
+IF (SELECT SUM(i.lb_bytes) FROM @picked AS i) > @least
+BEGIN
+    INSERT @calls (lb_o, lb_n, lb_b, lb_slot)
+    SELECT j.o, j.n, j.b, SUM(j.n) OVER (ORDER BY j.o ROWS UNBOUNDED PRECEDING) - j.n
+    FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n', b bigint '$.b') AS j {except_answered};
+    {measure_items}IF EXISTS (SELECT 1 FROM @picked AS i WHERE i.lb_bytes > @least)
+    BEGIN
+        SET @pick = @total + {passed_over};
+        DELETE FROM @picked;
+        {pick_more}{measure_items}    END;
+    SET @found = (SELECT COUNT(*) FROM @picked AS i);
+    UPDATE @picked SET lb_slot = 0;
+    UPDATE t
+    SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+        {lease_error} = CONCAT(N'the item has ', p.lb_bytes, N' bytes, more than limits.max_item_bytes, which is {max_item_bytes}'){mirror_set_aside}
+    FROM (SELECT TOP (@pick) * FROM @picked WHERE lb_bytes > {max_item_bytes}) AS p
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@pick = 1));
+    DELETE FROM @picked WHERE lb_bytes > {max_item_bytes};
+    SET @call = (SELECT MIN(c.lb_o) FROM @calls AS c);
+    WHILE @call IS NOT NULL
+    BEGIN
+        SELECT @wanted = c.lb_n, @bytes = c.lb_b, @slot = c.lb_slot FROM @calls AS c WHERE c.lb_o = @call;
+        UPDATE i
+        SET lb_slot = @slot + r.lb_k
+        FROM (SELECT n.lb_p, ROW_NUMBER() OVER (ORDER BY n.lb_p) AS lb_k,
+                    SUM(n.lb_bytes) OVER (ORDER BY n.lb_p ROWS UNBOUNDED PRECEDING) AS lb_sum
+                FROM @picked AS n
+                WHERE n.lb_slot = 0 AND n.lb_bytes <= @bytes) AS r
+            INNER JOIN @picked AS i ON i.lb_p = r.lb_p
+        WHERE r.lb_k <= @wanted AND r.lb_sum <= @bytes AND (r.lb_sum <= @room OR @leased = 0 AND r.lb_k = 1);
+        SET @got = @@ROWCOUNT;
+        SET @leased = @leased + @got;
+        SELECT @room = @room - COALESCE(SUM(i.lb_bytes), 0), @next = MAX(i.lb_p)
+        FROM @picked AS i
+        WHERE i.lb_slot > @slot AND i.lb_slot <= @slot + @wanted;
+        IF @got < @wanted
+        BEGIN
+            SET @next = (SELECT MIN(i.lb_p) FROM @picked AS i WHERE i.lb_slot = 0 AND i.lb_bytes <= @bytes);
+            IF @next IS NOT NULL OR @found >= @pick INSERT @passed (lb_o, lb_p) VALUES (@call, 0);
+        END;
+        INSERT @passed (lb_o, lb_p)
+        SELECT @call, r.lb_p
+        FROM (SELECT n.lb_p, ROW_NUMBER() OVER (ORDER BY n.lb_p) AS lb_k FROM @picked AS n
+                WHERE n.lb_slot = 0 AND n.lb_bytes > @bytes AND (@next IS NULL OR n.lb_p < @next)) AS r
+        WHERE r.lb_k <= {named};
+        SET @call = (SELECT MIN(c.lb_o) FROM @calls AS c WHERE c.lb_o > @call);
+    END;
+END;
+
+-- :: read_passed_over
+IF EXISTS (SELECT 1 FROM @passed)
+    SELECT o.lb_o, k.lb_bytes, {k_key_values}
+    FROM @passed AS o LEFT JOIN @picked AS k ON k.lb_p = o.lb_p
+    ORDER BY o.lb_o, o.lb_p;
+
 -- :: claim
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
 BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
-DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL);
-{claim_lock}INSERT @picked (lb_p, {key_names}, lb_f)
-SELECT TOP (@total) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}, t.{lease_fence}
-FROM {table} AS t WITH (UPDLOCK, ROWLOCK{skip_locked}{ready_hint})
-WHERE t.{lease_state} = 0{key_not_null}
-ORDER BY {pick_order}
-OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
-UPDATE t
+DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL{size_columns});
+{claim_lock}{pick_ready}
+{fit_items}UPDATE t
 SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
     {lease_token} = p.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
 FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t,
@@ -111,13 +221,13 @@ FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t
         FROM (SELECT j.w, j.t, j.d, j.n, SUM(j.n) OVER (ORDER BY j.o ROWS UNBOUNDED PRECEDING) AS lb_last
                 FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t',
                     d int '$.d') AS j {except_answered}) AS c
-            INNER JOIN @picked AS i ON i.lb_p > c.lb_last - c.n AND i.lb_p <= c.lb_last) AS p
+            INNER JOIN @picked AS i ON {slot} > c.lb_last - c.n AND {slot} <= c.lb_last) AS p
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 COMMIT TRANSACTION;
 {read_retried_claims}{lease_columns}
-FROM (SELECT TOP (@total) * FROM @picked) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
 ORDER BY p.lb_p
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read_passed_over}

@@ -21,7 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::error::Error;
 use super::group_commit::broker_stopped;
+use super::response_budget::ResponseBytes;
 use super::undelivered::{LeasedQueue, UndeliveredLeases, releases_of};
 use super::wakeups::Wakeups;
 use crate::config::Polling;
@@ -63,7 +65,7 @@ struct PendingClaim {
     /// must then reach the store even if its own caller goes away, because no other claim would get those leases or
     /// release them.
     takes_over_leases: bool,
-    caller: oneshot::Sender<Result<UndeliveredLeases, StoreError>>,
+    caller: oneshot::Sender<Result<UndeliveredLeases, Error>>,
 }
 
 /// The part of a claim that its caller sees while the claim waits.
@@ -144,7 +146,7 @@ impl ClaimDispatcher {
         &self,
         call: ClaimCall,
         wait: Option<Duration>,
-    ) -> Result<UndeliveredLeases, StoreError> {
+    ) -> Result<UndeliveredLeases, Error> {
         let (caller, mut answer) = oneshot::channel();
         let wait_until = wait.map(|wait| Instant::now() + wait);
         let status = Arc::new(ClaimStatus {
@@ -163,10 +165,12 @@ impl ClaimDispatcher {
             return Ok(self.no_leases());
         }
         let Some(wait_until) = wait_until else {
-            return answer.await.unwrap_or_else(|_| Err(broker_stopped()));
+            return answer
+                .await
+                .unwrap_or_else(|_| Err(broker_stopped().into()));
         };
         tokio::select! {
-            answer = &mut answer => return answer.unwrap_or_else(|_| Err(broker_stopped())),
+            answer = &mut answer => return answer.unwrap_or_else(|_| Err(broker_stopped().into())),
             () = tokio::time::sleep_until(wait_until) => {}
         }
         // The wait is over. If a store operation for this claim runs, its answer comes soon and may hold items, so the
@@ -180,7 +184,7 @@ impl ClaimDispatcher {
     }
 
     fn empty(&self, claimed: Claimed) -> UndeliveredLeases {
-        UndeliveredLeases::new(claimed, Duration::ZERO, self.leased_queue.clone())
+        UndeliveredLeases::new(claimed, None, Duration::ZERO, self.leased_queue.clone())
     }
 
     /// Returns the answer to a claim that gets no lease.
@@ -246,12 +250,12 @@ impl DispatcherTask {
         }
         // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
         for claim in self.waiting.drain(..).chain(self.arrived.drain(..)) {
-            claim.answer(Ok(Claimed::default()), &self.leased_queue);
+            claim.answer(Ok(Claimed::default()), None, &self.leased_queue);
         }
         inbox.close();
         while let Some(message) = inbox.recv().await {
             if let Message::Claim(claim) = message {
-                claim.answer(Ok(Claimed::default()), &self.leased_queue);
+                claim.answer(Ok(Claimed::default()), None, &self.leased_queue);
             }
         }
     }
@@ -270,7 +274,7 @@ impl DispatcherTask {
                     std::mem::take(claims).into_iter().partition(is_withdrawn);
                 *claims = others.into();
                 for claim in withdrawn {
-                    claim.answer(Ok(Claimed::default()), &self.leased_queue);
+                    claim.answer(Ok(Claimed::default()), None, &self.leased_queue);
                 }
             }
         }
@@ -289,7 +293,14 @@ impl DispatcherTask {
                 break;
             }
             let calls: Arc<[ClaimCall]> = group.iter().map(|claim| claim.call.clone()).collect();
-            let results = match self.store.claim(self.queue, calls).await {
+            let wanted = calls
+                .iter()
+                .fold(0, |sum: usize, call| sum.saturating_add(call.max_bytes));
+            let Some(mut reserved) = self.leased_queue.budget.reserve(wanted).await else {
+                self.refuse_overload(group);
+                break;
+            };
+            let results = match self.store.claim(self.queue, calls, reserved.bytes()).await {
                 Ok(results) if results.len() == group.len() => results,
                 Ok(results) => {
                     let (results, calls) = (results.len(), group.len());
@@ -325,7 +336,8 @@ impl DispatcherTask {
                     self.poll_interval = self.polling.min_interval;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
                     let token = claim.call.has_request_id.then_some(claim.call.token);
-                    match claim.answer(Ok(claimed), &self.leased_queue) {
+                    let counted = reserved.split(claimed.bytes);
+                    match claim.answer(Ok(claimed), counted, &self.leased_queue) {
                         None => answered_tokens.extend(token),
                         Some(items) => abandoned.push((token, items)),
                     }
@@ -357,7 +369,19 @@ impl DispatcherTask {
     fn fail_all(&mut self, group: Vec<PendingClaim>, error: &StoreError) {
         let others = self.waiting.drain(..).chain(self.arrived.drain(..));
         for claim in group.into_iter().chain(others) {
-            claim.answer(Err(error.clone()), &self.leased_queue);
+            claim.answer(Err(error.clone().into()), None, &self.leased_queue);
+        }
+    }
+
+    /// Refuses every claim that does not wait, because no bytes are free for a response. Waiting claims wait on.
+    fn refuse_overload(&mut self, group: Vec<PendingClaim>) {
+        let arrived = std::mem::take(&mut self.arrived);
+        for claim in group.into_iter().chain(arrived) {
+            if claim.wait_until.is_some() {
+                self.wait_or_answer_empty(claim);
+            } else {
+                claim.answer(Err(Error::Overloaded), None, &self.leased_queue);
+            }
         }
     }
 
@@ -436,7 +460,7 @@ impl DispatcherTask {
     fn wait_or_answer_empty(&mut self, claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
             let empty = claim.status.empty_answer();
-            claim.answer(Ok(empty), &self.leased_queue);
+            claim.answer(Ok(empty), None, &self.leased_queue);
             return;
         }
         claim.status.in_flight.store(false, Ordering::Release);
@@ -459,12 +483,14 @@ impl PendingClaim {
     /// Answers the claim. If its caller is gone, returns the leases, which the caller did not get.
     fn answer(
         self,
-        outcome: Result<Claimed, StoreError>,
+        outcome: Result<Claimed, Error>,
+        counted: Option<ResponseBytes>,
         leased_queue: &Arc<LeasedQueue>,
     ) -> Option<Vec<ClaimedItem>> {
         let duration = self.call.duration;
-        let outcome =
-            outcome.map(|claimed| UndeliveredLeases::new(claimed, duration, leased_queue.clone()));
+        let outcome = outcome.map(|claimed| {
+            UndeliveredLeases::new(claimed, counted, duration, leased_queue.clone())
+        });
         let undelivered = self.caller.send(outcome).err()?;
         undelivered.ok().map(UndeliveredLeases::into_items)
     }

@@ -31,6 +31,11 @@ pub enum Error {
     /// This broker is stopping and gives no more leases. Nothing was changed.
     #[error("the broker is draining: send the call again to reach another broker")]
     Draining,
+    /// Responses that have not been sent yet take all bytes of `budgets.response_bytes`. No item was leased.
+    #[error(
+        "responses that clients have not read yet take all of budgets.response_bytes; send the call again after the delay in RetryInfo"
+    )]
+    Overloaded,
     /// A lease id has a version that this broker does not know. A newer broker gave it. Nothing was changed.
     #[error(
         "a lease id has version {version}, which this broker does not know: send the call again to reach a newer broker"

@@ -129,13 +129,14 @@ impl Store for FailFastStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
+        max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
         // Outlives `claim`, so that a claim that has started is not dropped with it. Stays `None` if the claim does not
         // start because the store is unhealthy.
         let mut unfinished: Option<ClaimFuture> = None;
         let claim = async {
             let (store, calls) = (self.store.clone(), calls.clone());
-            let started = async move { store.claim(queue, calls).await }.boxed();
+            let started = async move { store.claim(queue, calls, max_bytes).await }.boxed();
             let outcome = unfinished.insert(started).await;
             unfinished = None;
             outcome

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group_commit::GroupCommit;
+use super::response_budget::{ResponseBudget, ResponseBytes};
 use crate::lease_id::{self, LeaseOrigin, Secret};
 use crate::store::millis::millis_rounded_up;
 use crate::store::{Claimed, ClaimedItem, Ending, ItemSize, Settled, Settlement, TooLargeItem};
@@ -25,6 +26,10 @@ use crate::trace_context::TraceContext;
 /// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background.
 pub struct UndeliveredLeases {
     items: Vec<ClaimedItem>,
+    /// The size of the items together, in bytes.
+    bytes: usize,
+    /// The bytes of the budget that the items take. `None`: they are not counted.
+    counted: Option<ResponseBytes>,
     too_large: Vec<TooLargeItem>,
     /// The duration that the claim asked for.
     duration: Duration,
@@ -43,6 +48,8 @@ pub(super) struct LeasedQueue {
     pub(super) secret: Secret,
     /// The group commit that releases leases.
     pub(super) settlements: GroupCommit<Settlement, Settled>,
+    /// The memory that leases may take in responses.
+    pub(super) budget: Arc<ResponseBudget>,
 }
 
 /// A lease that its worker receives.
@@ -58,8 +65,15 @@ pub struct DeliveredLease {
 }
 
 impl UndeliveredLeases {
-    pub(super) fn new(claimed: Claimed, duration: Duration, queue: Arc<LeasedQueue>) -> Self {
+    pub(super) fn new(
+        claimed: Claimed,
+        counted: Option<ResponseBytes>,
+        duration: Duration,
+        queue: Arc<LeasedQueue>,
+    ) -> Self {
         Self {
+            bytes: claimed.bytes,
+            counted,
             items: claimed.items,
             too_large: claimed.too_large,
             duration,
@@ -77,6 +91,12 @@ impl UndeliveredLeases {
         std::mem::take(&mut self.too_large)
     }
 
+    /// Takes the bytes of the budget that the items take. They must be kept until the response has been sent. `None`: the
+    /// items are so small that they are not counted.
+    pub fn take_counted_bytes(&mut self) -> Option<ResponseBytes> {
+        self.counted.take()
+    }
+
     /// Delivers the leases that fit into `max_bytes` and releases the others. The broker does not release a delivered
     /// lease any more.
     ///
@@ -85,14 +105,18 @@ impl UndeliveredLeases {
     ///
     /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
     pub fn deliver(mut self, max_bytes: usize) -> impl Iterator<Item = DeliveredLease> {
-        let item_size = ItemSize::new(&self.queue.columns);
-        let mut bytes = 0;
-        let fits = self.items.iter().take_while(|item| {
-            bytes += item_size.of(item);
-            bytes <= max_bytes
-        });
-        let count = fits.count().max(1);
-        let rest = self.items.split_off(count.min(self.items.len()));
+        let count = if self.bytes <= max_bytes {
+            self.items.len()
+        } else {
+            let item_size = ItemSize::new(&self.queue.columns);
+            let mut bytes = 0;
+            let fits = self.items.iter().take_while(|item| {
+                bytes += item_size.of(item);
+                bytes <= max_bytes
+            });
+            fits.count().max(1).min(self.items.len())
+        };
+        let rest = self.items.split_off(count);
         let delivered = std::mem::replace(&mut self.items, rest);
         let (queue, duration) = (self.queue.clone(), self.duration);
         delivered.into_iter().filter_map(move |item| {

@@ -15,6 +15,7 @@ use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::{BoxError, ServiceBuilder};
 
 use super::call_metrics::CallMetrics;
+use super::counted_body::count_until_sent;
 use super::error_layer::ErrorLayer;
 use super::health;
 use super::measured::MeasureLayer;
@@ -106,6 +107,7 @@ pub fn serve_measured(
         .layer(GlobalConcurrencyLimitLayer::new(
             settings.max_concurrent_calls,
         ))
+        .map_response(count_until_sent)
         .into_inner()
         .named_layer(service);
 

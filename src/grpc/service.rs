@@ -6,6 +6,7 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
+use super::counted_body::Counted;
 use super::deadline::Deadline;
 use super::messages::{
     claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
@@ -14,7 +15,7 @@ use super::messages::{
     too_large_to_proto,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
-use crate::broker::{Broker, ReleaseRequest, UndeliveredLeases};
+use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
 use crate::trace_context::TraceContext;
 
 /// The API as tonic calls it.
@@ -39,10 +40,12 @@ impl LeaseBrokerService for Service {
             let claim = claim_from_proto(request, deadline.time_for_claim(), room)?;
             let max_bytes = claim.max_bytes;
             let mut leases = self.broker.claim(claim).await?;
-            Ok(Response::new(proto::ClaimBatchResponse {
+            let counted = leases.take_counted_bytes();
+            let response = Response::new(proto::ClaimBatchResponse {
                 too_large: too_large_to_proto(leases.take_too_large()),
                 leases: deliver(leases, max_bytes),
-            }))
+            });
+            Ok(count(response, counted))
         };
         deadline.run(call).await
     }
@@ -93,11 +96,13 @@ impl LeaseBrokerService for Service {
             let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
             let max_bytes = max_bytes.min(self.room_after(&results));
-            Ok(Response::new(proto::CompleteResponse {
+            let counted = leases.take_counted_bytes();
+            let response = Response::new(proto::CompleteResponse {
                 results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
                 next_leases: deliver(leases, max_bytes),
-            }))
+            });
+            Ok(count(response, counted))
         };
         deadline.run(call).await
     }
@@ -123,11 +128,13 @@ impl LeaseBrokerService for Service {
             let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
             let max_bytes = max_bytes.min(self.room_after(&results));
-            Ok(Response::new(proto::FailResponse {
+            let counted = leases.take_counted_bytes();
+            let response = Response::new(proto::FailResponse {
                 results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
                 next_leases: deliver(leases, max_bytes),
-            }))
+            });
+            Ok(count(response, counted))
         };
         deadline.run(call).await
     }
@@ -201,6 +208,14 @@ fn deliver(leases: UndeliveredLeases, max_bytes: usize) -> Vec<proto::Lease> {
         .deliver(max_bytes)
         .map(|lease| lease_to_proto(&column_names, lease))
         .collect()
+}
+
+/// Lets the leases of the response count in the budget until the response has been sent.
+fn count<T>(mut response: Response<T>, counted: Option<ResponseBytes>) -> Response<T> {
+    if let Some(counted) = counted {
+        response.extensions_mut().insert(Counted(Arc::new(counted)));
+    }
+    response
 }
 
 /// Copies the lease ids of a request's entries. The response repeats them.

@@ -59,10 +59,19 @@ impl From<Error> for Status {
             Error::StoreMisconfigured(_) => {
                 status(FailedPrecondition, "STORE_MISCONFIGURED", text, None)
             }
+            Error::Overloaded => status(
+                Code::ResourceExhausted,
+                "OVERLOADED",
+                text,
+                Some(OVERLOADED_RETRY_AFTER),
+            ),
             Error::Internal => status(Internal, "INTERNAL", text, None),
         }
     }
 }
+
+/// The time after which a caller sends a call again that was refused because of overload.
+const OVERLOADED_RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Returns the status for a call above the configured number of concurrent calls.
 pub(super) fn overloaded() -> Status {
@@ -72,7 +81,7 @@ pub(super) fn overloaded() -> Status {
         Code::ResourceExhausted,
         "OVERLOADED",
         text,
-        Some(Duration::from_millis(500)),
+        Some(OVERLOADED_RETRY_AFTER),
     )
 }
 

@@ -17,6 +17,7 @@ mod error;
 mod heartbeat;
 mod index;
 mod inspect;
+mod item_bytes;
 mod key_source;
 mod list_parameters;
 mod migrations;
@@ -195,9 +196,12 @@ impl Store for MssqlStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
+        max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.claim(queue, &calls).await)
-            .await
+        self.run(async move |operations: MssqlOperations| {
+            operations.claim(queue, &calls, max_bytes).await
+        })
+        .await
     }
 
     async fn heartbeat(

@@ -171,8 +171,9 @@ impl Store for SqliteStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
+        max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
-        let claim = move |context: &WriteContext| claim::claim(context, queue, &calls);
+        let claim = move |context: &WriteContext| claim::claim(context, queue, &calls, max_bytes);
         self.writer.run(claim).await
     }
 

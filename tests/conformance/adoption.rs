@@ -122,7 +122,7 @@ pub(crate) async fn dropped_table_is_a_misconfiguration<H: Harness>() {
     let calls = vec![call("worker", 1)];
     let error = fixture
         .store
-        .claim(fixture.queue, calls.into())
+        .claim(fixture.queue, calls.into(), usize::MAX)
         .await
         .expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");

@@ -167,7 +167,7 @@ impl Broker {
     /// Claims for several calls, and returns the whole results.
     pub(crate) async fn results(&self, calls: Vec<ClaimCall>) -> Vec<Claimed> {
         let asked = calls.len();
-        let results = self.store.claim(self.queue, calls.into()).await;
+        let results = self.store.claim(self.queue, calls.into(), usize::MAX).await;
         let results = results.expect("claim");
         assert_eq!(results.len(), asked, "one result per call");
         results

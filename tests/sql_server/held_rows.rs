@@ -46,7 +46,7 @@ async fn claim_gives_up_at_a_page_that_a_program_holds() {
     let broker = Broker::new(std::sync::Arc::new(store.expect("a store")));
     let claimed = broker
         .store
-        .claim(broker.queue, [call("worker", 9)].into())
+        .claim(broker.queue, [call("worker", 9)].into(), usize::MAX)
         .await;
     let Err(StoreError::Unavailable(outage)) = claimed else {
         panic!("{claimed:?}");

@@ -123,7 +123,12 @@ async fn failed_claim_with_request_id_gets_its_leases_on_retry() {
     let mut request = call("worker", 2);
     request.token = token;
     request.has_request_id = true;
-    let claim = async move { broker.store.claim(broker.queue, [request].into()).await };
+    let claim = async move {
+        broker
+            .store
+            .claim(broker.queue, [request].into(), usize::MAX)
+            .await
+    };
     let claim = test.hold_back_reply(claim, LEASED).await;
     test.proxy.refuse(true);
     test.proxy.cut();
@@ -170,7 +175,12 @@ async fn claim_lost_before_the_server_is_not_run_again() {
     test.proxy.stall(Direction::ToServer, true);
     let broker = test.broker.clone();
     let calls = [call("worker", 1)];
-    let claim = tokio::spawn(async move { broker.store.claim(broker.queue, calls.into()).await });
+    let claim = tokio::spawn(async move {
+        broker
+            .store
+            .claim(broker.queue, calls.into(), usize::MAX)
+            .await
+    });
     wait_until("the proxy holds the request", async || {
         test.proxy.held() > 0
     })

@@ -284,7 +284,10 @@ impl Worker {
         let claim = |broker: Broker| {
             let call = call.clone();
             async move {
-                let claimed = broker.store.claim(broker.queue, [call].into()).await;
+                let claimed = broker
+                    .store
+                    .claim(broker.queue, [call].into(), usize::MAX)
+                    .await;
                 claimed.map(|mut claimed| claimed.remove(0).items)
             }
         };

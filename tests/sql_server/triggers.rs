@@ -181,7 +181,9 @@ async fn trigger_that_uses_raiserror_refuses_the_operation() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
     fixture.enqueue(item("UPDATE")).await;
     for _ in 0..2 {
-        let claim = fixture.store.claim(fixture.queue, [call("w", 1)].into());
+        let claim = fixture
+            .store
+            .claim(fixture.queue, [call("w", 1)].into(), usize::MAX);
         let error = claim.await.expect_err("the trigger refuses the claim");
         assert!(error.to_string().contains("refused UPDATE"), "{error}");
         assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);

@@ -81,7 +81,10 @@ async fn write_that_waits_too_long_is_unavailable() {
     let other = fixture.harness.connect();
     other.execute_batch("BEGIN IMMEDIATE").expect("begin");
     let calls = [call("worker", 1)];
-    let error = fixture.store.claim(fixture.queue, calls.into()).await;
+    let error = fixture
+        .store
+        .claim(fixture.queue, calls.into(), usize::MAX)
+        .await;
     let Err(StoreError::Unavailable(outage)) = error else {
         panic!("{error:?}");
     };
@@ -91,7 +94,7 @@ async fn write_that_waits_too_long_is_unavailable() {
     let claims = (0..20).map(|_| {
         fixture
             .store
-            .claim(fixture.queue, [call("worker", 1)].into())
+            .claim(fixture.queue, [call("worker", 1)].into(), usize::MAX)
     });
     for outcome in futures_util::future::join_all(claims).await {
         assert!(

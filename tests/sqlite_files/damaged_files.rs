@@ -71,7 +71,7 @@ async fn first_error(path: &Path) -> Option<StoreError> {
         return Some(error);
     }
     let calls = [call("worker", 1_000)];
-    store.claim(queue, calls.into()).await.err()
+    store.claim(queue, calls.into(), usize::MAX).await.err()
 }
 
 #[tokio::test]

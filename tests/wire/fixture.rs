@@ -118,7 +118,7 @@ impl Fixture {
         let mut call = call(worker, 3);
         call.has_request_id = has_request_id;
         call.token = TOKEN;
-        let results = with_timeout(self.store.claim(QUEUE, [call].into())).await?;
+        let results = with_timeout(self.store.claim(QUEUE, [call].into(), usize::MAX)).await?;
         Ok(results
             .into_iter()
             .flat_map(|claimed| claimed.items)

@@ -10,19 +10,21 @@ use super::MssqlOperations;
 use super::decode;
 use super::error::{OperationFailure, RetrySafety};
 use super::list_parameters::{ListEntry, ListParameters};
-use super::queue_statements::QueueStatements;
+use super::queue_statements::{ClaimBatches, QueueStatements};
 use super::types;
 use crate::lease_id::LeaseRef;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError};
+use crate::store::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
 
 impl MssqlOperations {
     pub(super) async fn claim(
         &self,
         queue: QueueIndex,
         calls: &[ClaimCall],
+        max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
         let queue = self.queue(queue)?;
+        let bytes = (!all_fit(queue, calls, max_bytes)).then_some(max_bytes);
         // Calls with the same token are the same request. Only the first of them is sent. The others get its leases.
         let mut first_index: HashMap<Uuid, usize> = HashMap::new();
         for (index, call) in calls.iter().enumerate() {
@@ -33,8 +35,12 @@ impl MssqlOperations {
         let mut attempt = Attempt::First;
         let mut tries = self.pool.tries();
         let results = loop {
-            let parameters = attempt.parameters(calls, &indexes);
-            let sql = attempt.sql(queue, calls);
+            let parameters = attempt.parameters(calls, &indexes, bytes);
+            let batches = match bytes {
+                Some(_) => &queue.sql.claim_within_bytes,
+                None => &queue.sql.claim,
+            };
+            let sql = attempt.sql(batches, calls);
             let failure = match tries.run(sql, &parameters.parameters()).await {
                 Ok(results) => break attempt.check_answered(calls, results)?,
                 Err(failure) => failure,
@@ -48,28 +54,66 @@ impl MssqlOperations {
         };
         // The batch returns at least one result set, even if that is empty.
         decode::result_set(&results, 0)?;
-        let mut items: Vec<Vec<ClaimedItem>> = vec![Vec::new(); calls.len()];
-        // If calls already hold leases, the first result set has them. The last result set has the new leases.
+        let mut claimed = vec![Claimed::default(); calls.len()];
+        // If calls already hold leases, the first result set has them. Then come the new leases, and the items that were
+        // passed over.
         for row in results.iter().flatten() {
-            // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
-            // this list.
-            if let Some(index) = first_index.get(&decode::token(row, 0)?) {
-                items[*index].push(read_item(queue, &calls[*index], row)?);
+            if is_passed_over(row) {
+                let index = decode::request_index(row, 0, calls.len())?;
+                read_passed_over(queue, row, &mut claimed[index])?;
+            } else if let Some(index) = first_index.get(&decode::token(row, 0)?) {
+                // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
+                // this list.
+                let item = read_item(queue, &calls[*index], row)?;
+                claimed[*index].bytes += queue.item_size.of(&item);
+                claimed[*index].items.push(item);
             }
         }
         for (index, call) in calls.iter().enumerate() {
             let first = first_index[&call.token];
             if first != index {
-                let same_items = items[first].clone();
-                items[index] = same_items;
+                let same_items = claimed[first].clone();
+                claimed[index] = same_items;
             }
         }
-        let claimed = items.into_iter().map(|items| Claimed {
-            items,
-            ..Claimed::default()
-        });
-        Ok(claimed.collect())
+        Ok(claimed)
     }
+}
+
+/// Returns whether the items that the calls ask for always fit, because the types of the columns limit their size.
+fn all_fit(queue: &QueueStatements, calls: &[ClaimCall], max_bytes: usize) -> bool {
+    let Some(row) = queue.max_row_bytes else {
+        return false;
+    };
+    let all: usize = calls.iter().map(|call| call.max_items).sum();
+    row <= queue.spec.max_item_bytes
+        && row.saturating_mul(all) <= max_bytes
+        && calls
+            .iter()
+            .all(|call| row.saturating_mul(call.max_items) <= call.max_bytes)
+}
+
+/// Returns whether the row comes from `read_passed_over` (`claim.sql`). All other rows begin with a token.
+fn is_passed_over(row: &Row) -> bool {
+    row.columns()
+        .first()
+        .is_some_and(|column| column.name() == "lb_o")
+}
+
+/// Reads an item that is too large for a call. Without a key, the row says that more items may be ready.
+fn read_passed_over(
+    queue: &QueueStatements,
+    row: &Row,
+    claimed: &mut Claimed,
+) -> Result<(), StoreError> {
+    match row.try_get::<i64, _>(1)? {
+        None => claimed.has_more = true,
+        Some(bytes) => claimed.too_large.push(TooLargeItem {
+            key: queue.read_key(row, 2)?,
+            size_bytes: usize::try_from(bytes).unwrap_or_default(),
+        }),
+    }
+    Ok(())
 }
 
 /// The ways to send a claim. A batch commits before it reads the leases, so an error does not tell whether it has leased
@@ -97,16 +141,22 @@ impl Attempt {
         }
     }
 
-    fn sql<'a>(&self, queue: &'a QueueStatements, calls: &[ClaimCall]) -> &'a str {
+    fn sql<'a>(&self, batches: &'a ClaimBatches, calls: &[ClaimCall]) -> &'a str {
         let may_hold_leases = |call: &ClaimCall| call.has_request_id;
         match self {
-            Self::First if !calls.iter().any(may_hold_leases) => &queue.sql.claim,
-            _ => &queue.sql.claim_with_retries,
+            Self::First if !calls.iter().any(may_hold_leases) => &batches.new,
+            _ => &batches.with_retries,
         }
     }
 
-    /// Returns the parameters that send the calls at `indexes`.
-    fn parameters(&self, calls: &[ClaimCall], indexes: &[usize]) -> ListParameters {
+    /// Returns the parameters that send the calls at `indexes`. `max_bytes` is set if sizes are sent, and then bounds the
+    /// items of all calls.
+    fn parameters(
+        &self,
+        calls: &[ClaimCall],
+        indexes: &[usize],
+        max_bytes: Option<usize>,
+    ) -> ListParameters {
         let list = indexes.iter().map(|index| {
             let call = &calls[*index];
             let (wanted, may_hold_leases) = match self {
@@ -121,6 +171,10 @@ impl Attempt {
             entry.insert("t", json!(call.token.to_string()));
             entry.insert("d", json!(millis_rounded_up(call.duration)));
             entry.insert("r", json!(may_hold_leases));
+            if let Some(max_bytes) = max_bytes {
+                entry.insert("b", json!(to_sql_bytes(call.max_bytes)));
+                entry.insert("m", json!(to_sql_bytes(max_bytes)));
+            }
             entry
         });
         ListParameters::new(vec![list.collect()])
@@ -141,13 +195,18 @@ impl Attempt {
             return Ok(results);
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
-        for row in results.iter().flatten() {
+        for row in results.iter().flatten().filter(|row| !is_passed_over(row)) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);
             }
         }
         Err(lost.into())
     }
+}
+
+/// Returns a number of bytes that the sums of the batch can add up.
+fn to_sql_bytes(bytes: usize) -> i64 {
+    i64::try_from(bytes).map_or(1 << 48, |bytes| bytes.min(1 << 48))
 }
 
 /// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context

@@ -10,13 +10,14 @@ use crate::store::template::Placeholders;
 
 /// Sets the placeholders of the mirror columns.
 pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {
-    use State::{Leased, Ready};
+    use State::{Dead, Leased, Ready};
 
     let mirrors = mirrors(queue);
     let owner = format!("t.{}", quote(queue.soft_lock.name(SoftLockColumn::Owner)));
     // The placeholder, the states that the statement can set, the state that it sets, the worker.
     for (placeholder, states, state_expression, worker) in [
         ("mirror_leased", &[Leased][..], "", "p.lb_w"),
+        ("mirror_set_aside", &[Dead], "", &*owner),
         ("mirror_ended", &State::ALL, "l.lb_state", &*owner),
         ("mirror_reaped", &State::ALL, "d.lb_next", &*owner),
         ("mirror_redriven", &[Ready], "", &*owner),

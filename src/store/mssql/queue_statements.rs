@@ -9,6 +9,7 @@ use tiberius::Row;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::unexpected;
+use super::item_bytes::{ItemBytes, TextBytes};
 use super::key_source::KeySource;
 use super::list_parameters::ListEntry;
 use super::purge::PurgeStatements;
@@ -19,10 +20,10 @@ use super::{index, partitions, placeholders};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec};
-use crate::store::StoreError;
 use crate::store::adoption::archive_columns;
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
+use crate::store::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
 use crate::value::{Key, Value};
 
 /// Returns the text of a file in `sql/mssql`.
@@ -40,6 +41,10 @@ pub(super) struct QueueStatements {
     /// The names of the data columns that a claim returns.
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
+    /// The sizes of the items.
+    pub(super) item_size: ItemSize,
+    /// The largest size of an item that the types of its columns allow, in bytes. `None`: a column has no limit.
+    pub(super) max_row_bytes: Option<usize>,
     /// The names of all columns of the table.
     pub(super) column_names: Vec<String>,
     /// The columns that a new item may set, by name.
@@ -57,9 +62,10 @@ pub(super) struct QueueStatements {
 
 /// The rendered statements.
 pub(super) struct Statements {
-    pub(super) claim: String,
-    /// The claim for a list in which the token of at least one call may already hold leases.
-    pub(super) claim_with_retries: String,
+    /// The claim for items that are so small that all of them fit.
+    pub(super) claim: ClaimBatches,
+    /// The claim that leases only items that fit.
+    pub(super) claim_within_bytes: ClaimBatches,
     pub(super) extend: String,
     pub(super) settle: SettleSections,
     pub(super) release_claims: String,
@@ -70,6 +76,13 @@ pub(super) struct Statements {
     pub(super) list: [String; 5],
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
+}
+
+/// The two forms of a claim.
+pub(super) struct ClaimBatches {
+    pub(super) new: String,
+    /// The claim for a list in which the token of at least one call may already hold leases.
+    pub(super) with_retries: String,
 }
 
 /// The sections of `settle.sql`. Each settlement joins the sections that its list needs.
@@ -138,6 +151,7 @@ impl QueueStatements {
             archive.as_ref(),
             columns,
             key_source,
+            connection.server_info.text_bytes(),
         ))
     }
 
@@ -148,8 +162,18 @@ impl QueueStatements {
         archive: Option<&Table>,
         columns: QueueColumns<ColumnType>,
         key_source: KeySource,
+        text_bytes: TextBytes,
     ) -> Self {
         let mut placeholders = placeholders::of_table(spec, table, &columns);
+        let names: Arc<[String]> = columns
+            .data
+            .iter()
+            .map(|column| column.name.clone())
+            .collect();
+        let item_size = ItemSize::new(&names);
+        let bytes = ItemBytes::new(&columns, item_size, text_bytes);
+        let max_row_bytes = bytes.max;
+        set_size_placeholders(&mut placeholders, spec, bytes);
         if let Some(archive) = archive {
             let shared = archive_columns(spec, &columns, archive);
             let names: Vec<String> = shared.iter().map(|name| quote(name)).collect();
@@ -174,8 +198,8 @@ impl QueueStatements {
         let guard = |batch: String| roll_back_on_error(batch, table.has_triggers);
         let sql = Statements {
             list: State::ALL.map(list),
-            claim: guard(render_claim(&placeholders, false)),
-            claim_with_retries: guard(render_claim(&placeholders, true)),
+            claim: claim_batches(&placeholders, false, table.has_triggers),
+            claim_within_bytes: claim_batches(&placeholders, true, table.has_triggers),
             extend: guard(render(
                 file!("heartbeat"),
                 "extend",
@@ -199,10 +223,11 @@ impl QueueStatements {
                 .map(|column| (column.name.clone(), column))
                 .collect()
         };
-        let data = columns.data.iter();
         Self {
             spec: spec.clone(),
-            columns: data.map(|column| column.name.clone()).collect(),
+            columns: names,
+            item_size,
+            max_row_bytes,
             column_names: table
                 .columns
                 .iter()
@@ -269,8 +294,49 @@ pub(super) fn roll_back_on_error(batch: String, has_triggers: bool) -> String {
     render(file!("triggers"), "roll_back_on_error", &placeholders)
 }
 
+/// The sections of `claim.sql` for items that may be too large. `fit_items` contains the first ones.
+const SIZE_SECTIONS: [&str; 8] = [
+    "size_columns",
+    "size_name",
+    "size_value",
+    "leased_items",
+    "measure_items",
+    "pick_more",
+    "fit_items",
+    "read_passed_over",
+];
+
+/// Sets the placeholders of the sizes of items.
+fn set_size_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, bytes: ItemBytes) {
+    for (placeholder, value) in [
+        ("bytes_bound", bytes.bound),
+        ("bytes_exact", bytes.exact.unwrap_or_default()),
+        ("max_item_bytes", spec.max_item_bytes.to_string()),
+        ("passed_over", MAX_PASSED_OVER.to_string()),
+        ("named", MAX_TOO_LARGE.to_string()),
+    ] {
+        placeholders.insert(placeholder, value);
+    }
+}
+
+/// Renders both forms of a claim. `within_bytes` adds the sections that lease only items that fit.
+fn claim_batches(
+    placeholders: &Placeholders,
+    within_bytes: bool,
+    has_triggers: bool,
+) -> ClaimBatches {
+    let render = |with_retries| {
+        let batch = render_claim(placeholders, within_bytes, with_retries);
+        roll_back_on_error(batch, has_triggers)
+    };
+    ClaimBatches {
+        new: render(false),
+        with_retries: render(true),
+    }
+}
+
 /// Renders the claim. `with_retries` adds the sections for calls whose tokens may already hold leases.
-fn render_claim(placeholders: &Placeholders, with_retries: bool) -> String {
+fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: bool) -> String {
     let mut placeholders = placeholders.clone();
     for section in [
         "find_retried_claims",
@@ -284,6 +350,28 @@ fn render_claim(placeholders: &Placeholders, with_retries: bool) -> String {
         };
         placeholders.insert(section, text);
     }
+    let slot = if within_bytes {
+        "COALESCE(i.lb_slot, i.lb_p)"
+    } else {
+        "i.lb_p"
+    };
+    placeholders.insert("slot", slot.to_owned());
+    placeholders.insert("pick_count", "@pick".to_owned());
+    for section in SIZE_SECTIONS {
+        let is_exact = placeholders["bytes_exact"].is_empty();
+        let text = match section {
+            _ if !within_bytes => String::new(),
+            "measure_items" if is_exact => String::new(),
+            "pick_more" => render(file!("claim"), "pick_ready", &placeholders) + "\n",
+            "measure_items" | "fit_items" => render(file!("claim"), section, &placeholders) + "\n",
+            "read_passed_over" => "\n".to_owned() + &render(file!("claim"), section, &placeholders),
+            _ => render(file!("claim"), section, &placeholders),
+        };
+        placeholders.insert(section, text);
+    }
+    placeholders.insert("pick_count", "@total".to_owned());
+    let pick = render(file!("claim"), "pick_ready", &placeholders);
+    placeholders.insert("pick_ready", pick);
     render(file!("claim"), "claim", &placeholders)
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use tiberius::Row;
 use tiberius::error::Error;
 
+use super::item_bytes::TextBytes;
 use crate::store::StoreError;
 
 /// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation
@@ -75,6 +76,20 @@ impl ServerInfo {
     /// TABLE, "Adding NOT NULL columns as an online operation").
     pub(super) fn adds_columns_without_rewrite(&self) -> bool {
         self.babelfish || self.supports_online_indexes()
+    }
+
+    /// Returns the way to get the size of a text in UTF-8. UTF-8 collations came with version 15, SQL Server 2019; Azure SQL
+    /// has them in every version (Microsoft's documentation of "Collation and Unicode support").
+    pub(super) fn text_bytes(&self) -> TextBytes {
+        let (major, _) = self.version.split_once('.').unwrap_or_default();
+        if self.babelfish {
+            TextBytes::Length
+        } else if matches!(self.edition, 5 | 8) || major.parse().is_ok_and(|major: u32| major >= 15)
+        {
+            TextBytes::Conversion
+        } else {
+            TextBytes::Unknown
+        }
     }
 
     /// Returns whether the server can create an index while other sessions write to the table.

@@ -20,41 +20,46 @@ use crate::value::Key;
 
 /// Serves claim calls one after the other. See [`Store::claim`](crate::store::Store::claim).
 ///
-/// Items are leased without a look at their sizes until one exceeds the bytes of its call. The transaction is then rolled
-/// back, and the operation runs again with sizes.
+/// Items are leased without a look at their sizes until one does not fit. The transaction is then rolled back, and the
+/// operation runs again with sizes.
 pub(super) fn claim(
     context: &WriteContext,
     queue: QueueIndex,
     calls: &[ClaimCall],
+    max_bytes: usize,
 ) -> Result<Vec<Claimed>, StoreError> {
     let queue = context.queue(queue)?;
     let reads_sizes = queue.has_large_items.load(Ordering::Relaxed);
     let mut statements = ClaimStatements::new(context, queue)?;
     // No more items are ready. The remaining calls skip the query.
     let mut none_ready = false;
+    let mut room = Some(max_bytes);
     let mut results = Vec::with_capacity(calls.len());
     for call in calls {
         let mut claimed = Claimed::default();
         if call.has_request_id {
-            claimed.items = statements.find_retried_leases(call)?;
+            claimed = statements.find_retried_leases(call)?;
         }
         if claimed.items.is_empty() && !none_ready {
             if reads_sizes {
-                claimed = statements.claim_within_bytes(call)?;
+                let is_first = room == Some(max_bytes);
+                let left = room.unwrap_or_default();
+                claimed = statements.claim_within_bytes(call, left, is_first)?;
                 none_ready = claimed.items.len() < call.max_items
                     && !claimed.has_more
                     && claimed.too_large.is_empty();
             } else {
                 let keys = statements.pick_ready(call.max_items)?;
                 none_ready = keys.len() < call.max_items;
-                let Some(items) = statements.lease_rows(call, &keys)? else {
-                    queue.has_large_items.store(true, Ordering::Relaxed);
-                    context.run_again();
-                    return Err(StoreError::Bug(
-                        "a claim that exceeded its bytes was not run again".to_owned(),
-                    ));
-                };
-                claimed.items = items;
+                claimed = statements.lease_rows(call, &keys)?;
+            }
+            room = room.and_then(|room| room.checked_sub(claimed.bytes));
+            if !reads_sizes && (room.is_none() || claimed.has_more) {
+                queue.has_large_items.store(true, Ordering::Relaxed);
+                context.run_again();
+                return Err(StoreError::Bug(
+                    "a claim that exceeded its bytes was not run again".to_owned(),
+                ));
             }
         }
         results.push(claimed);
@@ -91,15 +96,17 @@ impl<'a> ClaimStatements<'a> {
     }
 
     /// Returns the leases that an earlier try of this call got.
-    fn find_retried_leases(&mut self, call: &ClaimCall) -> Result<Vec<ClaimedItem>, StoreError> {
+    fn find_retried_leases(&mut self, call: &ClaimCall) -> Result<Claimed, StoreError> {
         let statement = &mut self.find_retried_leases;
         bind(statement, 4, &[&Token(&call.token), &self.now])?;
         let mut rows = statement.raw_query();
-        let mut items = Vec::new();
+        let mut claimed = Claimed::default();
         while let Some(row) = rows.next()? {
-            items.push(read_item(self.queue, call, row, self.now)?);
+            let item = read_item(self.queue, call, row, self.now)?;
+            claimed.bytes += self.queue.item_size.of(&item);
+            claimed.items.push(item);
         }
-        Ok(items)
+        Ok(claimed)
     }
 
     /// Returns the keys of the first ready items, up to `limit`.
@@ -113,33 +120,36 @@ impl<'a> ClaimStatements<'a> {
         Ok(keys)
     }
 
-    /// Leases the rows with these keys to the call. Returns `None` if they exceed its bytes.
-    fn lease_rows(
-        &mut self,
-        call: &ClaimCall,
-        keys: &[Key],
-    ) -> Result<Option<Vec<ClaimedItem>>, StoreError> {
+    /// Leases the rows with these keys to the call, until one does not fit. [`Claimed::has_more`] is set then.
+    fn lease_rows(&mut self, call: &ClaimCall, keys: &[Key]) -> Result<Claimed, StoreError> {
         self.bind_call(call)?;
-        let mut items = Vec::with_capacity(keys.len());
-        let mut bytes = 0;
+        let mut claimed = Claimed {
+            items: Vec::with_capacity(keys.len()),
+            ..Claimed::default()
+        };
         for key in keys {
             let item = self.lease_row(call, key)?;
             let size = self.queue.item_size.of(&item);
-            bytes += size;
-            if bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
-                return Ok(None);
+            claimed.bytes += size;
+            if claimed.bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
+                claimed.has_more = true;
+                break;
             }
-            items.push(item);
+            claimed.items.push(item);
         }
-        Ok(Some(items))
+        Ok(claimed)
     }
 
-    /// Leases the first ready items that fit into the bytes of the call. At most `max_items` + [`MAX_PASSED_OVER`] items are
-    /// looked at.
-    fn claim_within_bytes(&mut self, call: &ClaimCall) -> Result<Claimed, StoreError> {
+    /// Leases the first ready items that fit into the bytes of the call and into `room`. If `is_first`, the first item may
+    /// exceed `room`. At most `max_items` + [`MAX_PASSED_OVER`] items are looked at.
+    fn claim_within_bytes(
+        &mut self,
+        call: &ClaimCall,
+        room: usize,
+        is_first: bool,
+    ) -> Result<Claimed, StoreError> {
         let mut claimed = Claimed::default();
         let (mut fitting, mut oversized) = (Vec::new(), Vec::new());
-        let mut left = call.max_bytes;
         let limit = call.max_items + MAX_PASSED_OVER;
         let mut looked_at = 0;
         bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
@@ -159,9 +169,11 @@ impl<'a> ClaimStatements<'a> {
                     claimed.too_large.push(TooLargeItem { key, size_bytes });
                 }
             } else {
-                claimed.has_more = size_bytes > left;
+                let bytes = claimed.bytes + size_bytes;
+                let in_room = bytes <= room || is_first && fitting.is_empty();
+                claimed.has_more = bytes > call.max_bytes || !in_room;
                 if !claimed.has_more {
-                    left -= size_bytes;
+                    claimed.bytes = bytes;
                     fitting.push(key);
                 }
             }

@@ -43,8 +43,9 @@ impl Store for SharedStore {
         &self,
         queue: QueueIndex,
         calls: Arc<[ClaimCall]>,
+        max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
-        shared(self.0.claim(queue, calls)).await
+        shared(self.0.claim(queue, calls, max_bytes)).await
     }
 
     async fn heartbeat(

@@ -69,9 +69,9 @@ impl ProfiledQueue {
         let statements = &self.statements().sql;
         let (sql, parameters) = (
             if has_request_id {
-                statements.claim_with_retries.clone()
+                statements.claim.with_retries.clone()
             } else {
-                statements.claim.clone()
+                statements.claim.new.clone()
             },
             ListParameters::new(vec![list.collect()]),
         );

@@ -12,6 +12,7 @@ use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::index;
+use super::super::item_bytes::TextBytes;
 use super::super::key_source::KeySource;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
@@ -148,7 +149,14 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         }
         _ => None,
     };
-    let table = QueueStatements::new(spec, before, archive.as_ref(), columns, key_source);
+    let table = QueueStatements::new(
+        spec,
+        before,
+        archive.as_ref(),
+        columns,
+        key_source,
+        TextBytes::Conversion,
+    );
     let item = NewItem {
         columns: set
             .iter()
@@ -157,10 +165,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         delay: Duration::ZERO,
         trace_parent: None,
     };
-    show("claim", &table.sql.claim);
+    show("claim", &table.sql.claim.new);
     show(
         "claim; with calls that may hold leases",
-        &table.sql.claim_with_retries,
+        &table.sql.claim.with_retries,
     );
     show("heartbeat", &table.sql.extend);
     show("release claims", &table.sql.release_claims);
@@ -370,12 +378,61 @@ async fn batches_on_a_table_with_triggers_roll_back_at_each_error() {
 }
 
 #[test]
+fn claims_of_items_without_a_size_limit() {
+    let mut spec = spec("Documents");
+    spec.mirror = vec![mirror(
+        State::Dead,
+        "Status",
+        MirrorValue::Literal(Value::Text("failed".to_owned())),
+    )];
+    let mut table = table(
+        &[
+            "ID: nvarchar(40)",
+            "Status: varchar(20)",
+            "Text: nvarchar(max)",
+            "Scan: varbinary(max)",
+            "Data: xml",
+            "Price: decimal(10, 2)",
+        ],
+        1,
+    );
+    let mut out = String::new();
+    for (text_bytes, with_retries) in [
+        (TextBytes::Conversion, true),
+        (TextBytes::Length, false),
+        (TextBytes::Unknown, false),
+    ] {
+        table.reports_filters = text_bytes != TextBytes::Length;
+        let columns = queue_columns(&spec, &table).expect("the columns are there");
+        let key_source = KeySource::Defaults;
+        let statements = QueueStatements::new(&spec, &table, None, columns, key_source, text_bytes);
+        assert_eq!(statements.max_row_bytes, None);
+        let batches = statements.sql.claim_within_bytes;
+        let batch = if with_retries {
+            batches.with_retries
+        } else {
+            batches.new
+        };
+        hint_rules::check(&spec, &batch, table.reports_filters);
+        writeln!(out, "===== {text_bytes:?}\n{batch}\n").expect("room");
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
 fn inserts_where_an_index_drops_duplicates() {
     let spec = spec("Orders");
     let mut table = table(&["ID: int", "Code: int"], 1);
     table.indexes[0].drops_duplicates = true;
     let columns = queue_columns(&spec, &table).expect("the columns are there");
-    let statements = QueueStatements::new(&spec, &table, None, columns, KeySource::Defaults);
+    let statements = QueueStatements::new(
+        &spec,
+        &table,
+        None,
+        columns,
+        KeySource::Defaults,
+        TextBytes::Conversion,
+    );
     let item = NewItem {
         columns: ["ID", "Code"]
             .map(|name| (name.to_owned(), Value::Null))
