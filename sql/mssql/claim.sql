@@ -58,6 +58,7 @@
 --   UTF-8 collations, a text counts as in UTF-16.
 -- Why a loop over the calls: a call takes items until the next does not fit, and which one that is depends on what the calls
 --   before it took. The loop runs only if the items of all calls do not fit.
+-- Why CASE in the loop: Babelfish 4.3 ends the count of rows too late if a condition on ROW_NUMBER stands beside a second window.
 -- Why READCOMMITTEDLOCK with READPAST: Microsoft documents READPAST together with READ_COMMITTED_SNAPSHOT only so.
 
 -- :: claim_lock
@@ -179,7 +180,7 @@ BEGIN
                 FROM @picked AS n
                 WHERE n.lb_slot = 0 AND n.lb_bytes <= @bytes) AS r
             INNER JOIN @picked AS i ON i.lb_p = r.lb_p
-        WHERE r.lb_k <= @wanted AND r.lb_sum <= @bytes AND (r.lb_sum <= @room OR @leased = 0 AND r.lb_k = 1);
+        WHERE 1 = CASE WHEN r.lb_k <= @wanted AND r.lb_sum <= @bytes AND (r.lb_sum <= @room OR @leased = 0 AND r.lb_k = 1) THEN 1 END;
         SET @got = @@ROWCOUNT;
         SET @leased = @leased + @got;
         SELECT @room = @room - COALESCE(SUM(i.lb_bytes), 0), @next = MAX(i.lb_p)
@@ -194,7 +195,7 @@ BEGIN
         SELECT @call, r.lb_p
         FROM (SELECT n.lb_p, ROW_NUMBER() OVER (ORDER BY n.lb_p) AS lb_k FROM @picked AS n
                 WHERE n.lb_slot = 0 AND n.lb_bytes > @bytes AND (@next IS NULL OR n.lb_p < @next)) AS r
-        WHERE r.lb_k <= {named};
+        WHERE 1 = CASE WHEN r.lb_k <= {named} THEN 1 END;
         SET @call = (SELECT MIN(c.lb_o) FROM @calls AS c WHERE c.lb_o > @call);
     END;
 END;

@@ -3,25 +3,44 @@
 use std::collections::HashSet;
 
 use lease_broker::item_state::State;
-use lease_broker::queue::Order;
+use lease_broker::queue::{Order, QueueSpec};
 use lease_broker::store::{ClaimCall, Claimed};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, SECOND, by, call, keys, new_item, text};
+use crate::harness::fixture::{Fixture, SECOND, by, call, keys, new_item, queue};
+use crate::harness::table::{Kind, Table};
 
 const KIB: usize = 1 << 10;
 
-/// Makes items with the ids 1, 2, … and payloads of these many KiB.
-async fn items_of<H: Harness>(kibibytes: &[usize], max_item_bytes: usize) -> Fixture<H> {
-    let change = |queue: &mut lease_broker::queue::QueueSpec| queue.max_item_bytes = max_item_bytes;
-    let fixture = Fixture::<H>::with(0, change).await;
-    for (id, kibibytes) in (1..).zip(kibibytes) {
-        let payload = text(&"x".repeat(kibibytes * KIB));
-        let item = new_item(&[("id", Value::Int(id)), ("payload", payload)]);
-        fixture.enqueue(item).await;
-    }
+/// Makes items with the ids 1, 2, … and these payloads, in a table whose rows can have any size.
+async fn items_with<H: Harness>(
+    payloads: Vec<String>,
+    change: impl FnOnce(&mut QueueSpec),
+) -> Fixture<H> {
+    let mut spec = queue("item");
+    change(&mut spec);
+    let table = Table::new("item")
+        .required("id", Kind::BigInt)
+        .column("payload", Kind::LongText)
+        .key(&["id"]);
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
+    let items = (1..).zip(payloads).map(|(id, payload)| {
+        new_item(&[("id", Value::Int(id)), ("payload", Value::Text(payload))])
+    });
+    fixture.try_enqueue(items.collect()).await.expect("added");
     fixture
+}
+
+/// Makes items with payloads of these many KiB.
+async fn items_of<H: Harness>(kibibytes: &[usize], max_item_bytes: usize) -> Fixture<H> {
+    let payloads = kibibytes
+        .iter()
+        .map(|kibibytes| "x".repeat(kibibytes * KIB));
+    items_with(payloads.collect(), |queue| {
+        queue.max_item_bytes = max_item_bytes
+    })
+    .await
 }
 
 fn bounded(max_items: usize, kibibytes: usize) -> ClaimCall {
@@ -139,12 +158,8 @@ pub(crate) async fn item_over_the_queues_limit_becomes_dead<H: Harness>() {
 
 pub(crate) async fn long_texts_count_as_in_a_response<H: Harness>() {
     // Each of these characters has 3 bytes in UTF-8, and one unit in UTF-16.
-    let fixture = Fixture::<H>::items(0).await;
-    for (id, payload) in (1..).zip(["€".repeat(10_000), "x".repeat(30_000), "€".repeat(30_000)])
-    {
-        let item = new_item(&[("id", Value::Int(id)), ("payload", text(&payload))]);
-        fixture.enqueue(item).await;
-    }
+    let payloads = ["€".repeat(10_000), "x".repeat(30_000), "€".repeat(30_000)];
+    let fixture = items_with::<H>(payloads.into(), |_| ()).await;
     let claimed = fixture.results(vec![bounded(9, 64)]).await.remove(0);
     assert_eq!(keys(&claimed.items), ["1", "2"]);
     assert_eq!(too_large(&claimed), ["3"]);
@@ -152,26 +167,16 @@ pub(crate) async fn long_texts_count_as_in_a_response<H: Harness>() {
 }
 
 pub(crate) async fn bounded_claims_keep_a_descending_order<H: Harness>() {
-    let change = |queue: &mut lease_broker::queue::QueueSpec| queue.order = by(&["-id"]);
-    let fixture = Fixture::<H>::with(0, change).await;
-    for id in 1..=5 {
-        let payload = text(&"x".repeat(30 * KIB));
-        let item = new_item(&[("id", Value::Int(id)), ("payload", payload)]);
-        fixture.enqueue(item).await;
-    }
+    let payloads = vec!["x".repeat(30 * KIB); 5];
+    let fixture = items_with::<H>(payloads, |queue| queue.order = by(&["-id"])).await;
     let claimed = fixture.results(vec![bounded(9, 64), bounded(9, 64)]).await;
     let got: Vec<_> = claimed.iter().map(|claimed| keys(&claimed.items)).collect();
     assert_eq!(got, [["5", "4"], ["3", "2"]]);
 }
 
 pub(crate) async fn bounded_claim_of_any_order_leases_each_item_once<H: Harness>() {
-    let change = |queue: &mut lease_broker::queue::QueueSpec| queue.order = Order::None;
-    let fixture = Fixture::<H>::with(0, change).await;
-    for id in 1..=5 {
-        let payload = text(&"x".repeat(30 * KIB));
-        let item = new_item(&[("id", Value::Int(id)), ("payload", payload)]);
-        fixture.enqueue(item).await;
-    }
+    let payloads = vec!["x".repeat(30 * KIB); 5];
+    let fixture = items_with::<H>(payloads, |queue| queue.order = Order::None).await;
     let mut seen = HashSet::new();
     while seen.len() < 5 {
         for claimed in fixture.results(vec![bounded(9, 64), bounded(9, 64)]).await {
