@@ -267,7 +267,7 @@ impl Limits {
 }
 
 impl Budgets {
-    fn check(&self) -> Result<(), InvalidSetting> {
+    fn check(self) -> Result<(), InvalidSetting> {
         let key = "budgets.response_bytes";
         check_count(key, self.response_bytes, 1 << 40)?;
         if self.response_bytes < 16 << 20 {

@@ -295,6 +295,9 @@ pub struct ClaimedItem {
     pub lease: LeaseRef,
     /// The time when the lease expires.
     pub expiry: LeaseExpiry,
+    /// The time when the item became ready, by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: it is
+    /// not known, because the row does not have it or because an earlier call got this lease.
+    pub ready_time: Option<i64>,
     /// The values of the columns that [`Store::columns`] names, as they are after the claim.
     pub columns: Vec<Value>,
     /// The W3C trace context of the producer, if the row has one.

@@ -133,6 +133,8 @@ macro_rules! conformance {
                     claim_of_zero_items_gets_none
                     lease_carries_row_token_and_time_left
                     each_call_sets_its_own_lease_duration
+                    lease_tells_when_its_item_became_ready
+                    repeated_claim_does_not_know_the_ready_time
                     leased_row_is_not_leased_again
                     calls_of_a_group_get_consecutive_rows
                     thousand_rows_are_leased_in_one_operation

@@ -10,7 +10,7 @@
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
---   with the token of its call. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a
+--   with the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a
 --   call: size and key of an item that is too large for the call, or NULLs if more items may be ready for it.
 -- Locks, in order:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
@@ -40,6 +40,7 @@
 --   count that time as time left.
 -- Why the pick reads the fence: the ready index does not contain it, so the pick also visits and locks the row itself. With a
 --   lock on the index entry alone, the pick would not notice that another transaction holds the row.
+-- Why leases that are read again have no such time: the update has overwritten it.
 -- Why the update checks state and fence again: Babelfish ignores the lock hints, so two claims can pick the same row. Without
 --   the check both would lease it. With it, the last SELECT can still return a lease of the other claim. The broker recognises
 --   such a row by its token and ignores it.
@@ -96,7 +97,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: read_retried_claims
 IF EXISTS (SELECT 1 FROM @answered)
-    {lease_columns}
+    {lease_columns}, CONVERT(datetime2(3), NULL) AS lb_since
     FROM (SELECT TOP (@P5) * FROM @retried WHERE lb_o IN (SELECT a.lb_o FROM @answered AS a)) AS r
         INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
     WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
@@ -107,8 +108,8 @@ IF EXISTS (SELECT 1 FROM @answered)
 WHERE j.o NOT IN (SELECT a.lb_o FROM @answered AS a)
 
 -- :: pick_ready
-INSERT @picked (lb_p, {key_names}, lb_f{size_name})
-SELECT TOP ({pick_count}) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}, t.{lease_fence}{size_value}
+INSERT @picked (lb_p, {key_names}, lb_f, lb_since{size_name})
+SELECT TOP ({pick_count}) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}, t.{lease_fence}, t.{lease_state_time}{size_value}
 FROM {table} AS t WITH (UPDLOCK, ROWLOCK{skip_locked}{ready_hint})
 WHERE t.{lease_state} = 0{key_not_null}
 ORDER BY {pick_order}
@@ -212,7 +213,7 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
 BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
-DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL{size_columns});
+DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{size_columns});
 {claim_lock}{pick_ready}
 {fit_items}UPDATE t
 SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
@@ -227,7 +228,7 @@ FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t
 WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 COMMIT TRANSACTION;
-{read_retried_claims}{lease_columns}
+{read_retried_claims}{lease_columns}, p.lb_since
 FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
 ORDER BY p.lb_p

@@ -1,6 +1,6 @@
 -- Purpose: lease ready items to one claim call.
 -- Sections: `find_retried_leases` runs first if the call has a request id. It returns the leases that an earlier try of the same
---   call got. If there are none, `pick_ready` returns the keys of the items to lease. Then, for each key, `lease_row` changes
+--   call got. If there are none, `pick_ready` returns the keys of the items to lease, and since when they are ready. Then, for each key, `lease_row` changes
 --   the row and `read_lease` reads it back. In a queue with large items, `read_size` runs before, and `set_aside` makes an item
 --   dead that is larger than any item may be. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token of the call; ?5 now (ms since 1970); ?6 expiry (ms since 1970); ?7 worker id;
@@ -23,7 +23,7 @@ WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
 ORDER BY {queue_order}
 
 -- :: pick_ready
-SELECT {key}
+SELECT {key}, {lease_state_time}
 FROM {table} INDEXED BY {ready_index}
 WHERE {lease_state} = 0{key_not_null}
 {order_by}

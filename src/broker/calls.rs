@@ -43,7 +43,7 @@ impl Broker {
         }
         let counters = self.metrics.queue(queue.index);
         let _waiting = wait.map(|_| counters.waiting.hold());
-        Ok(queue.claims.claim(call, wait).await?)
+        queue.claims.claim(call, wait).await
     }
 
     /// Extends leases. Returns one result per lease id, in request order: the new expiry, or `None` if the lease was

@@ -57,8 +57,10 @@ impl http_body::Body for CountedBody {
         let this = self.project();
         let frame = this.inner.poll_frame(context);
         let count = |bytes| {
-            let _counted = this.counted.clone();
-            Bytes::from_owner(CountedBytes { bytes, _counted })
+            Bytes::from_owner(CountedBytes {
+                bytes,
+                _counted: this.counted.clone(),
+            })
         };
         frame.map_ok(|frame| frame.map_data(count))
     }

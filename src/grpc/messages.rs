@@ -272,6 +272,7 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
         expire_time: Some(timestamp(item.expiry.expire_time)),
         time_left: Some(duration_to_proto(item.expiry.time_left)),
         trace_parent: lease.trace_context.to_string(),
+        ready_time: item.ready_time.map(timestamp),
         max_attempts: i32::try_from(lease.max_attempts.unwrap_or(0)).unwrap_or(i32::MAX),
         item: Some(proto::Item {
             key: item.lease.key.to_string(),

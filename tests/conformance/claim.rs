@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lease_broker::item_state::State;
+use lease_broker::store::ClaimedItem;
 use lease_broker::value::Value;
 use uuid::Uuid;
 
@@ -51,6 +52,33 @@ pub(crate) async fn each_call_sets_its_own_lease_duration<H: Harness>() {
     assert_eq!(fixture.complete(&items[0][0].lease).await, None);
     let completed = fixture.complete(&items[1][0].lease).await;
     assert_eq!(completed, Some(State::Completed));
+}
+
+pub(crate) async fn lease_tells_when_its_item_became_ready<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    let started = |item: &ClaimedItem| item.expiry.expire_time - 3_600_000;
+    fixture.enqueue(new_item(&[("id", Value::Int(1))])).await;
+    fixture.advance(MINUTE).await;
+    let item = fixture.one().await;
+    let enqueued = item.ready_time.expect("known");
+    let waited = started(&item) - enqueued;
+    assert!((59_000..90_000).contains(&waited), "{waited} ms");
+    let released = fixture.settle(&item.lease, release(Duration::ZERO)).await;
+    assert_eq!(released, Some(State::Ready));
+    let again = fixture.one().await;
+    let since_release = again.ready_time.expect("known");
+    assert!(since_release >= started(&item) && since_release <= started(&again));
+}
+
+pub(crate) async fn repeated_claim_does_not_know_the_ready_time<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    fixture.enqueue(new_item(&[("id", Value::Int(1))])).await;
+    let token = Uuid::new_v4();
+    let first = fixture.request(token, 1).await.remove(0);
+    let repeated = fixture.request(token, 1).await.remove(0);
+    assert!(first.ready_time.is_some());
+    assert_eq!(repeated.ready_time, None);
+    assert_eq!(repeated.lease, first.lease);
 }
 
 pub(crate) async fn leased_row_is_not_leased_again<H: Harness>() {

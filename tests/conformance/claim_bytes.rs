@@ -38,7 +38,7 @@ async fn items_of<H: Harness>(kibibytes: &[usize], max_item_bytes: usize) -> Fix
         .iter()
         .map(|kibibytes| "x".repeat(kibibytes * KIB));
     items_with(payloads.collect(), |queue| {
-        queue.max_item_bytes = max_item_bytes
+        queue.max_item_bytes = max_item_bytes;
     })
     .await
 }

@@ -16,7 +16,8 @@ const DUE: Cell = Cell::Time(Some(1_800_003_600_000));
 /// The token of the fixture's claims.
 pub(crate) const TOKEN: Uuid = Uuid::from_u128(9);
 
-/// A row of a claim: token, server time, key, fence, attempt, due time, trace context, columns of the queue.
+/// A row of a claim: token, server time, key, fence, attempt, due time, trace context, columns of the queue,
+/// and the time since which the item was ready.
 pub(crate) fn claimed_row(token: Uuid, id: i64) -> Vec<Cell> {
     vec![
         Cell::Guid(Some(token)),
@@ -28,6 +29,7 @@ pub(crate) fn claimed_row(token: Uuid, id: i64) -> Vec<Cell> {
         Cell::Text(None),
         Cell::BigInt(Some(id)),
         Cell::text("payload"),
+        NOW,
     ]
 }
 

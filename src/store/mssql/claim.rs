@@ -116,6 +116,9 @@ fn read_passed_over(
     Ok(())
 }
 
+/// The time that `adopt.sql` gives to rows that were there before: 2000-01-01T00:00:00Z, in milliseconds since 1970.
+const UNKNOWN_SINCE: i64 = 946_684_800_000;
+
 /// The ways to send a claim. A batch commits before it reads the leases, so an error does not tell whether it has leased
 /// items (`claim.sql`).
 enum Attempt {
@@ -209,21 +212,23 @@ fn to_sql_bytes(bytes: usize) -> i64 {
     i64::try_from(bytes).map_or(1 << 48, |bytes| bytes.min(1 << 48))
 }
 
-/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context
-/// and the queue's data columns.
+/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context,
+/// the queue's data columns, and the time since which the item was ready.
 fn read_item(
     queue: &QueueStatements,
     call: &ClaimCall,
     row: &Row,
 ) -> Result<ClaimedItem, StoreError> {
     let fence = 2 + queue.key.len();
-    let data = fence + 4..row.len();
+    let since = row.len().saturating_sub(1);
+    let data = fence + 4..since;
     if data.len() != queue.columns.len() {
         return Err(decode::unexpected(format!(
             "an item with {} columns",
             row.len()
         )));
     }
+    let ready_time = types::millis_since_1970(row.get_column_data(since)?)?;
     let columns = data.map(|column| types::decode(row.get_column_data(column)?));
     Ok(ClaimedItem {
         lease: LeaseRef {
@@ -233,6 +238,7 @@ fn read_item(
             attempt: decode::integer_as(row, fence + 1)?,
         },
         expiry: decode::lease_expiry(row, 1, fence + 2)?,
+        ready_time: ready_time.filter(|millis| *millis > UNKNOWN_SINCE),
         columns: columns.collect::<Result<_, StoreError>>()?,
         trace_parent: decode::optional_text(row, fence + 3)?,
     })

@@ -49,9 +49,9 @@ pub(super) fn claim(
                     && !claimed.has_more
                     && claimed.too_large.is_empty();
             } else {
-                let keys = statements.pick_ready(call.max_items)?;
-                none_ready = keys.len() < call.max_items;
-                claimed = statements.lease_rows(call, &keys)?;
+                let ready = statements.pick_ready(call.max_items)?;
+                none_ready = ready.len() < call.max_items;
+                claimed = statements.lease_rows(call, &ready)?;
             }
             room = room.and_then(|room| room.checked_sub(claimed.bytes));
             if !reads_sizes && (room.is_none() || claimed.has_more) {
@@ -109,26 +109,26 @@ impl<'a> ClaimStatements<'a> {
         Ok(claimed)
     }
 
-    /// Returns the keys of the first ready items, up to `limit`.
-    fn pick_ready(&mut self, limit: usize) -> Result<Vec<Key>, StoreError> {
+    /// Returns the first ready items, up to `limit`.
+    fn pick_ready(&mut self, limit: usize) -> Result<Vec<ReadyItem>, StoreError> {
         bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
         let mut rows = self.pick_ready.raw_query();
-        let mut keys = Vec::new();
+        let mut items = Vec::new();
         while let Some(row) = rows.next()? {
-            keys.push(self.queue.read_key(row)?);
+            items.push(ReadyItem::read(self.queue, row)?);
         }
-        Ok(keys)
+        Ok(items)
     }
 
-    /// Leases the rows with these keys to the call, until one does not fit. [`Claimed::has_more`] is set then.
-    fn lease_rows(&mut self, call: &ClaimCall, keys: &[Key]) -> Result<Claimed, StoreError> {
+    /// Leases these items to the call, until one does not fit. [`Claimed::has_more`] is set then.
+    fn lease_rows(&mut self, call: &ClaimCall, ready: &[ReadyItem]) -> Result<Claimed, StoreError> {
         self.bind_call(call)?;
         let mut claimed = Claimed {
-            items: Vec::with_capacity(keys.len()),
+            items: Vec::with_capacity(ready.len()),
             ..Claimed::default()
         };
-        for key in keys {
-            let item = self.lease_row(call, key)?;
+        for ready in ready {
+            let item = self.lease_row(call, ready)?;
             let size = self.queue.item_size.of(&item);
             claimed.bytes += size;
             if claimed.bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
@@ -159,13 +159,14 @@ impl<'a> ClaimStatements<'a> {
             claimed.has_more = looked_at == limit;
             let Some(row) = rows.next()? else { break };
             looked_at += 1;
-            let key = self.queue.read_key(row)?;
-            let size_bytes = read_size(self.connection, self.queue, &key)?;
+            let ready = ReadyItem::read(self.queue, row)?;
+            let size_bytes = read_size(self.connection, self.queue, &ready.key)?;
             if size_bytes > self.queue.spec.max_item_bytes {
-                oversized.push((key, size_bytes));
+                oversized.push((ready.key, size_bytes));
                 claimed.has_more = oversized.len() == MAX_SET_ASIDE;
             } else if size_bytes > call.max_bytes {
                 if claimed.too_large.len() < MAX_TOO_LARGE {
+                    let key = ready.key;
                     claimed.too_large.push(TooLargeItem { key, size_bytes });
                 }
             } else {
@@ -174,7 +175,7 @@ impl<'a> ClaimStatements<'a> {
                 claimed.has_more = bytes > call.max_bytes || !in_room;
                 if !claimed.has_more {
                     claimed.bytes = bytes;
-                    fitting.push(key);
+                    fitting.push(ready);
                 }
             }
             if claimed.has_more {
@@ -186,7 +187,7 @@ impl<'a> ClaimStatements<'a> {
             self.set_aside(&key, size_bytes)?;
         }
         self.bind_call(call)?;
-        let items = fitting.iter().map(|key| self.lease_row(call, key));
+        let items = fitting.iter().map(|ready| self.lease_row(call, ready));
         claimed.items = items.collect::<Result<_, _>>()?;
         Ok(claimed)
     }
@@ -215,13 +216,20 @@ impl<'a> ClaimStatements<'a> {
     }
 
     /// Leases one row and reads it back.
-    fn lease_row(&mut self, call: &ClaimCall, key: &Key) -> Result<ClaimedItem, StoreError> {
+    fn lease_row(
+        &mut self,
+        call: &ClaimCall,
+        ready: &ReadyItem,
+    ) -> Result<ClaimedItem, StoreError> {
+        let key = &ready.key;
         bind_key(&mut self.lease_row, key)?;
         if self.lease_row.raw_execute()? > 0 {
             bind_key(&mut self.read_lease, key)?;
             let mut rows = self.read_lease.raw_query();
             if let Some(row) = rows.next()? {
-                return read_item(self.queue, call, row, self.now);
+                let mut item = read_item(self.queue, call, row, self.now)?;
+                item.ready_time = ready.ready_time;
+                return Ok(item);
             }
         }
         Err(StoreError::Misconfigured(format!(
@@ -229,6 +237,23 @@ impl<'a> ClaimStatements<'a> {
              text that is not valid UTF-8; correct the trigger or the row",
             self.queue.spec.name
         )))
+    }
+}
+
+/// An item before it is leased.
+struct ReadyItem {
+    key: Key,
+    /// The time when it became ready. `None`: the program that inserted the row did not set it.
+    ready_time: Option<i64>,
+}
+
+impl ReadyItem {
+    fn read(queue: &QueueStatements, row: &Row<'_>) -> Result<Self, StoreError> {
+        let since = row.get_ref(queue.key_len)?.as_i64().ok();
+        Ok(Self {
+            key: queue.read_key(row)?,
+            ready_time: since.filter(|millis| *millis > 0),
+        })
     }
 }
 
@@ -273,6 +298,7 @@ fn read_item(
             attempt: row.get(first + 1)?,
         },
         expiry: lease_expiry(row.get(first + 2)?, now),
+        ready_time: None,
         columns,
         trace_parent: row.get(first + 3)?,
     })

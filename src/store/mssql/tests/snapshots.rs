@@ -149,14 +149,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         }
         _ => None,
     };
-    let table = QueueStatements::new(
-        spec,
-        before,
-        archive.as_ref(),
-        columns,
-        key_source,
-        TextBytes::Conversion,
-    );
+    let text = TextBytes::Conversion;
+    let table = QueueStatements::new(spec, before, archive.as_ref(), columns, key_source, text);
     let item = NewItem {
         columns: set
             .iter()
