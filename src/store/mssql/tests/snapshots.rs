@@ -473,6 +473,7 @@ async fn settlements_that_write_columns() {
         Some(&archive),
         columns,
         KeySource::Identity(1),
+        TextBytes::Conversion,
     );
     let mssql = MssqlOperations {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
