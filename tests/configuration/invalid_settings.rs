@@ -165,6 +165,18 @@ fn value_out_of_range_is_explained() {
         range,
     );
     assert_rejected(
+        "[limits]\nmax_item_bytes = 65535",
+        "limits.max_item_bytes",
+        2,
+        "must be at least 65536",
+    );
+    assert_rejected(
+        "[budgets]\nresponse_bytes = 16777215",
+        "budgets.response_bytes",
+        2,
+        "must be at least 16777216",
+    );
+    assert_rejected(
         "[polling]\nmin_interval = '0s'",
         "polling.min_interval",
         2,
