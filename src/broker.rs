@@ -10,7 +10,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `calls.rs`, `settle.rs` | the calls of the API |
+//! | `calls.rs`, `settle.rs`, `cancel.rs` | the calls of the API |
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
 //! | `response_budget.rs` | the memory of leases in responses |
@@ -23,6 +23,7 @@
 //! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |
 
 mod calls;
+mod cancel;
 mod claim_dispatcher;
 mod error;
 mod fail_fast_store;
@@ -56,7 +57,8 @@ pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
-    ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, ReleaseRequest, Released,
+    CancelRequest, ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, ReleaseRequest,
+    Released,
 };
 pub use self::response_budget::ResponseBytes;
 pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
@@ -78,8 +80,8 @@ use crate::config::{self, Config, Limits, Polling};
 use crate::lease_id::{self, InvalidLeaseId, LeaseId};
 use crate::queue::QueueSpec;
 use crate::store::{
-    EnqueueOnce, EnqueuedOnce, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled, Settlement,
-    Store, StoreError,
+    EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, Store,
+    StoreError,
 };
 use crate::value::Key;
 
@@ -107,7 +109,7 @@ struct Queue {
     wakeups: Arc<Wakeups>,
     last_refresh: Arc<LastRefresh>,
     claims: ClaimDispatcher,
-    heartbeats: GroupCommit<Renewal, Option<LeaseExpiry>>,
+    heartbeats: GroupCommit<Renewal, Renewed>,
     settlements: GroupCommit<Settlement, Settled>,
     claim_releases: GroupCommit<Uuid, usize>,
     enqueues: GroupCommit<NewItem, Key>,

@@ -5,6 +5,7 @@
 //! gRPC.
 
 mod bench;
+mod cancel;
 mod claim;
 mod client_args;
 mod command_error;
@@ -67,6 +68,7 @@ enum Command {
     Fail(settle::Fail),
     Release(settle::Release),
     Health(health::Health),
+    Cancel(cancel::Cancel),
     Stats(inspect::Stats),
     List(inspect::List),
     Redrive(inspect::Redrive),
@@ -94,6 +96,7 @@ impl Cli {
             Command::Fail(command) => block_on(command.run()),
             Command::Release(command) => block_on(command.run()),
             Command::Health(command) => block_on(command.run()),
+            Command::Cancel(command) => block_on(command.run()),
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),
             Command::Redrive(command) => block_on(command.run()),

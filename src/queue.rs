@@ -170,7 +170,7 @@ pub enum SoftLockColumn {
     StateTime,
     /// The expiry of the lease, or the time at which a delayed item becomes ready.
     DueTime,
-    /// The id of the worker that holds the lease. It stays after a completion or a failure. Release, expiry and redrive
+    /// The id of the worker that holds the lease. It stays after a completion, a failure or a cancellation. Release, expiry and redrive
     /// clear it.
     Owner,
     /// The lease token: random proof of the lease. All leases of one claim call have the same token.

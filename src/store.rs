@@ -23,6 +23,7 @@ mod follow_ups;
 mod foreign_keys;
 mod index_role;
 mod item_size;
+mod key_text;
 mod migrations;
 pub(crate) mod millis;
 mod mirror;
@@ -99,15 +100,14 @@ pub trait Store: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError>;
 
-    /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order:
-    /// the new expiry, or `None` if the lease was lost.
+    /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order.
     ///
     /// If the list has one lease several times, the last renewal decides when it expires.
     async fn heartbeat(
         &self,
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError>;
+    ) -> Result<Vec<Renewed>, StoreError>;
 
     /// Ends leases. Returns one result per lease, in request order.
     ///
@@ -143,6 +143,27 @@ pub trait Store: Send + Sync + 'static {
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
     ) -> Result<Vec<usize>, StoreError>;
+
+    /// Parses a key from its text form, the one that its `Display` writes.
+    ///
+    /// # Errors
+    /// The reason why the text is no key of the queue.
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
+
+    /// Takes the leases on the rows with these keys away from their workers. Returns one result per key, in request
+    /// order.
+    ///
+    /// The attempt counts, as for an expiry: if no attempts are left, the item becomes dead. The fence and the owner stay
+    /// on the row, the token is cleared, and the reason is stored as the error. Until the next claim of the item, a
+    /// heartbeat of the cancelled lease returns the reason. An item without a lease is not changed.
+    ///
+    /// A second run can cancel a lease that another worker has got in between.
+    async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<Vec<Cancelled>, StoreError>;
 
     /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those
     /// that were due first.
@@ -322,6 +343,64 @@ pub struct Renewal {
     pub lease: LeaseRef,
     /// The duration of the lease, counted from now.
     pub duration: Duration,
+}
+
+/// The result of a [`Renewal`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The lease was extended.
+    Extended(LeaseExpiry),
+    /// The lease is not held. Nothing was changed.
+    Lost {
+        /// The present state of the item, also if another lease has changed it. `None`: no row has the key of the lease.
+        state: Option<State>,
+        /// The reason, if the lease was cancelled and the item has not been claimed since then.
+        cancel_reason: Option<String>,
+    },
+}
+
+impl Renewed {
+    /// The result for a lease that never existed.
+    pub const UNKNOWN: Self = Self::Lost {
+        state: None,
+        cancel_reason: None,
+    };
+
+    /// Returns the new expiry, or `None` if the lease is lost.
+    pub const fn expiry(&self) -> Option<LeaseExpiry> {
+        match self {
+            Self::Extended(expiry) => Some(*expiry),
+            Self::Lost { .. } => None,
+        }
+    }
+}
+
+/// What becomes of items whose leases are cancelled.
+#[derive(Clone, Debug)]
+pub struct Cancellation {
+    /// The delay until the items are ready; zero makes them ready immediately.
+    pub delay: Duration,
+    /// True: the items become dead. The delay is then unused.
+    pub dead_letter: bool,
+    /// The reason, stored in the rows.
+    pub reason: String,
+}
+
+/// The result of a cancellation for one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled {
+    /// True if the item was leased, and this call ended the lease.
+    pub cancelled: bool,
+    /// The state of the item after the call. `None`: there is no row with this key.
+    pub state: Option<State>,
+}
+
+impl Cancelled {
+    /// The result for a key without a row.
+    pub const NO_ROW: Self = Self {
+        cancelled: false,
+        state: None,
+    };
 }
 
 /// A request to end a lease.

@@ -6,6 +6,8 @@ mod support;
 
 #[path = "api/basic_calls.rs"]
 mod basic_calls;
+#[path = "api/cancel_leases.rs"]
+mod cancel_leases;
 #[path = "api/cancellation.rs"]
 mod cancellation;
 #[path = "api/connections.rs"]

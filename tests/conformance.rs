@@ -8,6 +8,8 @@ mod harness;
 
 #[path = "conformance/adoption.rs"]
 mod adoption;
+#[path = "conformance/cancel.rs"]
+mod cancel;
 #[path = "conformance/claim.rs"]
 mod claim;
 #[path = "conformance/claim_bytes.rs"]
@@ -128,6 +130,18 @@ macro_rules! conformance {
                     redriven_lease_cannot_be_repeated
                     release_after_failure_does_not_return_the_attempt
                 }
+                cancel {
+                    cancelled_item_is_ready_and_its_lease_lost
+                    heartbeat_returns_the_reason_until_the_next_claim
+                    expired_lease_has_no_cancel_reason
+                    cancelled_items_can_be_delayed_or_dead
+                    item_without_attempts_left_is_dead
+                    items_without_leases_are_not_changed
+                    key_named_twice_is_cancelled_once
+                    rows_are_found_by_the_text_of_their_keys
+                    malformed_keys_are_refused
+                    cancellation_sets_the_mirror_of_the_new_state
+                }
                 claim {
                     empty_queue_gives_no_leases
                     claim_of_zero_items_gets_none
@@ -232,6 +246,7 @@ macro_rules! conformance {
                     heartbeat_can_shorten_the_lease
                     lease_past_its_due_time_is_lost_before_it_is_reaped
                     each_lease_has_its_own_result_in_request_order
+                    lost_lease_has_the_state_of_its_item
                     settled_lease_is_lost
                     unknown_lease_is_lost
                     heartbeat_through_another_broker_counts

@@ -21,7 +21,7 @@ use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
 use crate::lease_id::LeaseRef;
 use crate::store::{
-    Ending, EnqueueOnce, EnqueuedOnce, LeaseExpiry, NewItem, Refusal, Rejection, Renewal, Settled,
+    Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
     Settlement, StoreError,
 };
 use crate::value::{Key, Value};
@@ -46,8 +46,7 @@ impl Broker {
         queue.claims.claim(call, wait).await
     }
 
-    /// Extends leases. Returns one result per lease id, in request order: the new expiry, or `None` if the lease was
-    /// lost.
+    /// Extends leases. Returns one result per lease id, in request order.
     ///
     /// The leases last `lease_duration` from now. `None`: each lasts as long as it was claimed for.
     ///
@@ -59,7 +58,7 @@ impl Broker {
         queue: &str,
         lease_ids: &[String],
         lease_duration: Option<Duration>,
-    ) -> Result<Vec<Option<LeaseExpiry>>, Error> {
+    ) -> Result<Vec<Renewed>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Heartbeat);
         self.limits.check_length("renewals", lease_ids.len())?;
@@ -75,13 +74,13 @@ impl Broker {
             });
             let durations = renewal.iter().map(|renewal| renewal.duration);
             shortest = durations.fold(shortest, Duration::min);
-            renewals.push(renewal.ok_or(None));
+            renewals.push(renewal.ok_or(Renewed::UNKNOWN));
         }
-        let expiries = submit_valid(renewals, &queue.heartbeats).await?;
-        if expiries.iter().any(Option::is_some) {
+        let renewed = submit_valid(renewals, &queue.heartbeats).await?;
+        if renewed.iter().any(|renewed| renewed.expiry().is_some()) {
             queue.wakeups.reaper_timer.advance_to(shortest);
         }
-        Ok(expiries)
+        Ok(renewed)
     }
 
     /// Ends leases whose work is done, and adds their follow-up items in the same transaction.

@@ -18,9 +18,9 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled,
-    Settlement, Stats, Store, StoreError,
+    Cancellation, Cancelled, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce,
+    FollowUp, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed,
+    RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -158,16 +158,17 @@ impl Store for FailFastStore {
         &self,
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+    ) -> Result<Vec<Renewed>, StoreError> {
         let work = self.store.heartbeat(queue, renewals);
-        let expiries = self
+        let renewed = self
             .run(queue, Operation::Heartbeat, work, Vec::len)
             .await?;
-        let extended = expiries.iter().filter(|expiry| expiry.is_some()).count();
+        let is_extended = |renewed: &&Renewed| renewed.expiry().is_some();
+        let extended = renewed.iter().filter(is_extended).count();
         let counters = self.metrics.queue(queue);
         counters.extended.add(extended);
-        counters.add_lost(LeaseCall::Heartbeat, expiries.len() - extended);
-        Ok(expiries)
+        counters.add_lost(LeaseCall::Heartbeat, renewed.len() - extended);
+        Ok(renewed)
     }
 
     async fn settle(
@@ -198,6 +199,22 @@ impl Store for FailFastStore {
             .queue(queue)
             .add_ended(LeaseEnd::Released, released);
         Ok(counts)
+    }
+
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.store.parse_key(queue, text)
+    }
+
+    async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<Vec<Cancelled>, StoreError> {
+        let work = self.store.cancel(queue, keys, cancellation);
+        let results = self.run(queue, Operation::Settle, work, Vec::len).await?;
+        self.metrics.queue(queue).add_cancelled(&results);
+        Ok(results)
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {

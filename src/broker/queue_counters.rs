@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::item_state::State;
-use crate::store::{Ending, Reaped, Settled, Settlement};
+use crate::store::{Cancelled, Ending, Reaped, Settled, Settlement};
 
 /// A number that any task can change.
 #[derive(Debug, Default)]
@@ -65,6 +65,8 @@ pub struct QueueCounters {
     pub dead_by_failure: Counter,
     /// Items that became dead because their lease expired.
     pub dead_by_expiry: Counter,
+    /// Items that became dead because their lease was cancelled.
+    pub dead_by_cancellation: Counter,
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
 }
@@ -80,11 +82,19 @@ pub enum LeaseEnd {
     Released,
     /// It expired.
     Expired,
+    /// It was cancelled.
+    Cancelled,
 }
 
 impl LeaseEnd {
     /// Every way, in the order of declaration.
-    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Released, Self::Expired];
+    pub const ALL: [Self; 5] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Released,
+        Self::Expired,
+        Self::Cancelled,
+    ];
 
     /// Returns the name in lower case.
     pub const fn name(self) -> &'static str {
@@ -93,6 +103,7 @@ impl LeaseEnd {
             Self::Failed => "failed",
             Self::Released => "released",
             Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -156,6 +167,14 @@ impl QueueCounters {
                 Settled::Lost => self.add_lost(call, 1),
             }
         }
+    }
+
+    /// Counts the results of a store operation that cancelled leases.
+    pub(super) fn add_cancelled(&self, results: &[Cancelled]) {
+        let cancelled = || results.iter().filter(|result| result.cancelled);
+        self.add_ended(LeaseEnd::Cancelled, cancelled().count());
+        let dead = cancelled().filter(|result| result.state == Some(State::Dead));
+        self.dead_by_cancellation.add(dead.count());
     }
 
     /// Counts the result of a run of the reaper.

@@ -94,6 +94,21 @@ pub struct LeaseFailure {
     pub columns: Result<Vec<(String, Value)>, Refusal>,
 }
 
+/// A request to take leases away from their workers.
+#[derive(Clone, Debug)]
+pub struct CancelRequest {
+    /// The queue's name.
+    pub queue: String,
+    /// The keys of the leased items, as text.
+    pub keys: Vec<String>,
+    /// Delay until the items are ready. `None`: they are ready immediately.
+    pub delay: Option<Duration>,
+    /// True: the items become dead letters.
+    pub dead_letter: bool,
+    /// The reason, stored in the rows. Only the first 1,024 characters are kept. Empty: a default text.
+    pub reason: String,
+}
+
 /// A request to release leases: single leases by their ids, or all leases of claims.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {

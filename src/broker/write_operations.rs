@@ -16,8 +16,8 @@ use super::wakeups::Wakeups;
 use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{
-    Ending, EnqueueOnce, EnqueuedOnce, LeaseExpiry, NewItem, QueueIndex, Renewal, Settled,
-    Settlement, Store, StoreError,
+    Ending, EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement,
+    Store, StoreError,
 };
 use crate::value::Key;
 
@@ -46,7 +46,7 @@ pub(super) fn heartbeat(
     tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
-) -> GroupCommit<Renewal, Option<LeaseExpiry>> {
+) -> GroupCommit<Renewal, Renewed> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals};
+use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals, state_name};
 use super::output::{OutputFormat, json_duration, json_value};
 use crate::grpc::proto;
 
@@ -133,6 +133,8 @@ impl Heartbeat {
                     ("lease_id", json!(result.lease_id)),
                     ("outcome", json!(outcome_name(result.outcome()))),
                     ("time_left", json_duration(result.time_left)),
+                    ("state", state_name(result.state())),
+                    ("cancel_reason", json!(result.cancel_reason)),
                 ]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into_iter()

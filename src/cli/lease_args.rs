@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, stdin};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::CommandError;
 use crate::grpc::proto;
@@ -84,5 +84,18 @@ pub(super) fn fail_if_lost(
         lost => Err(CommandError::failed(format!(
             "{lost} leases were lost; their items were not changed"
         ))),
+    }
+}
+
+/// Returns the name of an item's state, as the commands print it; null if it is unknown.
+pub(super) fn state_name(state: proto::ItemState) -> Json {
+    match state {
+        proto::ItemState::Unspecified => Json::Null,
+        known => json!(
+            known
+                .as_str_name()
+                .trim_start_matches("ITEM_STATE_")
+                .to_ascii_lowercase()
+        ),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::item_input::{columns_from_flags, item_from_json};
-use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids};
+use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, state_name};
 use super::output::OutputFormat;
 use crate::grpc::proto;
 
@@ -190,7 +190,7 @@ fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), Co
             let columns = [
                 ("lease_id", json!(result.lease_id)),
                 ("outcome", json!(outcome_name(result.outcome()))),
-                ("state", state(result.state())),
+                ("state", state_name(result.state())),
             ]
             .into_iter()
             .chain(any_refused.then_some(problem));
@@ -201,16 +201,4 @@ fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), Co
         .collect();
     output.print(&rows, "no leases");
     fail_if_lost(results.iter().map(proto::SettleResult::outcome))
-}
-
-fn state(state: proto::ItemState) -> Json {
-    match state {
-        proto::ItemState::Unspecified => Json::Null,
-        known => json!(
-            known
-                .as_str_name()
-                .trim_start_matches("ITEM_STATE_")
-                .to_ascii_lowercase()
-        ),
-    }
 }

@@ -11,10 +11,10 @@ use uuid::Uuid;
 use super::proto;
 use super::status::{MAX_TEXT_BYTES, truncate};
 use crate::broker::{
-    ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure, LeaseRelease,
+    CancelRequest, ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure, LeaseRelease,
 };
 use crate::item_state::State;
-use crate::store::{LeaseExpiry, NewItem, Settled, TooLargeItem};
+use crate::store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
 use crate::trace_context::TraceContext;
 use crate::value::Value;
 
@@ -281,21 +281,64 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
     }
 }
 
-/// Converts the results of a heartbeat. `None`: the lease is lost.
+/// Converts the results of a heartbeat.
 pub(super) fn heartbeat_results(
     lease_ids: Vec<String>,
-    expiries: Vec<Option<LeaseExpiry>>,
+    results: Vec<Renewed>,
 ) -> Vec<proto::HeartbeatResult> {
-    let results = lease_ids.into_iter().zip(expiries);
+    let results = lease_ids.into_iter().zip(results);
     results
-        .map(|(lease_id, expiry)| proto::HeartbeatResult {
-            lease_id,
-            outcome: match expiry {
-                Some(_) => proto::Outcome::Applied.into(),
-                None => proto::Outcome::LeaseLost.into(),
+        .map(|(lease_id, renewed)| match renewed {
+            Renewed::Extended(expiry) => proto::HeartbeatResult {
+                lease_id,
+                outcome: proto::Outcome::Applied.into(),
+                expire_time: Some(timestamp(expiry.expire_time)),
+                time_left: Some(duration_to_proto(expiry.time_left)),
+                state: proto::ItemState::Leased.into(),
+                cancel_reason: String::new(),
             },
-            expire_time: expiry.map(|expiry| timestamp(expiry.expire_time)),
-            time_left: expiry.map(|expiry| duration_to_proto(expiry.time_left)),
+            Renewed::Lost {
+                state,
+                cancel_reason,
+            } => proto::HeartbeatResult {
+                lease_id,
+                outcome: proto::Outcome::LeaseLost.into(),
+                expire_time: None,
+                time_left: None,
+                state: state
+                    .map_or(proto::ItemState::Unspecified, item_state)
+                    .into(),
+                cancel_reason: cancel_reason.unwrap_or_default(),
+            },
+        })
+        .collect()
+}
+
+/// Converts a cancellation.
+pub(super) fn cancel_from_proto(request: proto::CancelLeasesRequest) -> Result<CancelRequest> {
+    Ok(CancelRequest {
+        delay: duration_from_proto("delay", request.delay)?,
+        queue: request.queue,
+        keys: request.keys,
+        dead_letter: request.dead_letter,
+        reason: request.reason,
+    })
+}
+
+/// Converts the results of a cancellation.
+pub(super) fn cancel_results(
+    keys: Vec<String>,
+    results: Vec<Cancelled>,
+) -> Vec<proto::CancelResult> {
+    let results = keys.into_iter().zip(results);
+    results
+        .map(|(key, result)| proto::CancelResult {
+            key,
+            cancelled: result.cancelled,
+            state: result
+                .state
+                .map_or(proto::ItemState::Unspecified, item_state)
+                .into(),
         })
         .collect()
 }

@@ -9,10 +9,10 @@ use tonic::{Request, Response, Status};
 use super::counted_body::Counted;
 use super::deadline::Deadline;
 use super::messages::{
-    claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
-    heartbeat_results, lease_to_proto, new_items_from_proto, next_claim_from_proto,
-    releases_from_proto, request_id_from_proto, request_ids_from_proto, settle_results,
-    too_large_to_proto,
+    cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
+    duration_from_proto, failures_from_proto, heartbeat_results, lease_to_proto,
+    new_items_from_proto, next_claim_from_proto, releases_from_proto, request_id_from_proto,
+    request_ids_from_proto, settle_results, too_large_to_proto,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
@@ -64,9 +64,9 @@ impl LeaseBrokerService for Service {
                 .map(|renewal| renewal.lease_id)
                 .collect();
             let heartbeat = self.broker.heartbeat(&request.queue, &lease_ids, duration);
-            let expiries = heartbeat.await?;
+            let results = heartbeat.await?;
             Ok(Response::new(proto::HeartbeatResponse {
-                results: heartbeat_results(lease_ids, expiries),
+                results: heartbeat_results(lease_ids, results),
             }))
         };
         deadline.run(call).await
@@ -158,6 +158,32 @@ impl LeaseBrokerService for Service {
                 results: settle_results(lease_ids, released.results),
                 released_by_request_id: i32::try_from(released.by_request_id).unwrap_or(i32::MAX),
             }))
+        };
+        deadline.run(call).await
+    }
+
+    async fn cancel_leases(
+        &self,
+        request: Request<proto::CancelLeasesRequest>,
+    ) -> RpcResult<proto::CancelLeasesResponse> {
+        let deadline = Deadline::of(request.metadata());
+        let request = request.into_inner();
+        let call = async {
+            let keys = request.keys.clone();
+            let cancelled = self.broker.cancel_leases(cancel_from_proto(request)?);
+            Ok(Response::new(proto::CancelLeasesResponse {
+                results: cancel_results(keys, cancelled.await?),
+            }))
+        };
+        deadline.run(call).await
+    }
+
+    async fn wake(&self, request: Request<proto::WakeRequest>) -> RpcResult<proto::WakeResponse> {
+        let deadline = Deadline::of(request.metadata());
+        let request = request.into_inner();
+        let call = async {
+            self.broker.wake(&request.queue)?;
+            Ok(Response::new(proto::WakeResponse {}))
         };
         deadline.run(call).await
     }

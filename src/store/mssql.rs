@@ -4,6 +4,7 @@
 mod adopt;
 mod adopt_sql;
 mod backfill;
+mod cancel;
 mod catalogue;
 mod claim;
 mod connect;
@@ -59,9 +60,9 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, LeaseExpiry, ListedItem, NewItem, PurgeStep,
-    Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
-    StoreError,
+    Cancellation, Cancelled, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, ListedItem, NewItem,
+    PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn, Settled, Settlement,
+    Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -208,7 +209,7 @@ impl Store for MssqlStore {
         &self,
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+    ) -> Result<Vec<Renewed>, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.heartbeat(queue, &renewals).await
         })
@@ -233,6 +234,22 @@ impl Store for MssqlStore {
     ) -> Result<Vec<usize>, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.release_claims(queue, &tokens).await
+        })
+        .await
+    }
+
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.operations.queues[queue.0].parse_key(text)
+    }
+
+    async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<Vec<Cancelled>, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.cancel(queue, &keys, &cancellation).await
         })
         .await
     }

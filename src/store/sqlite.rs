@@ -7,6 +7,7 @@
 mod adopt;
 mod adopt_sql;
 mod backfill;
+mod cancel;
 mod catalogue;
 mod claim;
 mod clock;
@@ -55,9 +56,9 @@ use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, LeaseExpiry, ListedItem, NewItem, PurgeStep,
-    Purged, QueueIndex, Reaped, Refusal, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
-    StoreError,
+    Cancellation, Cancelled, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, ListedItem, NewItem,
+    PurgeStep, Purged, QueueIndex, Reaped, Refusal, Renewal, Renewed, RetentionTurn, Settled,
+    Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -181,7 +182,7 @@ impl Store for SqliteStore {
         &self,
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+    ) -> Result<Vec<Renewed>, StoreError> {
         let heartbeat =
             move |context: &WriteContext| heartbeat::heartbeat(context, queue, &renewals);
         self.writer.run(heartbeat).await
@@ -230,6 +231,21 @@ impl Store for SqliteStore {
         let release =
             move |context: &WriteContext| release_claims::release_claims(context, queue, &tokens);
         self.writer.run(release).await
+    }
+
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.queues[queue.0].parse_key(text)
+    }
+
+    async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<Vec<Cancelled>, StoreError> {
+        let cancel =
+            move |context: &WriteContext| cancel::cancel(context, queue, &keys, &cancellation);
+        self.writer.run(cancel).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {

@@ -167,5 +167,8 @@ fn dead_series() -> Vec<Series> {
     vec![
         series("failed", |counters, _| counters.dead_by_failure.get()),
         series("expired", |counters, _| counters.dead_by_expiry.get()),
+        series("cancelled", |counters, _| {
+            counters.dead_by_cancellation.get()
+        }),
     ]
 }

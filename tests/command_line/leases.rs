@@ -1,4 +1,4 @@
-//! Tests of `claim`, `heartbeat`, `complete`, `fail` and `release`.
+//! Tests of `claim`, `heartbeat`, `complete`, `fail`, `release` and `cancel`.
 
 use serde_json::json;
 
@@ -49,7 +49,9 @@ fn settlement_prints_outcome_and_state() {
         .json();
     assert_eq!(
         beat,
-        [json!({"lease_id": id, "outcome": "applied", "time_left": "10m"})]
+        [json!({
+            "lease_id": id, "outcome": "applied", "time_left": "10m", "state": "leased", "cancel_reason": ""
+        })]
     );
     let applied =
         |state: &str, id: &str| json!({"lease_id": id, "outcome": "applied", "state": state});
@@ -74,6 +76,30 @@ fn settlement_prints_outcome_and_state() {
         .call(&format!("release work {id} --delay 1h"))
         .json();
     assert_eq!(later, [applied("delayed", &id)]);
+}
+
+#[test]
+fn cancel_takes_leases_away() {
+    let workspace = Workspace::serving();
+    let id = workspace.lease();
+    let reason = "--reason hangs";
+    let printed = workspace.call(&format!("cancel work 1 --dead-letter {reason}"));
+    let gone = json!({"key": "1", "cancelled": true, "state": "dead"});
+    assert_eq!(printed.json(), [gone]);
+    let beat = workspace.call(&format!("heartbeat work {id}"));
+    assert_eq!(beat.code, 1, "{beat:?}");
+    assert!(beat.out.contains("\"cancel_reason\":\"hangs\""), "{beat:?}");
+    let again = workspace.call(&format!("cancel work 1 {reason}"));
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains("1 item had no lease"), "{again:?}");
+    for wrong in [
+        "cancel work 1",
+        "cancel work --reason x",
+        "cancel work 1 --reason x --delay 1s --dead-letter",
+    ] {
+        let refused = workspace.call(wrong);
+        assert_eq!(refused.code, 64, "{refused:?}");
+    }
 }
 
 #[test]

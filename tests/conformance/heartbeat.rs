@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::Renewal;
+use lease_broker::store::{Renewal, Renewed};
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
@@ -53,6 +53,7 @@ pub(crate) async fn each_lease_has_its_own_result_in_request_order<H: Harness>()
         .heartbeat(fixture.queue, renewals.into())
         .await;
     let held = held.expect("heartbeat");
+    let held: Vec<_> = held.iter().map(Renewed::expiry).collect();
     assert_eq!(held.len(), 4);
     assert!(about(held[0].expect("held").time_left, MINUTE));
     assert_eq!(held[1], None);
@@ -123,4 +124,38 @@ pub(crate) async fn heartbeat_keeps_the_state_time<H: Harness>() {
     fixture.heartbeat(&lease, HOUR).await.expect("held");
     let age = fixture.list(State::Leased).await[0].age.expect("an age");
     assert!(age >= 10 * MINUTE);
+}
+
+pub(crate) async fn lost_lease_has_the_state_of_its_item<H: Harness>() {
+    let fixture = Fixture::<H>::items(5).await;
+    let items = fixture.claim(5).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, fail(None)).await;
+    fixture.settle(&items[2].lease, fail(Some(MINUTE))).await;
+    fixture
+        .settle(&items[3].lease, release(Duration::ZERO))
+        .await;
+    let id = ("id", Value::Int(5));
+    fixture.harness.delete("item", id).await;
+    for (item, state) in items.iter().zip([
+        Some(State::Completed),
+        Some(State::Dead),
+        Some(State::Delayed),
+        Some(State::Ready),
+        None,
+    ]) {
+        let lost = Renewed::Lost {
+            state,
+            cancel_reason: None,
+        };
+        assert_eq!(fixture.renew(&item.lease, HOUR).await, lost);
+    }
+    let again = fixture.one().await;
+    fixture.advance(2 * HOUR).await;
+    // The lease has expired, and the reaper has not seen it yet.
+    let expired = Renewed::Lost {
+        state: Some(State::Leased),
+        cancel_reason: None,
+    };
+    assert_eq!(fixture.renew(&again.lease, HOUR).await, expired);
 }

@@ -15,7 +15,8 @@ use lease_broker::queue::{
 };
 use lease_broker::store::{
     ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
-    ListedItem, NewItem, QueueIndex, Reaped, Renewal, Settled, Settlement, Store, StoreError,
+    ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement, Store,
+    StoreError,
 };
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
@@ -211,10 +212,14 @@ impl Broker {
         lease: &LeaseRef,
         duration: Duration,
     ) -> Option<LeaseExpiry> {
+        self.renew(lease, duration).await.expiry()
+    }
+
+    pub(crate) async fn renew(&self, lease: &LeaseRef, duration: Duration) -> Renewed {
         let lease = lease.clone();
         let renewal = Renewal { lease, duration };
-        let held = self.store.heartbeat(self.queue, [renewal].into()).await;
-        held.expect("heartbeat").remove(0)
+        let renewed = self.store.heartbeat(self.queue, [renewal].into()).await;
+        renewed.expect("heartbeat").remove(0)
     }
 
     pub(crate) async fn try_settle(

@@ -1,6 +1,7 @@
 //! The reaper, redrive, the passing of time, and restarts of brokers.
 
 use lease_broker::item_state::State;
+use lease_broker::store::Cancellation;
 use rand::RngExt as _;
 
 use super::{BROKERS, Run, about, time};
@@ -84,6 +85,39 @@ impl<H: Harness> Run<H> {
         assert!(!filtered || first.is_none_or(|first| last.is_none_or(|last| last <= first)));
         for id in done {
             self.model.redrive(id);
+        }
+    }
+
+    pub(super) async fn cancel(&mut self) {
+        let count = 1 + self.below(3);
+        let ids: Vec<i64> = (0..count)
+            .map(|_| self.random.random_range(0..=self.next_id))
+            .collect();
+        let dead_letter = self.chance(20);
+        let delay = if dead_letter {
+            0
+        } else {
+            self.zero_or_random_time()
+        };
+        self.trace
+            .note(format!("cancel {ids:?} {delay} {dead_letter}"));
+        let broker = self.broker();
+        let keys = ids.iter().map(|id| {
+            let key = broker.store.parse_key(broker.queue, &id.to_string());
+            key.expect("a key")
+        });
+        let cancellation = Cancellation {
+            delay: time(delay),
+            dead_letter,
+            reason: "enough".to_owned(),
+        };
+        let answers = broker
+            .store
+            .cancel(broker.queue, keys.collect(), cancellation)
+            .await;
+        for (id, answer) in ids.into_iter().zip(answers.expect("cancel")) {
+            let expected = self.model.cancel(id, delay, dead_letter);
+            assert_eq!((answer.cancelled, answer.state), expected, "{id}");
         }
     }
 

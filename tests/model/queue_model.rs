@@ -60,6 +60,8 @@ pub(crate) struct Item {
     pub(crate) attempt: u32,
     pub(crate) has_error: bool,
     pub(crate) result: i64,
+    /// True after the last lease was cancelled, until the next claim or redrive.
+    pub(crate) is_cancelled: bool,
     /// The way in which the lease of `token` ended.
     ended: Option<End>,
 }
@@ -108,6 +110,7 @@ impl Model {
             attempt: 0,
             has_error: false,
             result: 0,
+            is_cancelled: false,
             ended: None,
         };
         assert!(self.items.insert(id, item).is_none());
@@ -163,6 +166,7 @@ impl Model {
             item.token = Some(token);
             item.fence += 1;
             item.attempt += 1;
+            item.is_cancelled = false;
             item.ended = None;
         }
         picked
@@ -186,6 +190,42 @@ impl Model {
     pub(crate) fn heartbeat(&mut self, lease: &LeaseRef, duration: Halves) -> bool {
         let due = self.now + duration;
         self.held(lease).map(|item| item.due = Some(due)).is_some()
+    }
+
+    /// Returns the state of the item of a lost lease, and whether a heartbeat gets the reason of a cancellation.
+    pub(crate) fn lost(&self, lease: &LeaseRef) -> (Option<State>, bool) {
+        let Some(item) = self.items.get(&id(&lease.key)) else {
+            return (None, false);
+        };
+        let is_cancelled = item.is_cancelled && item.fence == lease.fence;
+        (Some(item.state), is_cancelled)
+    }
+
+    /// Cancels the lease on an item. Returns whether the item was leased, and its state; `None` if there is no such item.
+    pub(crate) fn cancel(
+        &mut self,
+        id: i64,
+        delay: Halves,
+        dead_letter: bool,
+    ) -> (bool, Option<State>) {
+        let now = self.now;
+        let Some(item) = self.items.get_mut(&id) else {
+            return (false, None);
+        };
+        if item.state != State::Leased {
+            return (false, Some(item.state));
+        }
+        if dead_letter || item.attempt >= MAX_ATTEMPTS {
+            item.enter(State::Dead, now, None);
+        } else if delay == 0 {
+            item.enter(State::Ready, now, None);
+        } else {
+            item.enter(State::Delayed, now, Some(now + delay));
+        }
+        item.token = None;
+        item.has_error = true;
+        item.is_cancelled = true;
+        (true, Some(item.state))
     }
 
     pub(crate) fn settle(&mut self, lease: &LeaseRef, end: End, write: Write) -> Answer {
@@ -303,6 +343,7 @@ impl Model {
         item.enter(State::Ready, now, None);
         item.owner = None;
         item.token = None;
+        item.is_cancelled = false;
         item.attempt = 0;
     }
 }

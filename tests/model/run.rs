@@ -161,7 +161,8 @@ impl<H: Harness> Run<H> {
             50..75 => self.settle().await,
             75..83 => self.reap().await,
             83..86 => self.redrive().await,
-            86..97 => self.advance().await,
+            86..90 => self.cancel().await,
+            90..97 => self.advance().await,
             97..99 => self.delete_by_another_program().await,
             _ => self.restart_a_broker().await,
         }

@@ -1,7 +1,7 @@
 //! Workers that claim, extend and settle leases. They also use leases that they have lost.
 
 use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{ClaimCall, Ending, Renewal, Settled, Settlement};
+use lease_broker::store::{ClaimCall, Ending, Renewal, Renewed, Settled, Settlement};
 use lease_broker::value::{Key, Value};
 use rand::RngExt as _;
 use uuid::Uuid;
@@ -117,7 +117,19 @@ impl<H: Harness> Run<H> {
             .store
             .heartbeat(broker.queue, renewals.collect())
             .await;
-        for (lease, held) in leases.iter().zip(answers.expect("heartbeat")) {
+        for (lease, renewed) in leases.iter().zip(answers.expect("heartbeat")) {
+            let held = renewed.expiry();
+            if let Renewed::Lost {
+                state,
+                cancel_reason,
+            } = renewed
+            {
+                assert_eq!(
+                    (state, cancel_reason.is_some()),
+                    self.model.lost(lease),
+                    "{lease:?}"
+                );
+            }
             assert_eq!(
                 held.is_some(),
                 self.model.heartbeat(lease, duration),

@@ -214,7 +214,7 @@ async fn check_operations(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> R
         let held = broker.store.heartbeat(broker.queue, renewal).await;
         let held = held.map_err(|error| format!("{}: {error}", item.lease.key))?;
         expect_that(
-            held[0].is_some(),
+            held[0].expiry().is_some(),
             &format!("{} is extended", item.lease.key),
         )?;
     }

@@ -310,7 +310,7 @@ impl Worker {
                 async move { broker.store.heartbeat(broker.queue, renewal.into()).await }
             };
             let held = self.retry_while_unavailable(extend).await;
-            assert!(held[0].is_some(), "{}: lost {item:?}", self.name);
+            assert!(held[0].expiry().is_some(), "{}: lost {item:?}", self.name);
         }
         match self.random.random_range(0..10) {
             // The result is unknown. If the settlement is repeated, another worker may already have claimed the item.

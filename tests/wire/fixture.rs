@@ -7,7 +7,7 @@ use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
     ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal,
-    Settled, Settlement, Store as _, StoreError,
+    Renewed, Settled, Settlement, Store as _, StoreError,
 };
 use lease_broker::value::{Key, Value};
 
@@ -130,7 +130,8 @@ impl Fixture {
         &self,
         leases: i64,
     ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
-        with_timeout(self.store.heartbeat(QUEUE, renewals(leases))).await
+        let renewed = with_timeout(self.store.heartbeat(QUEUE, renewals(leases))).await?;
+        Ok(renewed.iter().map(Renewed::expiry).collect())
     }
 
     /// Completes the given number of leases.

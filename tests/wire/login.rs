@@ -126,7 +126,11 @@ async fn redirected_login_is_followed() {
     let queue = lease_broker::store::QueueIndex(0);
     let renewals = crate::fixture::renewals(1);
     let extended = lease_broker::store::Store::heartbeat(&store, queue, renewals);
-    assert!(with_timeout(extended).await.expect("extended")[0].is_some());
+    assert!(
+        with_timeout(extended).await.expect("extended")[0]
+            .expiry()
+            .is_some()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

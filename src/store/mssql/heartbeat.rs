@@ -11,14 +11,14 @@ use super::error::RetrySafety;
 use super::list_parameters::ListParameters;
 use super::queue_statements::QueueStatements;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{LeaseExpiry, QueueIndex, Renewal, StoreError};
+use crate::store::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn heartbeat(
         &self,
         queue: QueueIndex,
         renewals: &[Renewal],
-    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+    ) -> Result<Vec<Renewed>, StoreError> {
         let queue = self.queue(queue)?;
         // A statement may name a lease only once. If several renewals name the same lease, only the last one is sent.
         // The results of the others are computed from its result.
@@ -45,10 +45,21 @@ impl MssqlOperations {
                 RetrySafety::Idempotent,
             )
             .await?;
-        let mut expiries = vec![None; renewals.len()];
+        let mut renewed = vec![Renewed::UNKNOWN; renewals.len()];
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, renewals.len())?;
-            expiries[index] = Some(decode::lease_expiry(row, 1, 2)?);
+            renewed[index] = Renewed::Extended(decode::lease_expiry(row, 1, 2)?);
+        }
+        // If leases are lost, a second result set has the rows of those.
+        for row in results.get(1).into_iter().flatten() {
+            let index = decode::request_index(row, 0, renewals.len())?;
+            renewed[index] = Renewed::Lost {
+                state: Some(decode::state(row, 1)?),
+                cancel_reason: match decode::integer(row, 2)? {
+                    0 => None,
+                    _ => decode::optional_text(row, 3)?,
+                },
+            };
         }
         for (index, renewal) in renewals.iter().enumerate() {
             let decisive = last_index[&identities[index]];
@@ -56,13 +67,16 @@ impl MssqlOperations {
                 // Each renewal is answered as if it were the only one for its lease.
                 let difference = millis_rounded_up(renewal.duration)
                     - millis_rounded_up(renewals[decisive].duration);
-                expiries[index] = expiries[decisive].map(|expiry| LeaseExpiry {
-                    expire_time: expiry.expire_time + difference,
-                    time_left: longer_by(expiry.time_left, difference),
-                });
+                renewed[index] = match &renewed[decisive] {
+                    Renewed::Extended(expiry) => Renewed::Extended(LeaseExpiry {
+                        expire_time: expiry.expire_time + difference,
+                        time_left: longer_by(expiry.time_left, difference),
+                    }),
+                    other @ Renewed::Lost { .. } => other.clone(),
+                };
             }
         }
-        Ok(expiries)
+        Ok(renewed)
     }
 }
 

@@ -69,6 +69,7 @@ pub(super) struct Statements {
     pub(super) extend: String,
     pub(super) settle: SettleSections,
     pub(super) release_claims: String,
+    pub(super) cancel: String,
     pub(super) reap: String,
     pub(super) stats: String,
     pub(super) exact_stats: String,
@@ -211,6 +212,7 @@ impl QueueStatements {
                 "release_claims",
                 &placeholders,
             )),
+            cancel: guard(render_cancel(&placeholders)),
             reap: guard(render_reap(spec, &placeholders)),
             stats: render(file!("stats"), "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
@@ -272,13 +274,18 @@ impl QueueStatements {
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
+    /// Adds the values of a key to an entry.
+    pub(super) fn insert_key(entry: &mut ListEntry, key: &Key) {
+        for (number, value) in (1..).zip(&key.0) {
+            entry.insert(format!("k{number}"), types::encode_key(value));
+        }
+    }
+
     /// Returns the entry of a lease in the list of `leases.sql`. `index` is the index of its request.
     pub(super) fn lease_entry(index: usize, lease: &LeaseRef) -> ListEntry {
         let mut entry = ListEntry::default();
         entry.insert("i", json!(index));
-        for (number, value) in (1..).zip(&lease.key.0) {
-            entry.insert(format!("k{number}"), types::encode_key(value));
-        }
+        Self::insert_key(&mut entry, &lease.key);
         entry.insert("t", json!(lease.token.to_string()));
         entry.insert("f", json!(lease.fence));
         entry
@@ -373,6 +380,14 @@ fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: b
     let pick = render(file!("claim"), "pick_ready", &placeholders);
     placeholders.insert("pick_ready", pick);
     render(file!("claim"), "claim", &placeholders)
+}
+
+/// Renders the cancellation. It contains its list of keys.
+fn render_cancel(placeholders: &Placeholders) -> String {
+    let mut placeholders = placeholders.clone();
+    let list = render(file!("cancel"), "key_list", &placeholders);
+    placeholders.insert("key_list", list);
+    render(file!("cancel"), "cancel", &placeholders)
 }
 
 /// Adds the sections of `leases.sql`, and the fields that `file` adds to its list, to the placeholders.

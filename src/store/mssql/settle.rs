@@ -228,7 +228,7 @@ impl MssqlOperations {
 }
 
 /// The length of the column `lease_error`, in UTF-16 units.
-const MAX_ERROR_UNITS: usize = 1_024;
+pub(super) const MAX_ERROR_UNITS: usize = 1_024;
 
 /// Adds to the entry of a lease how the lease ends (settle.sql names the fields).
 fn insert_ending(queue: &QueueStatements, ending: &Ending, entry: &mut ListEntry) {

@@ -1,17 +1,22 @@
 //! Extends leases.
 
+use rusqlite::types::Null;
+
 use super::clock::lease_expiry;
+use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
+use crate::item_state::State;
+use crate::lease_id::LeaseRef;
 use crate::store::millis::millis_rounded_up;
-use crate::store::{LeaseExpiry, QueueIndex, Renewal, StoreError};
+use crate::store::{QueueIndex, Renewal, Renewed, StoreError};
 
 /// Extends each lease that is still held. See [`Store::heartbeat`](crate::store::Store::heartbeat).
 pub(super) fn heartbeat(
     context: &WriteContext,
     queue: QueueIndex,
     renewals: &[Renewal],
-) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+) -> Result<Vec<Renewed>, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
     let mut extend = context.connection.prepare_cached(&queue.sql.extend)?;
@@ -19,7 +24,7 @@ pub(super) fn heartbeat(
         .iter()
         .map(|Renewal { lease, duration }| {
             if lease.key.0.len() != queue.key_len {
-                return Ok(None);
+                return Ok(Renewed::UNKNOWN);
             }
             let expiry = now.saturating_add(millis_rounded_up(*duration));
             bind_key(&mut extend, &lease.key)?;
@@ -28,8 +33,30 @@ pub(super) fn heartbeat(
                 4,
                 &[&Token(&lease.token), &now, &expiry, &lease.fence],
             )?;
-            let extended = extend.raw_execute()? > 0;
-            Ok(extended.then(|| lease_expiry(expiry, now)))
+            if extend.raw_execute()? > 0 {
+                return Ok(Renewed::Extended(lease_expiry(expiry, now)));
+            }
+            read_lost(context, queue, lease)
         })
         .collect()
+}
+
+/// Reads the row of a lease that is not held.
+fn read_lost(
+    context: &WriteContext,
+    queue: &QueueStatements,
+    lease: &LeaseRef,
+) -> Result<Renewed, StoreError> {
+    let mut statement = context.connection.prepare_cached(&queue.sql.read_lost)?;
+    bind_key(&mut statement, &lease.key)?;
+    // The statement does not use ?4 to ?6, token, time and expiry.
+    bind(&mut statement, 4, &[&Null, &Null, &Null, &lease.fence])?;
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else {
+        return Ok(Renewed::UNKNOWN);
+    };
+    Ok(Renewed::Lost {
+        state: State::from_code(row.get(0)?),
+        cancel_reason: row.get(1)?,
+    })
 }

@@ -22,6 +22,7 @@ use crate::store::template::{Placeholders, render};
 use crate::store::{ItemSize, StoreError};
 use crate::value::{Key, Value};
 
+const CANCEL: &str = include_str!("../../../sql/sqlite/cancel.sql");
 const CLAIM: &str = include_str!("../../../sql/sqlite/claim.sql");
 const HEARTBEAT: &str = include_str!("../../../sql/sqlite/heartbeat.sql");
 const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
@@ -38,6 +39,8 @@ pub(super) struct QueueStatements {
     pub(super) key_len: usize,
     /// The names of the key columns.
     pub(super) key: Vec<String>,
+    /// The types of the key columns.
+    pub(super) key_types: Vec<ColumnType>,
     /// The names of the data columns, which a claim returns.
     pub(super) columns: Arc<[String]>,
     /// The types of the data columns.
@@ -66,6 +69,9 @@ pub(super) struct Statements {
     pub(super) read_size: String,
     pub(super) set_aside: String,
     pub(super) extend: String,
+    pub(super) read_lost: String,
+    pub(super) read_item: String,
+    pub(super) cancel: String,
     pub(super) complete: String,
     pub(super) delete: String,
     /// `None` if the queue has no archive.
@@ -125,6 +131,7 @@ impl QueueStatements {
             item_size: ItemSize::new(&columns),
             has_large_items: AtomicBool::new(false),
             key_len: queue_columns.key.len(),
+            key_types: queue_columns.key.iter().map(|column| column.kind).collect(),
             key: queue_columns
                 .key
                 .into_iter()
@@ -183,6 +190,9 @@ impl Statements {
             read_size: text(CLAIM, "read_size"),
             set_aside: text(CLAIM, "set_aside"),
             extend: text(HEARTBEAT, "extend"),
+            read_lost: text(HEARTBEAT, "read_lost"),
+            read_item: text(CANCEL, "read_item"),
+            cancel: text(CANCEL, "cancel"),
             complete: text(SETTLE, "complete"),
             delete: text(SETTLE, "delete"),
             copy_to_archive: has_archive.then(|| text(SETTLE, "copy_to_archive")),

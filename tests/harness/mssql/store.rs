@@ -10,9 +10,9 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, LeaseExpiry, ListedItem, NewItem, PurgeStep,
-    Purged, QueueIndex, Reaped, Renewal, RetentionTurn, Settled, Settlement, Stats, Store,
-    StoreError,
+    Cancellation, Cancelled, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, ListedItem, NewItem,
+    PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn, Settled, Settlement,
+    Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -52,7 +52,7 @@ impl Store for SharedStore {
         &self,
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Option<LeaseExpiry>>, StoreError> {
+    ) -> Result<Vec<Renewed>, StoreError> {
         shared(self.0.heartbeat(queue, renewals)).await
     }
 
@@ -70,6 +70,19 @@ impl Store for SharedStore {
         tokens: Arc<[Uuid]>,
     ) -> Result<Vec<usize>, StoreError> {
         shared(self.0.release_claims(queue, tokens)).await
+    }
+
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.0.parse_key(queue, text)
+    }
+
+    async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<Vec<Cancelled>, StoreError> {
+        shared(self.0.cancel(queue, keys, cancellation)).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {

@@ -109,7 +109,8 @@ impl ProfiledQueue {
         leases
     }
 
-    async fn heartbeat(&mut self, leases: &[LeaseRef]) {
+    /// Extends the leases and checks the plans. `is_lost`: they are lost.
+    async fn heartbeat(&mut self, leases: &[LeaseRef], is_lost: bool) {
         let list = leases.iter().enumerate().map(|(index, lease)| {
             let mut entry = QueueStatements::lease_entry(index, lease);
             entry.insert("d", json!(60_000));
@@ -125,6 +126,43 @@ impl ProfiledQueue {
             ("SELECT", "lb_due", BY_KEY),
         ];
         expect(&results, &by_key);
+        if is_lost {
+            expect(&results, &[("SELECT", "lb_cancelled", BY_KEY)]);
+        }
+    }
+
+    /// Cancels the leases and checks the plans. `is_repeated`: they were cancelled before.
+    async fn cancel(&mut self, leases: &[LeaseRef], is_repeated: bool) {
+        let list = leases.iter().enumerate().map(|(index, lease)| {
+            let mut entry = ListEntry::default();
+            entry.insert("i", json!(index));
+            QueueStatements::insert_key(&mut entry, &lease.key);
+            entry
+        });
+        let mut how = ListEntry::default();
+        for (name, value) in [("n", json!(0)), ("e", json!("stuck")), ("m", json!(0))] {
+            how.insert(name, value);
+        }
+        let (sql, parameters) = (
+            self.statements().sql.cancel.clone(),
+            ListParameters::new(vec![list.collect(), vec![how]]),
+        );
+        let results = self.run(&sql, &parameters.parameters()).await;
+        let rows = results
+            .iter()
+            .flatten()
+            .filter(|row| first_column_is(row, "lb_i"));
+        assert_eq!(rows.count(), leases.len());
+        expect(
+            &results,
+            &[
+                ("INSERT", "@held", BY_KEY),
+                ("UPDATE", "lease_error", BY_KEY),
+            ],
+        );
+        if is_repeated {
+            expect(&results, &[("SELECT", "NOT IN", BY_KEY)]);
+        }
     }
 
     /// Completes and checks the plans. `is_retry`: the leases were completed before.
@@ -216,7 +254,11 @@ async fn statements_use_the_indexes_that_their_files_name() {
     let leases = queue.claim(true).await;
     queue.release_claims(&leases).await;
     let leases = queue.claim(false).await;
-    queue.heartbeat(&leases).await;
+    queue.cancel(&leases, false).await;
+    queue.cancel(&leases, true).await;
+    queue.heartbeat(&leases, true).await;
+    let leases = queue.claim(false).await;
+    queue.heartbeat(&leases, false).await;
     queue.complete(&leases, false).await;
     queue.complete(&leases, true).await;
     queue.reap().await;

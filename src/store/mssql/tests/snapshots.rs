@@ -166,6 +166,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     );
     show("heartbeat", &table.sql.extend);
     show("release claims", &table.sql.release_claims);
+    show("cancel", &table.sql.cancel);
     show("reap", &table.sql.reap);
     show(
         "enqueue",

@@ -1,0 +1,54 @@
+-- Purpose: takes the leases on given rows away from their workers. One batch, one transaction.
+-- Sections: `key_list` is the list of rows. `cancel` is the batch and contains it.
+-- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of rows. @P6: JSON array of rows, {i: index
+--   in the request, k1 to k3: key}. No row is in the list twice. @P7: JSON array of one object, {n: the new state; s and d: the delay
+--   in seconds, and the milliseconds beyond; e: the reason; m: number of attempts after which an item is dead, 0 means never}.
+-- Results: index and new state of each row whose lease was cancelled. If the list has more rows, a second result has index and
+--   present state of the others. A row that does not exist is in neither.
+-- Locks, in order: U, then X, on the leased rows, in the order of the key (leases.sql says how far that holds).
+-- Indexes: the key's.
+-- Why the row keeps the owner, unlike after an expiry: a row without a token that has an owner was cancelled. A heartbeat of the
+--   cancelled lease then returns the reason (heartbeat.sql).
+-- Why the token is cleared: a late settlement by the worker must change nothing.
+-- Why the update checks state and fence again, and why the counts are compared: Babelfish ignores the lock hints, so another
+--   statement can change a row between both steps. The batch then throws 51224, is rolled back, and the broker runs it again.
+-- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. TOP never removes a row.
+
+-- :: key_list
+(SELECT TOP (@P5) j.i AS lb_i, {key_from_json}
+    FROM OPENJSON(@P6) WITH (i int '$.i', {key_json_schema}) AS j
+    ORDER BY {key_names}) AS l
+
+-- :: cancel
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @next int, @due datetime2(3), @reason nvarchar(1024), @max_attempts int;
+SELECT @next = j.n, @due = DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), @max_attempts = j.m,
+    @reason = LEFT(TRANSLATE(j.e COLLATE Latin1_General_100_BIN2, @P1, @P2), 1024)
+FROM OPENJSON(@P7) WITH (n int '$.n', s int '$.s', d int '$.d', e nvarchar(max) '$.e', m int '$.m') AS j;
+DECLARE @held TABLE (lb_i int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_next int NOT NULL);
+BEGIN TRANSACTION;
+INSERT @held (lb_i, {key_names}, lb_f, lb_next)
+SELECT l.lb_i, {t_key_columns}, t.{lease_fence},
+    CASE WHEN @max_attempts > 0 AND t.{lease_attempt} >= @max_attempts THEN 4 ELSE @next END
+FROM {key_list}
+    INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
+WHERE 1 = CASE WHEN t.{lease_state} = 1 THEN 1 END
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+DECLARE @held_count int = @@ROWCOUNT;
+UPDATE t
+SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = CASE d.lb_next WHEN 2 THEN @due END,
+    {lease_token} = NULL, {lease_error} = @reason{mirror_reaped}
+FROM (SELECT TOP (@held_count) * FROM @held ORDER BY {key_names}) AS d
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = d.lb_f THEN 1 END
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
+IF @@ROWCOUNT <> @held_count
+    THROW 51224, N'a settlement of one of these leases came at the same moment', 1;
+SELECT d.lb_i, d.lb_next AS lb_state FROM @held AS d;
+IF @held_count < @P5
+    SELECT l.lb_i, t.{lease_state} AS lb_state
+    FROM {key_list}
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    WHERE l.lb_i NOT IN (SELECT d.lb_i FROM @held AS d)
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+COMMIT TRANSACTION;

@@ -1,0 +1,80 @@
+//! Calls of programs that are no workers: cancel leases, and wake the claims that wait.
+
+use std::time::Duration;
+
+use super::Broker;
+use super::error::Error;
+use super::limits::{MAX_ERROR_LENGTH, check_delay};
+use super::operation_metrics::Operation;
+use super::requests::CancelRequest;
+use crate::item_state::State;
+use crate::store::{Cancellation, Cancelled};
+use crate::value::Key;
+
+/// The reason that is stored if the caller gives none.
+const DEFAULT_REASON: &str = "the lease was cancelled";
+
+impl Broker {
+    /// Takes leases away from their workers. Returns one result per key, in request order.
+    ///
+    /// # Errors
+    /// As [`Self::heartbeat`].
+    pub async fn cancel_leases(&self, request: CancelRequest) -> Result<Vec<Cancelled>, Error> {
+        let queue = self.queue(&request.queue)?;
+        self.metrics.add_call(queue.index, Operation::Settle);
+        self.limits.check_length("keys", request.keys.len())?;
+        let delay = request.delay.unwrap_or_default();
+        check_delay(|| "delay".to_owned(), delay)?;
+        if request.dead_letter && !delay.is_zero() {
+            return Err(Error::invalid(
+                "delay",
+                "cannot be combined with dead_letter",
+            ));
+        }
+        let parse_key = |(position, text): (usize, &String)| {
+            let key = self.store.parse_key(queue.index, text);
+            key.map_err(|problem| Error::invalid(format!("keys[{position}]"), problem))
+        };
+        let keys: Vec<Key> = request
+            .keys
+            .iter()
+            .enumerate()
+            .map(parse_key)
+            .collect::<Result<_, Error>>()?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let reason: String = request.reason.chars().take(MAX_ERROR_LENGTH).collect();
+        let cancellation = Cancellation {
+            delay,
+            dead_letter: request.dead_letter,
+            reason: if reason.is_empty() {
+                DEFAULT_REASON.to_owned()
+            } else {
+                reason
+            },
+        };
+        let cancelled = self.store.cancel(queue.index, keys.into(), cancellation);
+        let cancelled = cancelled.await?;
+        let has_entered = |state| {
+            let mut results = cancelled.iter();
+            results.any(|result| result.cancelled && result.state == Some(state))
+        };
+        if has_entered(State::Ready) {
+            queue.wakeups.notify_item_ready_in(Duration::ZERO);
+        }
+        if has_entered(State::Delayed) {
+            queue.wakeups.notify_item_ready_in(delay);
+        }
+        Ok(cancelled)
+    }
+
+    /// Lets the claims that wait for items of the queue look for them now. Several calls at once cause one look.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub fn wake(&self, queue: &str) -> Result<(), Error> {
+        self.queue(queue)?.wakeups.items_ready.notify_one();
+        Ok(())
+    }
+}

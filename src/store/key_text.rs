@@ -1,0 +1,166 @@
+//! Parser of keys in their text form, the one that [`Key`]'s `Display` writes.
+
+use serde_json::Value as Json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::new_item::is_decimal;
+use crate::value::{Key, Value};
+
+/// The kind of a key column's values. It decides how the text of a value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Bool,
+    Integer,
+    Double,
+    Text,
+    Bytes,
+    Decimal,
+    Timestamp,
+    /// An integer, another number, or text, whichever the text is first.
+    Any,
+}
+
+/// Parses the key of a row. `kinds` are those of the key columns.
+///
+/// # Errors
+/// The reason why the text is no key of these columns.
+pub(super) fn parse(text: &str, kinds: &[KeyKind]) -> Result<Key, String> {
+    if let [kind] = kinds {
+        let value = value_of_text(text, *kind)?;
+        return Ok(Key([value].into()));
+    }
+    let count = kinds.len();
+    let parts: Vec<Json> = serde_json::from_str(text)
+        .map_err(|_| format!("{text:?} is not a JSON array of {count} values"))?;
+    if parts.len() != count {
+        let given = parts.len();
+        return Err(format!("{text:?} has {given} values; the key has {count}"));
+    }
+    let values = parts.iter().zip(kinds).map(|(part, kind)| match part {
+        Json::String(text) => match kind {
+            KeyKind::Bool | KeyKind::Integer | KeyKind::Double => Err(expected(part, *kind)),
+            KeyKind::Any => Ok(Value::Text(text.clone())),
+            _ => value_of_text(text, *kind),
+        },
+        Json::Bool(_) | Json::Number(_) => match kind {
+            KeyKind::Bool | KeyKind::Integer | KeyKind::Double | KeyKind::Any => {
+                value_of_text(&part.to_string(), *kind)
+            }
+            _ => Err(expected(part, *kind)),
+        },
+        _ => Err(expected(part, *kind)),
+    });
+    Ok(Key(values.collect::<Result<_, _>>()?))
+}
+
+fn value_of_text(text: &str, kind: KeyKind) -> Result<Value, String> {
+    let double = || text.parse().ok().filter(|double: &f64| double.is_finite());
+    let value = match kind {
+        KeyKind::Bool => text.parse().ok().map(Value::Bool),
+        KeyKind::Integer => text.parse().ok().map(Value::Int),
+        KeyKind::Double => double().map(Value::Double),
+        KeyKind::Text => Some(Value::Text(text.to_owned())),
+        KeyKind::Bytes => bytes(text).map(Value::Bytes),
+        KeyKind::Decimal => is_decimal(text).then(|| Value::Decimal(text.to_owned())),
+        KeyKind::Timestamp => timestamp(text),
+        KeyKind::Any => text
+            .parse()
+            .ok()
+            .map(Value::Int)
+            .or_else(|| double().map(Value::Double))
+            .or_else(|| Some(Value::Text(text.to_owned()))),
+    };
+    value.ok_or_else(|| expected(text, kind))
+}
+
+fn expected(part: impl std::fmt::Display, kind: KeyKind) -> String {
+    let kind = match kind {
+        KeyKind::Bool => "true or false",
+        KeyKind::Integer => "an integer",
+        KeyKind::Double => "a number",
+        KeyKind::Text | KeyKind::Any => "a text",
+        KeyKind::Bytes => "bytes in hexadecimal",
+        KeyKind::Decimal => "decimal digits such as -12.50",
+        KeyKind::Timestamp => "a time such as 2026-11-20T22:15:20Z",
+    };
+    format!("{part} is not {kind}")
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| u8::try_from(digit.to_digit(16)?).ok())
+        .collect();
+    let (pairs, rest) = digits.as_deref()?.as_chunks::<2>();
+    rest.is_empty()
+        .then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+fn timestamp(text: &str) -> Option<Value> {
+    let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    Some(Value::Timestamp {
+        seconds: moment.unix_timestamp(),
+        nanos: i32::try_from(moment.nanosecond()).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = (Value, KeyKind)> {
+        let seconds = -62_135_596_800..253_402_300_800_i64;
+        prop_oneof![
+            any::<bool>().prop_map(|bool| (Value::Bool(bool), KeyKind::Bool)),
+            any::<i64>().prop_map(|int| (Value::Int(int), KeyKind::Integer)),
+            any::<i64>().prop_map(|int| (Value::Int(int), KeyKind::Any)),
+            (-1e9..1e9).prop_map(|double: f64| (Value::Double(double), KeyKind::Double)),
+            any::<String>().prop_map(|text| (Value::Text(text), KeyKind::Text)),
+            any::<Vec<u8>>().prop_map(|bytes| (Value::Bytes(bytes), KeyKind::Bytes)),
+            "-?[0-9]{1,30}[.][0-9]{1,8}"
+                .prop_map(|digits| (Value::Decimal(digits), KeyKind::Decimal)),
+            (seconds, 0..1_000_000_000).prop_map(|(seconds, nanos)| {
+                (Value::Timestamp { seconds, nanos }, KeyKind::Timestamp)
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn written_key_is_parsed_to_itself(parts in prop::collection::vec(value(), 1..4)) {
+            let (values, kinds): (Vec<Value>, Vec<KeyKind>) = parts.into_iter().unzip();
+            let key = Key(values.into());
+            prop_assert_eq!(parse(&key.to_string(), &kinds), Ok(key));
+        }
+
+        #[test]
+        fn any_text_is_parsed_or_refused(text: String, parts in prop::collection::vec(value(), 1..4)) {
+            let kinds: Vec<KeyKind> = parts.into_iter().map(|(_, kind)| kind).collect();
+            if let Ok(key) = parse(&text, &kinds) {
+                prop_assert_eq!(key.0.len(), kinds.len());
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_keys_are_refused() {
+        use KeyKind::{Bytes, Integer, Text};
+        for (text, kinds) in [
+            ("x", &[Integer][..]),
+            ("1.5", &[Integer]),
+            ("", &[Integer]),
+            ("abc", &[Bytes]),
+            ("1", &[Integer, Text]),
+            ("[1]", &[Integer, Text]),
+            ("[1,2]", &[Integer, Text]),
+            ("[\"1\",\"a\"]", &[Integer, Text]),
+            ("[1,null]", &[Integer, Text]),
+            ("[1,\"a\",2]", &[Integer, Text]),
+        ] {
+            assert!(parse(text, kinds).is_err(), "{text}");
+        }
+    }
+}

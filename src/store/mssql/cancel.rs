@@ -1,0 +1,124 @@
+//! Cancels leases by the keys of their items.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::MssqlOperations;
+use super::decode;
+use super::error::RetrySafety;
+use super::list_parameters::{ListEntry, ListParameters};
+use super::new_item::insert_delay;
+use super::queue_statements::QueueStatements;
+use super::settle::MAX_ERROR_UNITS;
+use super::types::{self, ColumnType};
+use super::utf16::cut;
+use super::value_limits;
+use crate::item_state::State;
+use crate::store::key_text::{self, KeyKind};
+use crate::store::{Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::value::{Key, Value};
+
+impl MssqlOperations {
+    pub(super) async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: &[Key],
+        cancellation: &Cancellation,
+    ) -> Result<Vec<Cancelled>, StoreError> {
+        let queue = self.queue(queue)?;
+        // A statement may name a row only once. The other requests for the row are answered from its result.
+        let mut first_index = HashMap::new();
+        let mut list = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            let first = *first_index.entry(key.to_string()).or_insert(index);
+            if first == index && queue.can_have_key(key) {
+                let mut entry = ListEntry::default();
+                entry.insert("i", json!(index));
+                QueueStatements::insert_key(&mut entry, key);
+                list.push(entry);
+            }
+        }
+        let parameters = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
+        let results = self
+            .pool
+            .query(
+                &queue.sql.cancel,
+                &parameters.parameters(),
+                RetrySafety::AtMostOnce,
+            )
+            .await?;
+        let mut cancelled = vec![Cancelled::NO_ROW; keys.len()];
+        decode::result_set(&results, 0)?;
+        for (set, is_cancelled) in results.iter().zip([true, false]) {
+            for row in set {
+                let index = decode::request_index(row, 0, keys.len())?;
+                cancelled[index] = Cancelled {
+                    cancelled: is_cancelled,
+                    state: Some(decode::state(row, 1)?),
+                };
+            }
+        }
+        for (index, key) in keys.iter().enumerate() {
+            let first = first_index[&key.to_string()];
+            if first != index {
+                cancelled[index] = Cancelled {
+                    cancelled: false,
+                    state: cancelled[first].state,
+                };
+            }
+        }
+        Ok(cancelled)
+    }
+}
+
+/// Returns the entry of the second list (cancel.sql names the fields).
+fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
+    let delay = cancellation.delay;
+    let (state, delay) = match cancellation.dead_letter {
+        true => (State::Dead, None),
+        false if delay.is_zero() => (State::Ready, None),
+        false => (State::Delayed, Some(delay)),
+    };
+    let mut entry = ListEntry::default();
+    entry.insert("n", json!(state.code()));
+    insert_delay(&mut entry, delay);
+    entry.insert("e", json!(cut(&cancellation.reason, MAX_ERROR_UNITS)));
+    entry.insert("m", json!(queue.spec.retry.max_attempts.unwrap_or(0)));
+    entry
+}
+
+impl QueueStatements {
+    /// Parses the text form of a key. See [`Store::parse_key`](crate::store::Store::parse_key).
+    pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
+        let kinds: Vec<KeyKind> = self.key.iter().map(|column| kind_of(column.kind)).collect();
+        let key = key_text::parse(text, &kinds)?;
+        for (value, column) in key.0.iter().zip(&self.key) {
+            if !column.kind.can_return(value) {
+                return Err(format!("{text:?} is out of the range of {}", column.name));
+            }
+            value_limits::check(value, column)?;
+            if let (Value::Text(_), true) = (value, column.kind != ColumnType::Other) {
+                types::encode(value, column.kind)?;
+            }
+        }
+        Ok(key)
+    }
+}
+
+fn kind_of(column: ColumnType) -> KeyKind {
+    match column {
+        ColumnType::Int(..) => KeyKind::Integer,
+        ColumnType::Bool => KeyKind::Bool,
+        ColumnType::Float => KeyKind::Double,
+        ColumnType::Decimal | ColumnType::Money => KeyKind::Decimal,
+        ColumnType::DateTime | ColumnType::DateTimeOffset => KeyKind::Timestamp,
+        ColumnType::Binary | ColumnType::RowVersion => KeyKind::Bytes,
+        ColumnType::Text
+        | ColumnType::Date
+        | ColumnType::Time
+        | ColumnType::Guid
+        | ColumnType::Xml
+        | ColumnType::Other => KeyKind::Text,
+    }
+}

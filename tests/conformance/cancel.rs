@@ -1,0 +1,246 @@
+//! Cancellation of leases by the keys of their items.
+
+use std::time::Duration;
+
+use lease_broker::item_state::State;
+use lease_broker::queue::{Mirror, MirrorValue};
+use lease_broker::store::{Cancellation, Cancelled, Renewed};
+use lease_broker::value::{Key, Value};
+
+use crate::harness::Harness;
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, fail, item_table, queue, text};
+use crate::harness::table::{Kind, Table};
+
+fn because(reason: &str) -> Cancellation {
+    Cancellation {
+        delay: Duration::ZERO,
+        dead_letter: false,
+        reason: reason.to_owned(),
+    }
+}
+
+async fn cancel(broker: &Broker, keys: &[&str], how: Cancellation) -> Vec<Cancelled> {
+    let keys = keys.iter().map(|text| {
+        let key = broker.store.parse_key(broker.queue, text);
+        key.unwrap_or_else(|problem| panic!("{text:?}: {problem}"))
+    });
+    let keys: Vec<Key> = keys.collect();
+    let cancelled = broker.store.cancel(broker.queue, keys.into(), how).await;
+    cancelled.expect("the leases are cancelled")
+}
+
+fn cancelled(state: State) -> Cancelled {
+    Cancelled {
+        cancelled: true,
+        state: Some(state),
+    }
+}
+
+fn unchanged(state: State) -> Cancelled {
+    Cancelled {
+        cancelled: false,
+        state: Some(state),
+    }
+}
+
+pub(crate) async fn cancelled_item_is_ready_and_its_lease_lost<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    let items = fixture.claim(2).await;
+    let results = cancel(&fixture, &["1"], because("stuck")).await;
+    assert_eq!(results, [cancelled(State::Ready)]);
+    for ending in [fail(None), crate::harness::fixture::release(MINUTE)] {
+        assert_eq!(fixture.settle(&items[0].lease, ending).await, None);
+    }
+    assert_eq!(fixture.complete(&items[0].lease).await, None);
+    // The attempt counts.
+    let again = fixture.one().await;
+    let lease = (&again.lease.key, again.lease.attempt, again.lease.fence);
+    assert_eq!(lease, (&items[0].lease.key, 2, 2));
+    assert!(fixture.heartbeat(&items[1].lease, HOUR).await.is_some());
+}
+
+pub(crate) async fn heartbeat_returns_the_reason_until_the_next_claim<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let reason = "the \"operator\" said\\so: ü\t☂";
+    cancel(&fixture, &["1"], because(reason)).await;
+    let lost = Renewed::Lost {
+        state: Some(State::Ready),
+        cancel_reason: Some(reason.to_owned()),
+    };
+    assert_eq!(fixture.renew(&lease, HOUR).await, lost);
+    let mut older = lease.clone();
+    older.fence -= 1;
+    let unknown = Renewed::Lost {
+        state: Some(State::Ready),
+        cancel_reason: None,
+    };
+    assert_eq!(fixture.renew(&older, HOUR).await, unknown);
+    let listed = fixture.list(State::Ready).await.remove(0);
+    assert_eq!(listed.error.as_deref(), Some(reason));
+    fixture.one().await;
+    let lost = Renewed::Lost {
+        state: Some(State::Leased),
+        cancel_reason: None,
+    };
+    assert_eq!(fixture.renew(&lease, HOUR).await, lost);
+}
+
+pub(crate) async fn expired_lease_has_no_cancel_reason<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    let lease = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    fixture.advance(HOUR).await;
+    fixture.reap(10).await;
+    let lost = Renewed::Lost {
+        state: Some(State::Ready),
+        cancel_reason: None,
+    };
+    assert_eq!(fixture.renew(&lease, HOUR).await, lost);
+}
+
+pub(crate) async fn cancelled_items_can_be_delayed_or_dead<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    let items = fixture.claim(2).await;
+    let delayed = Cancellation {
+        delay: MINUTE,
+        ..because("later")
+    };
+    let dead = Cancellation {
+        dead_letter: true,
+        ..because("never")
+    };
+    let results = cancel(&fixture, &["1"], delayed).await;
+    assert_eq!(results, [cancelled(State::Delayed)]);
+    let results = cancel(&fixture, &["2"], dead).await;
+    assert_eq!(results, [cancelled(State::Dead)]);
+    assert_eq!(fixture.claim(2).await, []);
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.reap(10).await.promoted, 1);
+    // The reason is still told after the item has become ready again.
+    for (item, state, reason) in [
+        (&items[0], State::Ready, "later"),
+        (&items[1], State::Dead, "never"),
+    ] {
+        let lost = Renewed::Lost {
+            state: Some(state),
+            cancel_reason: Some(reason.to_owned()),
+        };
+        assert_eq!(fixture.renew(&item.lease, HOUR).await, lost);
+    }
+    assert_eq!(fixture.redrive(10).await, 1);
+    let lost = Renewed::Lost {
+        state: Some(State::Ready),
+        cancel_reason: None,
+    };
+    assert_eq!(fixture.renew(&items[1].lease, HOUR).await, lost);
+}
+
+pub(crate) async fn item_without_attempts_left_is_dead<H: Harness>() {
+    let fixture = Fixture::<H>::with(1, |queue| queue.retry.max_attempts = Some(2)).await;
+    let delayed = Cancellation {
+        delay: MINUTE,
+        ..because("enough")
+    };
+    fixture.one().await;
+    let results = cancel(&fixture, &["1"], because("once")).await;
+    assert_eq!(results, [cancelled(State::Ready)]);
+    fixture.one().await;
+    let results = cancel(&fixture, &["1"], delayed).await;
+    assert_eq!(results, [cancelled(State::Dead)]);
+    let dead = fixture.list(State::Dead).await.remove(0);
+    assert_eq!((dead.attempt, dead.due_in), (2, None));
+}
+
+pub(crate) async fn items_without_leases_are_not_changed<H: Harness>() {
+    let fixture = Fixture::<H>::items(4).await;
+    let items = fixture.claim(3).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, fail(None)).await;
+    fixture.settle(&items[2].lease, fail(Some(HOUR))).await;
+    let before = fixture.snapshot().await;
+    let results = cancel(&fixture, &["4", "3", "2", "1", "99"], because("no")).await;
+    let expected = [State::Ready, State::Delayed, State::Dead, State::Completed].map(unchanged);
+    assert_eq!(results[..4], expected);
+    assert_eq!(results[4], Cancelled::NO_ROW);
+    assert_eq!(fixture.snapshot().await, before);
+    assert_eq!(cancel(&fixture, &[], because("no")).await, []);
+}
+
+pub(crate) async fn key_named_twice_is_cancelled_once<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    fixture.claim(2).await;
+    let results = cancel(&fixture, &["2", "1", "2"], because("x")).await;
+    let ready = cancelled(State::Ready);
+    assert_eq!(results, [ready, ready, unchanged(State::Ready)]);
+}
+
+pub(crate) async fn rows_are_found_by_the_text_of_their_keys<H: Harness>() {
+    let table = |name: &str, kind| Table::new(name).required("k", kind).key(&["k"]);
+    let pair = Table::new("pair")
+        .required("a", Kind::Text)
+        .required("b", Kind::BigInt)
+        .key(&["a", "b"]);
+    let tables = [table("texts", Kind::Text), table("blobs", Kind::Blob), pair];
+    let queues = ["texts", "blobs", "pair"].map(queue);
+    let fixture = Fixture::<H>::over(&tables, queues.into()).await;
+    let awkward = text("a \"b\" \\ ü");
+    let rows: [&[(&str, Value)]; 3] = [
+        &[("k", awkward.clone())],
+        &[("k", Value::Bytes(vec![0, 255, 16]))],
+        &[("a", awkward), ("b", Value::Int(-7))],
+    ];
+    for ((at, row), name) in rows.into_iter().enumerate().zip(["texts", "blobs", "pair"]) {
+        fixture.harness.insert(name, row).await;
+        let broker = fixture.at(at);
+        let item = broker.one().await;
+        let key = item.lease.key.to_string();
+        let results = cancel(&broker, &[&key], because("found")).await;
+        assert_eq!(results, [cancelled(State::Ready)], "{key}");
+    }
+}
+
+pub(crate) async fn malformed_keys_are_refused<H: Harness>() {
+    let pair = Table::new("pair")
+        .required("a", Kind::Text)
+        .required("b", Kind::BigInt)
+        .key(&["a", "b"]);
+    let queues = vec![queue("item"), queue("pair")];
+    let fixture = Fixture::<H>::over(&[item_table("item"), pair], queues).await;
+    for (at, wrong) in [
+        (0, "x"),
+        (0, ""),
+        (0, "1.5"),
+        (0, "99999999999999999999"),
+        (1, "a"),
+        (1, "[\"a\"]"),
+        (1, "[\"a\",\"1\"]"),
+        (1, "[1,1]"),
+        (1, "[\"a\",null]"),
+    ] {
+        let broker = fixture.at(at);
+        let parsed = broker.store.parse_key(broker.queue, wrong);
+        assert!(parsed.is_err(), "{wrong:?}: {parsed:?}");
+    }
+}
+
+pub(crate) async fn cancellation_sets_the_mirror_of_the_new_state<H: Harness>() {
+    let fixture = Fixture::<H>::with(2, |queue| {
+        let mirror = |state, value: &str| Mirror {
+            state,
+            column: "payload".to_owned(),
+            value: MirrorValue::Literal(text(value)),
+        };
+        queue.mirror = vec![mirror(State::Ready, "open"), mirror(State::Dead, "stopped")];
+    })
+    .await;
+    fixture.claim(2).await;
+    cancel(&fixture, &["1"], because("x")).await;
+    let dead = Cancellation {
+        dead_letter: true,
+        ..because("x")
+    };
+    cancel(&fixture, &["2"], dead).await;
+    let rows = fixture.harness.rows("item", &["id", "payload"]).await;
+    let row = |id, payload| vec![Value::Int(id), text(payload)];
+    assert_eq!(rows, [row(1, "open"), row(2, "stopped")]);
+}
