@@ -70,6 +70,7 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
 fn completions(leases: Vec<Claimed>) -> Arc<[Settlement]> {
     let completion = |item: ClaimedItem| Settlement {
         columns: Vec::new(),
+        checkpoint: None,
         lease: item.lease,
         ending: Ending::Complete {
             follow_ups: Vec::new(),

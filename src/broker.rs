@@ -57,8 +57,8 @@ pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
-    CancelRequest, ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, ReleaseRequest,
-    Released,
+    CancelRequest, ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
+    ReleaseRequest, Released,
 };
 pub use self::response_budget::ResponseBytes;
 pub use self::undelivered::{DeliveredLease, UndeliveredLeases};

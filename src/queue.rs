@@ -32,6 +32,8 @@ pub struct QueueSpec {
     pub soft_lock: SoftLock,
     /// The columns that a settlement may write into the row of its item. Empty: none.
     pub writable: Vec<String>,
+    /// The maximum size of a checkpoint, in bytes: 1 to 65,536. `None`: the queue has no checkpoints.
+    pub max_checkpoint_bytes: Option<usize>,
     /// Columns of the table that the broker sets when an item changes its state.
     pub mirror: Vec<Mirror>,
     /// The columns, as name and SQL type, of a table that the broker creates. `None`: the table exists and is adopted.
@@ -74,8 +76,24 @@ impl KeepFor {
 impl QueueSpec {
     /// Returns whether both queues would store leases in the same columns of the same table.
     pub fn shares_rows_with(&self, other: &Self) -> bool {
-        let is_shared = |name: &String| other.soft_lock.contains(name);
-        self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock.0.iter().any(is_shared)
+        let is_shared = |name: &str| {
+            let mut others = other.soft_lock_names();
+            others.any(|other| other.eq_ignore_ascii_case(name))
+        };
+        self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock_names().any(is_shared)
+    }
+
+    /// Returns the soft-lock columns that the queue uses, in the order in which adoption adds them to a table.
+    pub fn soft_lock_columns(&self) -> impl Iterator<Item = SoftLockColumn> + use<> {
+        let has_checkpoints = self.max_checkpoint_bytes.is_some();
+        let columns = SoftLockColumn::ALL.into_iter();
+        columns.filter(move |column| *column != SoftLockColumn::Checkpoint || has_checkpoints)
+    }
+
+    /// Returns the names of the soft-lock columns that the queue uses.
+    pub fn soft_lock_names(&self) -> impl Iterator<Item = &str> {
+        self.soft_lock_columns()
+            .map(|column| self.soft_lock.name(column))
     }
 }
 
@@ -159,7 +177,7 @@ pub enum MirrorValue {
 
 /// The names of a queue's soft-lock columns, the columns in which the broker stores leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoftLock([String; 9]);
+pub struct SoftLock([String; 10]);
 
 /// A soft-lock column, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,11 +201,13 @@ pub enum SoftLockColumn {
     Error,
     /// The W3C trace context of the producer that added the item.
     TraceParent,
+    /// The checkpoint that a worker stored for the next attempt. Only queues with checkpoints have it.
+    Checkpoint,
 }
 
 impl SoftLockColumn {
     /// All soft-lock columns, in the order in which adoption adds them to a table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::State,
         Self::StateTime,
         Self::DueTime,
@@ -197,6 +217,7 @@ impl SoftLockColumn {
         Self::Attempt,
         Self::Error,
         Self::TraceParent,
+        Self::Checkpoint,
     ];
 
     /// Returns the column's name if the queue's configuration gives no other name.
@@ -211,6 +232,7 @@ impl SoftLockColumn {
             Self::Attempt => "lease_attempt",
             Self::Error => "lease_error",
             Self::TraceParent => "trace_parent",
+            Self::Checkpoint => "lease_checkpoint",
         }
     }
 }
@@ -232,7 +254,8 @@ impl SoftLock {
         self.0[column as usize] = name;
     }
 
-    /// Returns whether `name` is the name of a soft-lock column. The case of ASCII letters is ignored, as databases do.
+    /// Returns whether `name` is the name of a soft-lock column, also of one that the queue does not use. The case of ASCII
+    /// letters is ignored, as databases do.
     pub fn contains(&self, name: &str) -> bool {
         self.0
             .iter()

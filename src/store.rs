@@ -102,7 +102,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order.
     ///
-    /// If the list has one lease several times, the last renewal decides when it expires.
+    /// If the list has one lease several times, the last renewal decides when it expires, and the last one with a checkpoint
+    /// decides which is stored. A checkpoint is stored by the statement that extends the lease, so only if it is held.
     async fn heartbeat(
         &self,
         queue: QueueIndex,
@@ -221,7 +222,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how
     /// many items it changed. On SQL Server without filtered indexes, the items come in the order of the queue.
-    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError>;
+    ///
+    /// `checkpoints` decides if the items keep their checkpoints. It has no effect on a queue without checkpoints.
+    async fn redrive(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        checkpoints: Checkpoints,
+    ) -> Result<usize, StoreError>;
 
     /// Visits the next rows in the order of the key, and deletes or counts the old items among them: those that have been
     /// completed or dead for long. An item whose age is unknown is not old.
@@ -266,6 +274,16 @@ pub const MAX_PASSED_OVER: usize = 100;
 
 /// The maximum number of entries in [`Claimed::too_large`].
 pub const MAX_TOO_LARGE: usize = 10;
+
+/// What happens to the checkpoints of items that are redriven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checkpoints {
+    /// The next attempt gets them.
+    #[default]
+    Keep,
+    /// They are removed.
+    Clear,
+}
 
 /// One claim call of a worker.
 #[derive(Clone, Debug)]
@@ -323,6 +341,8 @@ pub struct ClaimedItem {
     pub columns: Vec<Value>,
     /// The W3C trace context of the producer, if the row has one.
     pub trace_parent: Option<String>,
+    /// The checkpoint that an earlier attempt stored. `None`: there is none, or the queue has no checkpoints.
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 /// The time when a lease expires, as a moment and as a duration.
@@ -343,6 +363,9 @@ pub struct Renewal {
     pub lease: LeaseRef,
     /// The duration of the lease, counted from now.
     pub duration: Duration,
+    /// The checkpoint to store. Empty: the stored one is removed. `None`: the stored one stays. Only for queues with
+    /// checkpoints.
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 /// The result of a [`Renewal`].
@@ -413,6 +436,9 @@ pub struct Settlement {
     /// Values for columns of the item's row, which the statement that ends the lease writes. Only for completions and
     /// failures, and only columns that [`QueueSpec::writable`](crate::queue::QueueSpec::writable) lists.
     pub columns: Vec<(String, Value)>,
+    /// The checkpoint to store, as in [`Renewal`], in the statement that ends the lease. Only for failures and releases, and
+    /// only for queues with checkpoints. A completion removes the stored one.
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 /// The way in which a worker ends a lease.

@@ -10,6 +10,8 @@ mod basic_calls;
 mod cancel_leases;
 #[path = "api/cancellation.rs"]
 mod cancellation;
+#[path = "api/checkpoints.rs"]
+mod checkpoints;
 #[path = "api/connections.rs"]
 mod connections;
 #[path = "api/deadlines.rs"]

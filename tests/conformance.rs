@@ -10,6 +10,8 @@ mod harness;
 mod adoption;
 #[path = "conformance/cancel.rs"]
 mod cancel;
+#[path = "conformance/checkpoints.rs"]
+mod checkpoints;
 #[path = "conformance/claim.rs"]
 mod claim;
 #[path = "conformance/claim_bytes.rs"]
@@ -141,6 +143,23 @@ macro_rules! conformance {
                     rows_are_found_by_the_text_of_their_keys
                     malformed_keys_are_refused
                     cancellation_sets_the_mirror_of_the_new_state
+                }
+                checkpoints {
+                    next_lease_has_the_checkpoint
+                    failure_and_release_store_a_checkpoint
+                    lost_lease_stores_no_checkpoint
+                    absent_checkpoint_keeps_and_empty_one_removes
+                    completion_removes_the_checkpoint
+                    one_list_stores_different_checkpoints
+                    last_checkpoint_of_a_repeated_lease_is_stored
+                    expiry_and_cancellation_keep_the_checkpoint
+                    redrive_keeps_or_clears_the_checkpoint
+                    retried_claim_has_the_present_checkpoint
+                    checkpoint_and_columns_are_written_together
+                    queue_without_checkpoints_needs_no_column
+                    checkpoints_are_adopted_later
+                    managed_queue_has_checkpoints
+                    checkpoint_column_can_be_renamed
                 }
                 claim {
                     empty_queue_gives_no_leases

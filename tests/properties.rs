@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use lease_broker::grpc::proto::value::Kind;
 use lease_broker::grpc::proto::{
-    Completion, Failure, FollowUp, HeartbeatResult, NewItem, Outcome, SettleResult, Value,
+    CancelLeasesRequest, Completion, Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease,
+    NewItem, Outcome, Release, ReleaseRequest, Renewal, SettleResult, Value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -31,6 +32,9 @@ writable = ['t', 'i', 'd', 'b', 'raw', 'at', 'n']
 max_attempts = 0
 [queues.written]
 writable = ['t', 'i', 'd', 'b', 'raw', 'at', 'n']
+[queues.marked]
+max_attempts = 0
+checkpoint = { max_bytes = 16 }
 ";
 
 const TABLES: &str = "
@@ -40,6 +44,8 @@ CREATE TABLE free (id INTEGER PRIMARY KEY AUTOINCREMENT, t text, i integer, d do
 CREATE TABLE written (id INTEGER PRIMARY KEY AUTOINCREMENT, t text, i integer NOT NULL DEFAULT 0, d double, b boolean,
     raw blob, at datetime, n decimal(9,2));
 CREATE TABLE pairs (a text NOT NULL, i blob NOT NULL, payload text, PRIMARY KEY (a, i));
+CREATE TABLE marked (id INTEGER PRIMARY KEY AUTOINCREMENT, payload text);
+INSERT INTO marked DEFAULT VALUES;
 ";
 
 /// One server for all cases. A worker holds four leases in the queue `held` and makes no calls.
@@ -296,6 +302,7 @@ proptest! {
             retry_delay: Some(duration(Duration::ZERO)),
             dead_letter,
             columns: columns.clone(),
+            checkpoint: None,
         });
         let results = FIXTURE.call(client.try_fail(failures.collect()))?.expect("the failures are recorded");
         for result in results {
@@ -325,6 +332,66 @@ proptest! {
         } else {
             prop_assert_eq!(results[0].outcome(), Outcome::Applied);
         }
+    }
+
+    #[test]
+    fn any_checkpoint_is_stored_or_refused(
+        checkpoint in prop::collection::vec(any::<u8>(), 0..24),
+        by_release in any::<bool>(),
+    ) {
+        let client = FIXTURE.client.for_queue("marked").as_worker("marker");
+        let claim = || FIXTURE.call(client.try_claim(client.claim_request(1)));
+        let lease = claim()?.expect("the claim succeeds").remove(0);
+        let Lease { lease_id, checkpoint: before, .. } = lease;
+        let given = Some(checkpoint.clone());
+        let mut rpc = client.rpc.clone();
+        let queue = client.queue.clone();
+        let (stored, was_released) = if by_release {
+            let releases = vec![Release { lease_id: lease_id.clone(), delay: None, checkpoint: given }];
+            let request = ReleaseRequest { queue, releases, ..ReleaseRequest::default() };
+            let stored = FIXTURE.call(rpc.release(request))?.is_some();
+            (stored, stored)
+        } else {
+            let renewals = vec![Renewal { lease_id: lease_id.clone(), checkpoint: given }];
+            let request = HeartbeatRequest { queue, renewals, lease_duration: None };
+            (FIXTURE.call(rpc.heartbeat(request))?.is_some(), false)
+        };
+        prop_assert_eq!(stored, checkpoint.len() <= 16);
+        if !was_released {
+            FIXTURE.call(client.try_release(&[&lease_id], None))?;
+        }
+        let expected = if stored { Some(checkpoint).filter(|given| !given.is_empty()) } else { before };
+        let again = claim()?.expect("the claim succeeds").remove(0);
+        FIXTURE.call(client.try_release(&[&again.lease_id], None))?;
+        prop_assert_eq!(again.checkpoint, expected);
+    }
+
+    #[test]
+    fn any_cancellation_succeeds_or_is_rejected(
+        queue in queue().prop_filter("another queue", |queue| queue != "held"),
+        keys in prop::collection::vec(prop_oneof![text(), "[0-9]{1,2}", "\\[\"[a-z]\",\"[0-9a-f]{0,4}\"\\]"], 0..4),
+        delay in any_duration(),
+        dead_letter in any::<bool>(),
+        reason in text(),
+    ) {
+        let wanted = keys.len();
+        let request = CancelLeasesRequest { queue, keys, delay, dead_letter, reason };
+        let results = FIXTURE.call(FIXTURE.client.rpc.clone().cancel_leases(request))?;
+        let results = results.map_or(wanted, |response| response.into_inner().results.len());
+        prop_assert_eq!(results, wanted);
+    }
+
+    #[test]
+    fn any_release_by_request_id_succeeds_or_is_rejected(
+        queue in prop_oneof![Just("held".to_owned()), queue()],
+        worker_id in prop_oneof![Just("quiet".to_owned()), text()],
+        request_ids in prop::collection::vec(
+            prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"], 0..4),
+    ) {
+        let request = ReleaseRequest { queue, worker_id, request_ids, ..ReleaseRequest::default() };
+        let released = FIXTURE.call(FIXTURE.client.rpc.clone().release(request))?;
+        let released = released.map_or(0, |response| response.into_inner().released_by_request_id);
+        prop_assert_eq!(released, 0);
     }
 
     #[test]

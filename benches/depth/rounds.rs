@@ -64,6 +64,7 @@ impl Operation {
                 let renewal = |lease: &LeaseRef| Renewal {
                     lease: lease.clone(),
                     duration: LEASE,
+                    checkpoint: None,
                 };
                 let renewals: Arc<[Renewal]> = leases.iter().map(renewal).collect();
                 let start = Instant::now();
@@ -116,6 +117,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
 async fn complete(file: &File, leases: &[LeaseRef]) -> Duration {
     let completion = |lease: &LeaseRef| Settlement {
         columns: Vec::new(),
+        checkpoint: None,
         lease: lease.clone(),
         ending: Ending::Complete {
             follow_ups: Vec::new(),

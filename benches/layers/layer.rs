@@ -164,6 +164,7 @@ impl Layer {
                     error: String::new(),
                     retry_delay: retry,
                     dead_letter: false,
+                    checkpoint: None,
                 };
                 let failures = leases.into_iter().map(failure).collect();
                 broker.fail(QUEUE_NAME, failures).await.expect("failed")
@@ -236,6 +237,7 @@ fn completion() -> Ending {
 async fn settle(store: &Arc<dyn Store>, leases: Vec<Lease>, ending: Ending) -> Vec<Settled> {
     let settlement = |lease: Lease| Settlement {
         columns: Vec::new(),
+        checkpoint: None,
         lease: lease.lease,
         ending: ending.clone(),
     };

@@ -1,7 +1,7 @@
 -- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
 --   order of this file; `schema drop` prints the sections `drop_…`. Each section is one batch.
--- Sections: `create` creates the table of a managed queue. The nine sections from `lease_state` to `trace_parent` each add one
---   soft-lock column. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
+-- Sections: `create` creates the table of a managed queue. The sections from `lease_state` to `lease_checkpoint` each add one
+--   soft-lock column, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
 --   `drop_default` drops the default constraint of a column, which has to go before the column. `create_archive` creates the
@@ -41,7 +41,7 @@ CREATE TABLE {table} (
     {lease_fence} bigint NOT NULL DEFAULT 0,
     {lease_attempt} int NOT NULL DEFAULT 0,
     {lease_error} nvarchar(1024) NULL,
-    {trace_parent} varchar(55) NULL{primary_key}
+    {trace_parent} varchar(55) NULL{checkpoint_definition}{primary_key}
 )
 
 -- :: lease_state
@@ -88,6 +88,11 @@ ALTER TABLE {table} ADD {lease_error} nvarchar(1024) NULL
 SET LOCK_TIMEOUT 10000;
 IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
 ALTER TABLE {table} ADD {trace_parent} varchar(55) NULL
+
+-- :: lease_checkpoint
+SET LOCK_TIMEOUT 10000;
+IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
+ALTER TABLE {table} ADD {lease_checkpoint} varbinary(max) NULL
 
 -- :: backfill_needed
 SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {wants_backfill}) AS d

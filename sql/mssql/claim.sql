@@ -71,7 +71,7 @@ SET @now = SYSUTCDATETIME();
 
 -- :: lease_columns
 SELECT t.{lease_token} AS lb_t, SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a,
-    t.{lease_due_time} AS lb_due, t.{trace_parent} AS lb_trace{t_data_columns}
+    t.{lease_due_time} AS lb_due, t.{trace_parent} AS lb_trace{t_checkpoint}{t_data_columns}
 
 -- :: find_retried_claims
 DECLARE @retried TABLE (lb_t uniqueidentifier NOT NULL PRIMARY KEY, lb_o int NOT NULL);

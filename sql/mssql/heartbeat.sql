@@ -1,6 +1,8 @@
 -- Purpose: extends leases that are still held. One batch, one transaction.
 -- Sections: `extend` is the batch. `extra_columns` and `extra_json` add the duration to the list of leases.sql.
--- Parameters: those of leases.sql. Each lease also has d: milliseconds from now until the new expiry.
+-- Parameters: those of leases.sql. Each lease also has d: milliseconds from now until the new expiry. If renewals of the batch
+--   store checkpoints, h is 1 if this one does, and c is the checkpoint, or NULL to remove the stored one. Otherwise
+--   {written_checkpoint}, {checkpoint_of_json} and {checkpoint_json} are empty.
 -- Results: for each extended lease its index, the server's time and the new expiry. If the list has more leases, a second result
 --   has, for each other lease whose row exists, its index, the present state, and the reason if the lease was cancelled.
 -- Locks: X on the extended rows, in the order of the key (leases.sql says how far that holds). Then S on the rows of lost leases.
@@ -10,17 +12,17 @@
 -- Why the server's time in the result is SYSUTCDATETIME() and not @now: see claim.sql.
 
 -- :: extra_columns
-, DATEADD(millisecond, j.d, @now) AS lb_due
+, DATEADD(millisecond, j.d, @now) AS lb_due{checkpoint_of_json}
 
 -- :: extra_json
-, d int '$.d'
+, d int '$.d'{checkpoint_json}
 
 -- :: extend
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 BEGIN TRANSACTION;
 UPDATE t
-SET {lease_due_time} = l.lb_due
+SET {lease_due_time} = l.lb_due{written_checkpoint}
 FROM {lease_list}
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}

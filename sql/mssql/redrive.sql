@@ -8,6 +8,7 @@
 -- Indexes: dead (pick), the key (update). With filtered_indexes = false there is no dead index. The ready index, which the state
 --   leads, then serves the pick.
 -- Why the pick has the order of its index and no other: a sort would read and lock all dead rows, however few are asked for.
+-- Why {redriven_checkpoint}: it is empty, or removes the checkpoint if the operator asks for that.
 -- Why the token is cleared: a late settlement of the last lease must change nothing.
 -- Why the update checks state and fence again, and why CASE, TOP and the hints: see claim.sql and leases.sql.
 
@@ -24,7 +25,7 @@ ORDER BY {redrive_order}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 UPDATE t
 SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-    {lease_attempt} = 0{mirror_redriven}
+    {lease_attempt} = 0{redriven_checkpoint}{mirror_redriven}
 FROM (SELECT TOP (@P1) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 4 AND t.{lease_fence} = d.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));

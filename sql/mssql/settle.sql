@@ -15,6 +15,8 @@
 --   in seconds, and the milliseconds beyond; e: the error. If settlements of the batch write columns, h0 is 1 if this one
 --   writes the first of them, c0 is the value (as in enqueue.sql), and so on. Only `update_ended` reads these fields;
 --   {written_columns} sets the columns. No two leases have the same key. The lists of follow-ups begin at @P7.
+--   A checkpoint of a failure or a release is written as one more of these columns. Without one, {clear_checkpoint} removes the
+--   checkpoints of completed items, if the queue has checkpoints.
 -- Results: index and new state of each lease that this batch ends. If it ends fewer than the list has, a second result has
 --   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
 --   completion whose key has no row.
@@ -75,7 +77,7 @@ SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.
     {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
     {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
         WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
-    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{written_columns}{mirror_ended}
+    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{clear_checkpoint}{written_columns}{mirror_ended}
 FROM {lease_list}
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}{except_deleted}

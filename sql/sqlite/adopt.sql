@@ -1,7 +1,7 @@
 -- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
 --   order of this file; `schema drop` prints `drop_index` and `drop_column`.
--- Sections: `create` creates the table of a managed queue. The nine sections from `lease_state` to `trace_parent` each add one
---   soft-lock column. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
+-- Sections: `create` creates the table of a managed queue. The sections from `lease_state` to `lease_checkpoint` each add one
+--   soft-lock column, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
 --   `backfill` then gives such rows that state, and runs again until it changes no row. The sections `…_index` each create one
 --   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
 --   retention finds its old rows.
@@ -24,7 +24,7 @@ CREATE TABLE {table} (
     {lease_fence} INTEGER NOT NULL DEFAULT 0,
     {lease_attempt} INTEGER NOT NULL DEFAULT 0,
     {lease_error} TEXT,
-    {trace_parent} TEXT{primary_key}
+    {trace_parent} TEXT{checkpoint_definition}{primary_key}
 )
 
 -- :: lease_state
@@ -53,6 +53,9 @@ ALTER TABLE {table} ADD COLUMN {lease_error} TEXT
 
 -- :: trace_parent
 ALTER TABLE {table} ADD COLUMN {trace_parent} TEXT
+
+-- :: lease_checkpoint
+ALTER TABLE {table} ADD COLUMN {lease_checkpoint} BLOB
 
 -- :: backfill
 UPDATE {table}

@@ -17,7 +17,7 @@
 --   `lease_row` checks the state again all the same.
 
 -- :: find_retried_leases
-SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{data_columns}
+SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{checkpoint_column}{data_columns}
 FROM {table} INDEXED BY {token_index}
 WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
 ORDER BY {queue_order}
@@ -36,7 +36,7 @@ SET {lease_state} = 1, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_ow
 WHERE {key_match} AND {lease_state} = 0
 
 -- :: read_lease
-SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{data_columns}
+SELECT {key}, {lease_fence}, {lease_attempt}, {lease_due_time}, {trace_parent}{checkpoint_column}{data_columns}
 FROM {table}
 WHERE {key_match}
 

@@ -1,14 +1,15 @@
 -- Purpose: extend one lease, if the caller still holds it.
 -- Sections: `extend` runs once per lease. It changes no row if the lease was lost. `read_lost` then returns the state of the row, and
 --   the reason if the lease was cancelled. Both run in the writer's transaction.
--- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new expiry (ms since 1970); ?7 fencing token.
+-- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new expiry (ms since 1970); ?7 fencing token; ?8 the checkpoint, if the renewal
+--   has one (BLOB, or NULL to remove the stored one). {written_checkpoint} is empty otherwise.
 -- Locks: the write lock of the file.
 -- Indexes: key.
 -- Why a row with the fence, an owner and no token: only cancel.sql leaves it so. The next claim changes the fence.
 
 -- :: extend
 UPDATE {table}
-SET {lease_due_time} = ?6
+SET {lease_due_time} = ?6{written_checkpoint}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
 -- :: read_lost

@@ -5,7 +5,8 @@
 --   another lease, and no row if there is none with this key. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new due time (ms since 1970, or NULL);
 --   ?7 fencing token; ?8 new state; ?9 error text. From ?10: the values of the columns in {written_columns}, which a
---   completion or a failure writes into the row. Without such columns the placeholder is empty.
+--   completion or a failure writes into the row, and then the checkpoint of a failure or a release. Without them the placeholder
+--   is empty.
 -- Locks: the write lock of the file.
 -- Indexes: key.
 -- Why token and fence stay on the row: the same settlement sent again must be recognized. The row tells which kind of
@@ -15,7 +16,7 @@
 -- :: complete
 UPDATE {table}
 SET {lease_state} = ?8, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_error} = NULL,
-    {lease_attempt} = CASE ?8 WHEN 3 THEN {lease_attempt} ELSE 0 END{written_columns}{mirror_complete}
+    {lease_attempt} = CASE ?8 WHEN 3 THEN {lease_attempt} ELSE 0 END{clear_checkpoint}{written_columns}{mirror_complete}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
 -- :: delete
@@ -37,7 +38,7 @@ WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence}
 -- :: release
 UPDATE {table}
 SET {lease_state} = ?8, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_owner} = NULL,
-    {lease_attempt} = {lease_attempt} - 1{mirror_release}
+    {lease_attempt} = {lease_attempt} - 1{written_columns}{mirror_release}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
 -- :: find_earlier_settlement

@@ -12,9 +12,11 @@ use rand::RngExt as _;
 use uuid::Uuid;
 
 use super::error::Error;
-use super::limits::{self, check_delay};
+use super::limits::{self, check_checkpoint, check_delay};
 use super::operation_metrics::Operation;
-use super::requests::{ClaimRequest, LeaseCompletion, LeaseFailure, ReleaseRequest, Released};
+use super::requests::{
+    ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRenewal, ReleaseRequest, Released,
+};
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
@@ -46,7 +48,7 @@ impl Broker {
         queue.claims.claim(call, wait).await
     }
 
-    /// Extends leases. Returns one result per lease id, in request order.
+    /// Extends leases, and stores the checkpoints of those that are held. Returns one result per renewal, in request order.
     ///
     /// The leases last `lease_duration` from now. `None`: each lasts as long as it was claimed for.
     ///
@@ -56,27 +58,34 @@ impl Broker {
     pub async fn heartbeat(
         &self,
         queue: &str,
-        lease_ids: &[String],
+        renewals: &[LeaseRenewal],
         lease_duration: Option<Duration>,
     ) -> Result<Vec<Renewed>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Heartbeat);
-        self.limits.check_length("renewals", lease_ids.len())?;
+        self.limits.check_length("renewals", renewals.len())?;
         if let Some(duration) = lease_duration {
             limits::check_lease_duration(&queue.spec, "lease_duration", duration)?;
         }
         let mut shortest = Duration::MAX;
-        let mut renewals = Vec::with_capacity(lease_ids.len());
-        for id in lease_ids {
-            let renewal = self.decode_lease_id(queue, id)?.map(|id| Renewal {
+        let mut checked = Vec::with_capacity(renewals.len());
+        for (index, renewal) in renewals.iter().enumerate() {
+            let LeaseRenewal {
+                lease_id,
+                checkpoint,
+            } = renewal;
+            let message = || format!("renewals[{index}]");
+            check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
+            let renewal = self.decode_lease_id(queue, lease_id)?.map(|id| Renewal {
                 duration: lease_duration.unwrap_or(id.origin.duration),
                 lease: id.lease,
+                checkpoint: checkpoint.clone(),
             });
             let durations = renewal.iter().map(|renewal| renewal.duration);
             shortest = durations.fold(shortest, Duration::min);
-            renewals.push(renewal.ok_or(Renewed::UNKNOWN));
+            checked.push(renewal.ok_or(Renewed::UNKNOWN));
         }
-        let renewed = submit_valid(renewals, &queue.heartbeats).await?;
+        let renewed = submit_valid(checked, &queue.heartbeats).await?;
         if renewed.iter().any(|renewed| renewed.expiry().is_some()) {
             queue.wakeups.reaper_timer.advance_to(shortest);
         }
@@ -196,6 +205,9 @@ impl Broker {
             if let Some(delay) = failure.retry_delay {
                 check_delay(|| format!("failures[{index}].retry_delay"), delay)?;
             }
+            let checkpoint = failure.checkpoint;
+            let message = || format!("failures[{index}]");
+            check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
             let lease = self.decode_lease_id(queue, &failure.lease_id)?;
             let lease = lease.map(|id| id.lease);
             let attempt = lease.as_ref().map_or(1, |lease| lease.attempt);
@@ -212,7 +224,7 @@ impl Broker {
                     .take(limits::MAX_ERROR_LENGTH)
                     .collect(),
             };
-            settlements.push(settlement(lease, ending, failure.columns));
+            settlements.push(settlement(lease, ending, failure.columns, checkpoint));
         }
         Ok(settlements)
     }
@@ -241,9 +253,13 @@ impl Broker {
         for (index, release) in releases.into_iter().enumerate() {
             let delay = release.delay.unwrap_or_default();
             check_delay(|| format!("releases[{index}].delay"), delay)?;
+            let checkpoint = release.checkpoint;
+            let message = || format!("releases[{index}]");
+            check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
             let id = self.decode_lease_id(queue, &release.lease_id)?;
             let lease = id.map(|id| id.lease);
-            settlements.push(settlement(lease, Ending::Release { delay }, Ok(Vec::new())));
+            let ending = Ending::Release { delay };
+            settlements.push(settlement(lease, ending, Ok(Vec::new()), checkpoint));
         }
         let results = self.settle(queue, settlements).await?;
         if request_ids.is_empty() {
@@ -319,10 +335,12 @@ fn settlement(
     lease: Option<LeaseRef>,
     ending: Ending,
     columns: Result<Vec<(String, Value)>, Refusal>,
+    checkpoint: Option<Vec<u8>>,
 ) -> Result<Settlement, Settled> {
     Ok(Settlement {
         lease: lease.ok_or(Settled::Lost)?,
         ending,
         columns: columns.map_err(Settled::Refused)?,
+        checkpoint,
     })
 }

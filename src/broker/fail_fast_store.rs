@@ -18,9 +18,9 @@ use super::undelivered::releases_of;
 use crate::item_state::State;
 use crate::lease_id::Secret;
 use crate::store::{
-    Cancellation, Cancelled, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce,
-    FollowUp, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed,
-    RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
+    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce,
+    EnqueuedOnce, FollowUp, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal,
+    Renewed, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -278,8 +278,13 @@ impl Store for FailFastStore {
         self.run(queue, Operation::Other, work, Vec::len).await
     }
 
-    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        let work = self.store.redrive(queue, limit);
+    async fn redrive(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        checkpoints: Checkpoints,
+    ) -> Result<usize, StoreError> {
+        let work = self.store.redrive(queue, limit, checkpoints);
         self.run(queue, Operation::Other, work, |items| *items)
             .await
     }

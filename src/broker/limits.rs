@@ -76,6 +76,31 @@ pub(super) fn check_lease_duration(
     check_max(|| field.to_owned(), requested, bounds.max)
 }
 
+/// Checks a checkpoint. `message` returns the path of the message that contains it. It is called only for an error.
+pub(super) fn check_checkpoint(
+    queue: &QueueSpec,
+    message: impl FnOnce() -> String,
+    checkpoint: Option<&[u8]>,
+) -> Result<(), Error> {
+    let Some(checkpoint) = checkpoint else {
+        return Ok(());
+    };
+    let field = || format!("{}.checkpoint", message());
+    let Some(max) = queue.max_checkpoint_bytes else {
+        let problem = format!(
+            "queue {:?} has no checkpoints: set checkpoint = true in its configuration",
+            queue.name
+        );
+        return Err(Error::invalid(field(), problem));
+    };
+    let length = checkpoint.len();
+    if length > max {
+        let problem = format!("{length} bytes exceed the limit of {max} bytes");
+        return Err(Error::limit(field(), problem));
+    }
+    Ok(())
+}
+
 /// Checks an item's delay. The field's path is made only for an error, because a call can carry many items.
 pub(super) fn check_delay(field: impl FnOnce() -> String, delay: Duration) -> Result<(), Error> {
     check_max(field, delay, MAX_DELAY)

@@ -79,6 +79,15 @@ pub struct LeaseCompletion {
     pub follow_ups: Result<Vec<(String, NewItem)>, Refusal>,
 }
 
+/// The renewal of one lease.
+#[derive(Clone, Debug)]
+pub struct LeaseRenewal {
+    /// The lease's id.
+    pub lease_id: String,
+    /// The checkpoint to store, up to the queue's maximum size. Empty: the stored one is removed. `None`: it stays.
+    pub checkpoint: Option<Vec<u8>>,
+}
+
 /// The failure of one lease.
 #[derive(Clone, Debug)]
 pub struct LeaseFailure {
@@ -92,6 +101,8 @@ pub struct LeaseFailure {
     pub dead_letter: bool,
     /// Values to write into the item's row, by column. `Err`: one of them is malformed, so the failure is refused.
     pub columns: Result<Vec<(String, Value)>, Refusal>,
+    /// The checkpoint to store, as in [`LeaseRenewal`].
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 /// A request to take leases away from their workers.
@@ -138,4 +149,6 @@ pub struct LeaseRelease {
     pub lease_id: String,
     /// Delay until the item is ready. `None`: it is ready immediately.
     pub delay: Option<Duration>,
+    /// The checkpoint to store, as in [`LeaseRenewal`].
+    pub checkpoint: Option<Vec<u8>>,
 }

@@ -49,6 +49,7 @@ impl Broker {
                 lease: id.lease,
                 ending: Ending::Complete { follow_ups },
                 columns,
+                checkpoint: None,
             }),
             Err(refusal) => Err(Settled::Refused(refusal)),
         })

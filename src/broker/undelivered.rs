@@ -174,6 +174,7 @@ fn dead_item(item: ClaimedItem) -> Settlement {
             retry: None,
         },
         columns: Vec::new(),
+        checkpoint: None,
     }
 }
 
@@ -185,6 +186,7 @@ pub(super) fn releases_of(items: Vec<ClaimedItem>) -> Vec<Settlement> {
             delay: Duration::ZERO,
         },
         columns: Vec::new(),
+        checkpoint: None,
     });
     releases.collect()
 }

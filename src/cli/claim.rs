@@ -10,6 +10,7 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals, state_name};
 use super::output::{OutputFormat, json_duration, json_value};
 use crate::grpc::proto;
+use crate::value::hex;
 
 /// Claim items and print their leases
 #[derive(Debug, Args)]
@@ -55,9 +56,10 @@ impl Claim {
         let leases = client.claim_batch(request).await?.into_inner().leases;
         let mut rows: Vec<_> = leases.iter().map(row_of).collect();
         if self.client.output == OutputFormat::Table {
-            // A long value that only programs use. It would make the table too wide.
+            // Long values that only programs use. They would make the table too wide.
             for row in &mut rows {
                 row.shift_remove("trace_parent");
+                row.shift_remove("checkpoint");
             }
         }
         self.client.output.print(&rows, "no item is ready");
@@ -87,6 +89,13 @@ fn row_of(lease: &proto::Lease) -> Map<String, Json> {
         ("fencing_token", json!(lease.fencing_token)),
         ("time_left", json_duration(lease.time_left)),
         ("columns", Json::Object(columns)),
+        (
+            "checkpoint",
+            lease
+                .checkpoint
+                .as_deref()
+                .map_or(Json::Null, |bytes| json!(hex(bytes))),
+        ),
         ("trace_parent", json!(lease.trace_parent)),
         ("lease_id", json!(lease.lease_id)),
     ]

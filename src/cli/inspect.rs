@@ -11,7 +11,7 @@ use super::config_args::{ConfigArgs, open_existing_store};
 use super::output::{OutputFormat, format_duration, print_line};
 use crate::config::Config;
 use crate::item_state::State;
-use crate::store::{self, QueueIndex, Store};
+use crate::store::{self, Checkpoints, QueueIndex, Store};
 
 /// Count the items of each queue by state
 ///
@@ -74,6 +74,9 @@ pub(super) struct Redrive {
     /// the order of the queue [default: all]
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
     limit: usize,
+    /// Remove the checkpoints, so that the next attempts start from the beginning [default: keep them]
+    #[arg(long)]
+    clear_checkpoint: bool,
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -156,12 +159,15 @@ impl Redrive {
 
         let config = self.config.load(Vec::new())?;
         let (store, queue) = open_queue(&config, &self.queue).await?;
+        let checkpoints = if self.clear_checkpoint {
+            Checkpoints::Clear
+        } else {
+            Checkpoints::Keep
+        };
         let mut redriven = 0;
         while redriven < self.limit {
-            match store
-                .redrive(queue, BATCH.min(self.limit - redriven))
-                .await?
-            {
+            let limit = BATCH.min(self.limit - redriven);
+            match store.redrive(queue, limit, checkpoints).await? {
                 0 => break,
                 count => redriven += count,
             }

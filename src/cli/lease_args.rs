@@ -41,7 +41,10 @@ pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandE
 
 /// Returns heartbeat entries that extend the leases and nothing else.
 pub(super) fn renewals(lease_ids: impl IntoIterator<Item = String>) -> Vec<proto::Renewal> {
-    let renewal = |lease_id| proto::Renewal { lease_id };
+    let renewal = |lease_id| proto::Renewal {
+        lease_id,
+        checkpoint: None,
+    };
     lease_ids.into_iter().map(renewal).collect()
 }
 

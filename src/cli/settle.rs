@@ -150,6 +150,7 @@ impl Fail {
                 retry_delay: self.retry_delay.map(proto_duration),
                 dead_letter: self.dead_letter,
                 columns: columns.clone(),
+                checkpoint: None,
             });
         let request = proto::FailRequest {
             queue: self.leases.queue,
@@ -169,6 +170,7 @@ impl Release {
             .map(|lease_id| proto::Release {
                 lease_id,
                 delay: self.delay.map(proto_duration),
+                checkpoint: None,
             });
         let request = proto::ReleaseRequest {
             queue: self.leases.queue,

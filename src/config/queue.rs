@@ -23,6 +23,8 @@ pub(super) struct QueueConfig {
     pub(super) columns: Option<Vec<String>>,
     #[serde(default)]
     pub(super) writable: Vec<String>,
+    #[serde(default)]
+    pub(super) checkpoint: CheckpointConfig,
     pub(super) order: Option<OrderConfig>,
     #[serde(with = "duration")]
     pub(super) lease_duration: Duration,
@@ -90,6 +92,26 @@ impl Names {
             Self::One(name) => vec![name],
             Self::Several(names) => names,
         }
+    }
+}
+
+/// The setting `checkpoint`: a switch, or the maximum size.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(untagged, expecting = "expected true, false or { max_bytes = 4096 }")]
+pub(super) enum CheckpointConfig {
+    Switch(bool),
+    Limit(CheckpointLimit),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckpointLimit {
+    pub(super) max_bytes: usize,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self::Switch(false)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::error::InvalidSetting;
-use super::queue::{BackoffConfig, KeepForConfig, Names, QueueConfig};
+use super::queue::{
+    BackoffConfig, CheckpointConfig, CheckpointLimit, KeepForConfig, Names, QueueConfig,
+};
 use super::queue_columns::{
     MAX_NAME_CHARACTERS, check_name, check_writable, managed_columns, mirrors, soft_lock_names,
 };
@@ -17,6 +19,9 @@ const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
 const MAX_KEY_COLUMNS: usize = 3;
 /// The maximum of `enqueue_memory`.
 const MAX_ENQUEUE_MEMORY: Duration = Duration::from_secs(366 * 86_400);
+/// Size of a checkpoint if the configuration only turns checkpoints on, and the largest size that it can allow.
+const DEFAULT_CHECKPOINT_BYTES: usize = 4_096;
+const MAX_CHECKPOINT_BYTES: usize = 65_536;
 
 impl QueueConfig {
     /// Refuses settings in `queue_defaults` that describe one particular table.
@@ -108,6 +113,7 @@ impl QueueConfig {
             on_complete,
             soft_lock,
             writable: self.writable,
+            max_checkpoint_bytes: max_checkpoint_bytes(self.checkpoint, &key_path)?,
             mirror,
             managed_columns,
             filtered_indexes: self.filtered_indexes,
@@ -178,6 +184,26 @@ fn keep_for(
         dead: config.dead,
         archive: config.archive,
     })
+}
+
+fn max_checkpoint_bytes(
+    config: CheckpointConfig,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<Option<usize>, InvalidSetting> {
+    match config {
+        CheckpointConfig::Switch(is_on) => Ok(is_on.then_some(DEFAULT_CHECKPOINT_BYTES)),
+        CheckpointConfig::Limit(CheckpointLimit {
+            max_bytes: max_bytes @ 1..=MAX_CHECKPOINT_BYTES,
+        }) => Ok(Some(max_bytes)),
+        CheckpointConfig::Limit(CheckpointLimit { max_bytes }) => {
+            Err(InvalidSetting::out_of_range(
+                key_path("checkpoint.max_bytes"),
+                max_bytes,
+                1,
+                MAX_CHECKPOINT_BYTES,
+            ))
+        }
+    }
 }
 
 fn backoff(

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::proto;
 use super::status::{MAX_TEXT_BYTES, truncate};
 use crate::broker::{
-    CancelRequest, ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure, LeaseRelease,
+    CancelRequest, ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure,
+    LeaseRelease, LeaseRenewal,
 };
 use crate::item_state::State;
 use crate::store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
@@ -141,6 +142,7 @@ pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<L
             retry_delay: duration_from_proto(field, failure.retry_delay)?,
             dead_letter: failure.dead_letter,
             columns: columns_from_proto(failure.columns).map_err(Error::into_refusal),
+            checkpoint: failure.checkpoint,
         })
     };
     failures.into_iter().enumerate().map(convert).collect()
@@ -155,6 +157,7 @@ pub(super) fn releases_from_proto(releases: Vec<proto::Release>) -> Result<Vec<L
                 None => None,
                 delay => duration_from_proto(format!("releases[{index}].delay"), delay)?,
             },
+            checkpoint: release.checkpoint,
         })
     };
     releases.into_iter().enumerate().map(convert).collect()
@@ -274,6 +277,7 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
         trace_parent: lease.trace_context.to_string(),
         ready_time: item.ready_time.map(timestamp),
         max_attempts: i32::try_from(lease.max_attempts.unwrap_or(0)).unwrap_or(i32::MAX),
+        checkpoint: item.checkpoint,
         item: Some(proto::Item {
             key: item.lease.key.to_string(),
             columns,
@@ -281,12 +285,22 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
     }
 }
 
+/// Converts renewals.
+pub(super) fn renewals_from_proto(renewals: Vec<proto::Renewal>) -> Vec<LeaseRenewal> {
+    let convert = |renewal: proto::Renewal| LeaseRenewal {
+        lease_id: renewal.lease_id,
+        checkpoint: renewal.checkpoint,
+    };
+    renewals.into_iter().map(convert).collect()
+}
+
 /// Converts the results of a heartbeat.
 pub(super) fn heartbeat_results(
-    lease_ids: Vec<String>,
+    renewals: Vec<LeaseRenewal>,
     results: Vec<Renewed>,
 ) -> Vec<proto::HeartbeatResult> {
-    let results = lease_ids.into_iter().zip(results);
+    let lease_ids = renewals.into_iter().map(|renewal| renewal.lease_id);
+    let results = lease_ids.zip(results);
     results
         .map(|(lease_id, renewed)| match renewed {
             Renewed::Extended(expiry) => proto::HeartbeatResult {

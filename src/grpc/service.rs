@@ -11,8 +11,8 @@ use super::deadline::Deadline;
 use super::messages::{
     cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
     duration_from_proto, failures_from_proto, heartbeat_results, lease_to_proto,
-    new_items_from_proto, next_claim_from_proto, releases_from_proto, request_id_from_proto,
-    request_ids_from_proto, settle_results, too_large_to_proto,
+    new_items_from_proto, next_claim_from_proto, releases_from_proto, renewals_from_proto,
+    request_id_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
@@ -58,15 +58,11 @@ impl LeaseBrokerService for Service {
         let request = request.into_inner();
         let call = async {
             let duration = duration_from_proto("lease_duration", request.lease_duration)?;
-            let lease_ids: Vec<String> = request
-                .renewals
-                .into_iter()
-                .map(|renewal| renewal.lease_id)
-                .collect();
-            let heartbeat = self.broker.heartbeat(&request.queue, &lease_ids, duration);
+            let renewals = renewals_from_proto(request.renewals);
+            let heartbeat = self.broker.heartbeat(&request.queue, &renewals, duration);
             let results = heartbeat.await?;
             Ok(Response::new(proto::HeartbeatResponse {
-                results: heartbeat_results(lease_ids, results),
+                results: heartbeat_results(renewals, results),
             }))
         };
         deadline.run(call).await

@@ -138,7 +138,7 @@ pub(super) fn archive_columns<Kind>(
     archive: &Table<Kind>,
 ) -> Vec<String> {
     let data = columns.archived.iter().map(|column| column.name.as_str());
-    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
+    let soft_lock = queue.soft_lock_names();
     let accepts = |name: &&str| {
         let column = archive.column(name);
         column.is_some_and(|column| !column.generated)
@@ -189,9 +189,8 @@ pub(super) fn missing_parts<Kind>(
     indexes: impl Iterator<Item = (String, IndexStatus)>,
     archive: Option<&Table<Kind>>,
 ) -> Vec<String> {
-    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
-    let mut missing: Vec<String> = soft_lock
-        .into_iter()
+    let mut missing: Vec<String> = queue
+        .soft_lock_names()
         .filter(|name| table.column(name).is_none())
         .map(|name| format!("table {:?} lacks the column {name}", queue.table))
         .collect();
@@ -232,12 +231,12 @@ pub(super) fn missing_parts<Kind>(
 }
 
 /// Returns the soft-lock columns that removal drops: those under their default names. Columns that the queue renames may be
-/// older than the queue.
+/// older than the queue. A column that the queue does not use stays.
 pub(super) fn removable_columns<'a, Kind>(
     queue: &'a QueueSpec,
     table: &Table<Kind>,
 ) -> impl Iterator<Item = &'a str> {
-    let names = SoftLockColumn::ALL.into_iter().filter_map(|column| {
+    let names = queue.soft_lock_columns().filter_map(|column| {
         let name = queue.soft_lock.name(column);
         (name == column.default_name()).then_some(name)
     });

@@ -31,11 +31,12 @@ impl ItemSize {
     /// Returns the size of an item.
     pub fn of(&self, item: &ClaimedItem) -> usize {
         let values: usize = item.columns.iter().map(Value::wire_size).sum();
-        self.fixed + values + long_key_bytes(&item.lease.key)
+        let checkpoint = item.checkpoint.as_ref().map_or(0, Vec::len);
+        self.fixed + values + checkpoint + long_key_bytes(&item.lease.key)
     }
 
-    /// Returns the size of an item with this key. `data_bytes` is the number of bytes of all its values, as the database
-    /// counts them.
+    /// Returns the size of an item with this key. `data_bytes` is the number of bytes of all its values and its checkpoint,
+    /// as the database counts them.
     pub fn of_stored(&self, key: &Key, data_bytes: usize) -> usize {
         self.fixed + self.columns * VALUE_BYTES + data_bytes + long_key_bytes(key)
     }

@@ -60,9 +60,9 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    Cancellation, Cancelled, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, ListedItem, NewItem,
-    PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn, Settled, Settlement,
-    Stats, Store, StoreError,
+    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn,
+    Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -308,9 +308,16 @@ impl Store for MssqlStore {
         .await
     }
 
-    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.redrive(queue, limit).await)
-            .await
+    async fn redrive(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        checkpoints: Checkpoints,
+    ) -> Result<usize, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.redrive(queue, limit, checkpoints).await
+        })
+        .await
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {

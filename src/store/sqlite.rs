@@ -56,9 +56,9 @@ use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    Cancellation, Cancelled, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, ListedItem, NewItem,
-    PurgeStep, Purged, QueueIndex, Reaped, Refusal, Renewal, Renewed, RetentionTurn, Settled,
-    Settlement, Stats, Store, StoreError,
+    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Refusal, Renewal, Renewed,
+    RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
 };
 use crate::item_state::State;
 use crate::lease_id::Secret;
@@ -297,8 +297,14 @@ impl Store for SqliteStore {
         self.read(queue, list).await
     }
 
-    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        let redrive = move |context: &WriteContext| inspect::redrive(context, queue, limit);
+    async fn redrive(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        checkpoints: Checkpoints,
+    ) -> Result<usize, StoreError> {
+        let redrive =
+            move |context: &WriteContext| inspect::redrive(context, queue, limit, checkpoints);
         self.writer.run(redrive).await
     }
 

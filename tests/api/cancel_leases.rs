@@ -75,7 +75,7 @@ async fn next_heartbeat_of_cancelled_lease_has_the_reason() {
 
 #[tokio::test]
 async fn cancelled_item_wakes_a_waiting_claim() {
-    let slow = format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}");
+    let slow = format!("[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n{QUEUE}");
     let server = Server::with_config(&slow).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
@@ -97,7 +97,7 @@ async fn cancelled_item_wakes_a_waiting_claim() {
 
 #[tokio::test]
 async fn wake_lets_waiting_claims_find_inserted_rows() {
-    let slow = format!("[polling]\nmin = '50s'\nmax = '60s'\n{QUEUE}");
+    let slow = format!("[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n{QUEUE}");
     let server = Server::with_config(&slow).await;
     let client = server.client().await;
     let wake = async || {

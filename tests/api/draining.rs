@@ -74,6 +74,41 @@ async fn only_new_claims_are_rejected() {
 }
 
 #[tokio::test]
+async fn waiting_claims_end_empty_and_the_next_goes_elsewhere() {
+    let mut server = Server::with_config(&slow_drain()).await;
+    let client = server.client().await;
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let (client, wait) = (client.clone(), Duration::from_secs(60));
+            tokio::spawn(async move {
+                client
+                    .try_claim(client.waiting_claim_request(1, wait))
+                    .await
+            })
+        })
+        .collect();
+    client.wait_until_received().await;
+    let start = Instant::now();
+    let drained = tokio::spawn(server.drain());
+    for claim in waiting {
+        let claim = with_timeout(claim).await.expect("a task");
+        assert_eq!(claim.expect("an empty response"), []);
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "the wait ended early"
+    );
+    let next = client.try_claim(client.claim_request(1)).await;
+    assert_api_error(next, Code::Unavailable, "DRAINING", true);
+    assert!(with_timeout(drained).await.expect("a task"));
+    // Another broker on the same database serves the next claim.
+    let other = server.another().await;
+    let client = other.client().await;
+    client.enqueue(&["a"]).await;
+    assert_eq!(client.claim(1).await.len(), 1);
+}
+
+#[tokio::test]
 async fn settlement_in_flight_is_finished() {
     let mut server = Server::start().await;
     let client = server.client().await;

@@ -69,7 +69,7 @@ macro_rules! reflection {
     }};
 }
 
-/// Asserts that reflection lists the API and the health service, and that the file of the API declares the six rpcs.
+/// Asserts that reflection lists the API and the health service, and that the file of the API declares the eight rpcs.
 fn assert_describes_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
     assert!(names.iter().any(|name| name == SERVICE), "{names:?}");
     assert!(
@@ -94,6 +94,8 @@ fn assert_describes_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
             "Complete",
             "Fail",
             "Release",
+            "CancelLeases",
+            "Wake",
             "Enqueue"
         ]
     );

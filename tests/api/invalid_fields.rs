@@ -187,6 +187,7 @@ async fn invalid_release_delay_is_named() {
         let release = |delay| Release {
             lease_id: fixture.lease_id.clone(),
             delay,
+            checkpoint: None,
         };
         let request = ReleaseRequest {
             queue: "work".to_owned(),

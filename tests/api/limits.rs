@@ -57,6 +57,7 @@ async fn lists_over_1000_items_are_rejected() {
     let release = Release {
         lease_id: id.to_owned(),
         delay: None,
+        checkpoint: None,
     };
     let both = ReleaseRequest {
         queue: client.queue.clone(),

@@ -525,3 +525,33 @@ fn requests_are_remembered_for_a_day_by_default() {
         "1m",
     );
 }
+
+#[test]
+fn checkpoint_is_a_switch_or_a_size() {
+    let max_bytes = |text| queue(text).max_checkpoint_bytes;
+    assert_eq!(max_bytes("[queues.a]"), None);
+    assert_eq!(max_bytes("[queues.a]\ncheckpoint = false"), None);
+    assert_eq!(max_bytes("[queues.a]\ncheckpoint = true"), Some(4_096));
+    let largest = "[queues.a]\ncheckpoint = { max_bytes = 65536 }";
+    assert_eq!(max_bytes(largest), Some(65_536));
+    let all = "[queue_defaults]\ncheckpoint = true\n[queues.a]";
+    assert_eq!(max_bytes(all), Some(4_096));
+    for text in [
+        "[queues.a]\ncheckpoint = { max_bytes = 0 }",
+        "[queues.a]\ncheckpoint = { max_bytes = 65537 }",
+    ] {
+        assert_rejected(text, "checkpoint.max_bytes", 2, "65536");
+    }
+    assert_rejected(
+        "[queues.a]\ncheckpoint = 'yes'",
+        "checkpoint",
+        2,
+        "max_bytes",
+    );
+    assert_rejected(
+        "[queues.a]\ncheckpoint = { bytes = 1 }",
+        "checkpoint",
+        2,
+        "max_bytes",
+    );
+}

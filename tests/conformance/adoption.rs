@@ -28,7 +28,7 @@ pub(crate) async fn unadopted_table_is_refused_naming_each_missing_part<H: Harne
     harness.create(&item_table("item")).await;
     let spec = queue("item");
     let problems = harness.check(&spec).await.expect("check");
-    for column in SoftLockColumn::ALL {
+    for column in spec.soft_lock_columns() {
         let name = column.default_name();
         let named = problems.iter().filter(|problem| problem.contains(name));
         assert!(named.count() >= 1, "{name} in {problems:?}");

@@ -47,6 +47,7 @@ pub(crate) async fn each_lease_has_its_own_result_in_request_order<H: Harness>()
     let renewals = renewals.map(|(at, duration): (usize, Duration)| Renewal {
         lease: items[at].lease.clone(),
         duration,
+        checkpoint: None,
     });
     let held = fixture
         .store

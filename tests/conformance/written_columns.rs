@@ -42,6 +42,7 @@ fn settlement(lease: &LeaseRef, ending: Ending, columns: &[(&str, Value)]) -> Se
     Settlement {
         lease: lease.clone(),
         ending,
+        checkpoint: None,
         columns: columns
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),

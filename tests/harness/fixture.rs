@@ -11,12 +11,11 @@ use lease_broker::item_state::{Backoff, RetryPolicy, State};
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
-    SoftLockColumn,
 };
 use lease_broker::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
-    ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement, Store,
-    StoreError,
+    Checkpoints, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp,
+    LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
+    Store, StoreError,
 };
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
@@ -53,6 +52,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
+        max_checkpoint_bytes: None,
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes: true,
@@ -217,7 +217,11 @@ impl Broker {
 
     pub(crate) async fn renew(&self, lease: &LeaseRef, duration: Duration) -> Renewed {
         let lease = lease.clone();
-        let renewal = Renewal { lease, duration };
+        let renewal = Renewal {
+            lease,
+            duration,
+            checkpoint: None,
+        };
         let renewed = self.store.heartbeat(self.queue, [renewal].into()).await;
         renewed.expect("heartbeat").remove(0)
     }
@@ -229,6 +233,7 @@ impl Broker {
         let asked = settlements.len();
         let settlements = settlements.into_iter().map(|(lease, ending)| Settlement {
             columns: Vec::new(),
+            checkpoint: None,
             lease: lease.clone(),
             ending,
         });
@@ -281,7 +286,7 @@ impl Broker {
 
     pub(crate) async fn redrive(&self, limit: usize) -> usize {
         self.store
-            .redrive(self.queue, limit)
+            .redrive(self.queue, limit, Checkpoints::Keep)
             .await
             .expect("redrive")
     }
@@ -370,7 +375,7 @@ impl<H: Harness> Fixture<H> {
 
     /// Reads the soft-lock columns of every row of the first queue, to compare them later.
     pub(crate) async fn snapshot(&self) -> Vec<Vec<Value>> {
-        let names = SoftLockColumn::ALL.map(|column| self.queues[0].soft_lock.name(column));
+        let names: Vec<&str> = self.queues[0].soft_lock_names().collect();
         let key: Vec<&str> = match &*self.queues[0].key {
             [] => vec!["id"],
             key => key.iter().map(String::as_str).collect(),

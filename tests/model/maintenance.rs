@@ -1,7 +1,7 @@
 //! The reaper, redrive, the passing of time, and restarts of brokers.
 
 use lease_broker::item_state::State;
-use lease_broker::store::Cancellation;
+use lease_broker::store::{Cancellation, Checkpoints};
 use rand::RngExt as _;
 
 use super::{BROKERS, Run, about, time};
@@ -65,7 +65,13 @@ impl<H: Harness> Run<H> {
         let dead = self.model.in_state(State::Dead);
         self.trace.note(format!("redrive {limit} of {dead:?}"));
         let broker = self.broker();
-        assert_eq!(broker.redrive(limit).await, dead.len().min(limit));
+        let checkpoints = if self.chance(30) {
+            Checkpoints::Clear
+        } else {
+            Checkpoints::Keep
+        };
+        let redriven = broker.store.redrive(broker.queue, limit, checkpoints).await;
+        assert_eq!(redriven.expect("redrive"), dead.len().min(limit));
         let left: Vec<i64> = broker
             .list(State::Dead)
             .await
@@ -84,7 +90,7 @@ impl<H: Harness> Run<H> {
         let filtered = self.fixture.queues[0].filtered_indexes;
         assert!(!filtered || first.is_none_or(|first| last.is_none_or(|last| last <= first)));
         for id in done {
-            self.model.redrive(id);
+            self.model.redrive(id, checkpoints);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::Settled;
+use lease_broker::store::{Checkpoints, Settled};
 use lease_broker::value::{Key, Value};
 use uuid::Uuid;
 
@@ -60,6 +60,7 @@ pub(crate) struct Item {
     pub(crate) attempt: u32,
     pub(crate) has_error: bool,
     pub(crate) result: i64,
+    pub(crate) checkpoint: Option<Vec<u8>>,
     /// True after the last lease was cancelled, until the next claim or redrive.
     pub(crate) is_cancelled: bool,
     /// The way in which the lease of `token` ended.
@@ -110,6 +111,7 @@ impl Model {
             attempt: 0,
             has_error: false,
             result: 0,
+            checkpoint: None,
             is_cancelled: false,
             ended: None,
         };
@@ -187,9 +189,33 @@ impl Model {
         self.held(lease).is_some()
     }
 
-    pub(crate) fn heartbeat(&mut self, lease: &LeaseRef, duration: Halves) -> bool {
+    pub(crate) fn heartbeat(
+        &mut self,
+        lease: &LeaseRef,
+        duration: Halves,
+        checkpoint: Option<&Vec<u8>>,
+    ) -> bool {
         let due = self.now + duration;
-        self.held(lease).map(|item| item.due = Some(due)).is_some()
+        let Some(item) = self.held(lease) else {
+            return false;
+        };
+        item.due = Some(due);
+        item.store(checkpoint);
+        true
+    }
+
+    /// Releases the leases of a request and returns their number.
+    pub(crate) fn release_request(&mut self, token: Uuid) -> usize {
+        let held = self.held_by(token);
+        for id in &held {
+            let now = self.now;
+            let item = self.items.get_mut(id).expect("held");
+            item.ended = Some(End::Release(0));
+            item.attempt -= 1;
+            item.owner = None;
+            item.enter(State::Ready, now, None);
+        }
+        held.len()
     }
 
     /// Returns the state of the item of a lost lease, and whether a heartbeat gets the reason of a cancellation.
@@ -228,7 +254,13 @@ impl Model {
         (true, Some(item.state))
     }
 
-    pub(crate) fn settle(&mut self, lease: &LeaseRef, end: End, write: Write) -> Answer {
+    pub(crate) fn settle(
+        &mut self,
+        lease: &LeaseRef,
+        end: End,
+        write: Write,
+        checkpoint: Option<&Vec<u8>>,
+    ) -> Answer {
         let (now, policy) = (self.now, self.policy);
         if write == Write::Forbidden {
             return Answer::Refused;
@@ -242,9 +274,11 @@ impl Model {
             Write::Nothing | Write::Forbidden => {}
         }
         item.ended = Some(end);
+        item.store(checkpoint);
         match end {
             End::Complete => {
                 item.has_error = false;
+                item.checkpoint = None;
                 match policy {
                     Policy::Keep => item.enter(State::Completed, now, None),
                     Policy::Recur => {
@@ -337,7 +371,7 @@ impl Model {
         item.enter(State::Ready, now, None);
     }
 
-    pub(crate) fn redrive(&mut self, id: i64) {
+    pub(crate) fn redrive(&mut self, id: i64, checkpoints: Checkpoints) {
         let now = self.now;
         let item = self.items.get_mut(&id).expect("dead");
         item.enter(State::Ready, now, None);
@@ -345,10 +379,20 @@ impl Model {
         item.token = None;
         item.is_cancelled = false;
         item.attempt = 0;
+        if checkpoints == Checkpoints::Clear {
+            item.checkpoint = None;
+        }
     }
 }
 
 impl Item {
+    /// Stores a checkpoint. An empty one removes the stored one.
+    fn store(&mut self, checkpoint: Option<&Vec<u8>>) {
+        if let Some(checkpoint) = checkpoint {
+            self.checkpoint = (!checkpoint.is_empty()).then(|| checkpoint.clone());
+        }
+    }
+
     fn enter(&mut self, state: State, now: Halves, due: Option<Halves>) {
         self.state = state;
         self.since = now;

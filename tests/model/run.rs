@@ -48,6 +48,7 @@ fn spec(policy: Policy) -> QueueSpec {
         spec.writable = vec!["result".to_owned()];
     }
     spec.filtered_indexes = policy != Policy::Delete;
+    spec.max_checkpoint_bytes = (policy != Policy::Delete).then_some(64);
     spec
 }
 
@@ -158,7 +159,8 @@ impl<H: Harness> Run<H> {
             12..16 => self.insert_by_another_program().await,
             16..36 => self.claim().await,
             36..50 => self.heartbeat().await,
-            50..75 => self.settle().await,
+            50..72 => self.settle().await,
+            72..75 => self.release_requests().await,
             75..83 => self.reap().await,
             83..86 => self.redrive().await,
             86..90 => self.cancel().await,

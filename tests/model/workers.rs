@@ -34,6 +34,16 @@ impl<H: Harness> Run<H> {
         }
     }
 
+    /// Returns a checkpoint for a renewal or a settlement: none, an empty one, or random bytes.
+    fn random_checkpoint(&mut self) -> Option<Vec<u8>> {
+        self.fixture.queues[0].max_checkpoint_bytes?;
+        match self.below(4) {
+            0 => Some(Vec::new()),
+            1 => Some(self.random.random::<[u8; 4]>().to_vec()),
+            _ => None,
+        }
+    }
+
     pub(super) async fn claim(&mut self) {
         let duration = self.random_time();
         let calls: Vec<ClaimCall> = (0..=self.below(3)).map(|_| self.call(duration)).collect();
@@ -67,6 +77,7 @@ impl<H: Harness> Run<H> {
                 assert_eq!(lease, (token, model.fence, model.attempt));
                 let left = model.due.expect("leased") - self.model.now;
                 assert!(about(item.expiry.time_left, time(left)), "{item:?}");
+                assert_eq!(item.checkpoint, model.checkpoint, "{:?}", item.lease);
                 if !self.leases.contains(&item.lease) {
                     self.leases.push_back(item.lease);
                 }
@@ -108,16 +119,20 @@ impl<H: Harness> Run<H> {
         let duration = self.random_time();
         let leases = self.random_leases();
         self.trace.note(format!("heartbeat {}", show(&leases)));
-        let renewals = leases.iter().map(|lease| Renewal {
+        let checkpoints: Vec<_> = leases.iter().map(|_| self.random_checkpoint()).collect();
+        let renewals = leases.iter().zip(&checkpoints);
+        let renewals = renewals.map(|(lease, checkpoint)| Renewal {
             lease: lease.clone(),
             duration: time(duration),
+            checkpoint: checkpoint.clone(),
         });
         let broker = self.broker();
         let answers = broker
             .store
             .heartbeat(broker.queue, renewals.collect())
             .await;
-        for (lease, renewed) in leases.iter().zip(answers.expect("heartbeat")) {
+        let answers = answers.expect("heartbeat").into_iter().zip(checkpoints);
+        for (lease, (renewed, checkpoint)) in leases.iter().zip(answers) {
             let held = renewed.expiry();
             if let Renewed::Lost {
                 state,
@@ -132,7 +147,7 @@ impl<H: Harness> Run<H> {
             }
             assert_eq!(
                 held.is_some(),
-                self.model.heartbeat(lease, duration),
+                self.model.heartbeat(lease, duration, checkpoint.as_ref()),
                 "{lease:?}"
             );
             assert!(held.is_none_or(|held| about(held.time_left, time(duration))));
@@ -153,18 +168,24 @@ impl<H: Harness> Run<H> {
                 End::Complete | End::Fail(_) => self.random_write(),
                 End::Release(_) => Write::Nothing,
             };
+            let checkpoint = match end {
+                End::Complete => None,
+                End::Fail(_) | End::Release(_) => self.random_checkpoint(),
+            };
             let times = if self.chance(25) { 2 } else { 1 };
-            settlements.extend(std::iter::repeat_n((lease, end, write), times));
+            settlements.extend(std::iter::repeat_n((lease, end, write, checkpoint), times));
         }
         self.trace.note(format!(
             "settle {:?}",
             settlements
                 .iter()
-                .map(|(lease, end, write)| (id(&lease.key), lease.fence, end, write))
+                .map(|(lease, end, write, _)| (id(&lease.key), lease.fence, end, write))
                 .collect::<Vec<_>>()
         ));
-        let asked = settlements.iter().map(|(lease, end, write)| Settlement {
+        let asked = settlements.iter();
+        let asked = asked.map(|(lease, end, write, checkpoint)| Settlement {
             columns: columns(*write),
+            checkpoint: checkpoint.clone(),
             lease: lease.clone(),
             ending: ending(*end),
         });
@@ -172,8 +193,8 @@ impl<H: Harness> Run<H> {
         let answers = broker.store.settle(broker.queue, asked.collect()).await;
         let answers = answers.expect("settle");
         assert_eq!(answers.len(), settlements.len());
-        for ((lease, end, write), answer) in settlements.iter().zip(answers) {
-            match self.model.settle(lease, *end, *write) {
+        for ((lease, end, write, checkpoint), answer) in settlements.iter().zip(answers) {
+            match self.model.settle(lease, *end, *write, checkpoint.as_ref()) {
                 Answer::Refused => {
                     let is_refused = matches!(answer, Settled::Refused(_));
                     assert!(is_refused, "{answer:?}: {lease:?} {end:?} {write:?}");
@@ -199,6 +220,29 @@ impl<H: Harness> Run<H> {
             2..10 => Write::Result(self.random.random_range(1..1_000)),
             _ => Write::Nothing,
         }
+    }
+
+    pub(super) async fn release_requests(&mut self) {
+        let mut tokens = Vec::new();
+        for _ in 0..=self.below(3) {
+            let token = match self.below(self.requests.len() + 1) {
+                0 => Uuid::from_u128(self.random.random()),
+                index => self.requests[index - 1].1,
+            };
+            tokens.push(token);
+        }
+        self.trace.note(format!("release requests {tokens:?}"));
+        let broker = self.broker();
+        let released = broker
+            .store
+            .release_claims(broker.queue, tokens.clone().into())
+            .await;
+        let released = released.expect("release").into_iter().sum::<usize>();
+        let expected: usize = tokens
+            .into_iter()
+            .map(|token| self.model.release_request(token))
+            .sum();
+        assert_eq!(released, expected);
     }
 }
 

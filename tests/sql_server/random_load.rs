@@ -306,7 +306,11 @@ impl Worker {
         if self.random.random_bool(0.3) {
             let extend = |broker: Broker| {
                 let (lease, duration) = (item.lease.clone(), HOUR);
-                let renewal = [Renewal { lease, duration }];
+                let renewal = [Renewal {
+                    lease,
+                    duration,
+                    checkpoint: None,
+                }];
                 async move { broker.store.heartbeat(broker.queue, renewal.into()).await }
             };
             let held = self.retry_while_unavailable(extend).await;
@@ -337,6 +341,7 @@ impl Worker {
     async fn settle(&self, item: &ClaimedItem, ending: Ending) -> Settled {
         let settlement = Settlement {
             columns: Vec::new(),
+            checkpoint: None,
             lease: item.lease.clone(),
             ending,
         };

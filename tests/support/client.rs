@@ -180,6 +180,7 @@ impl Client {
         let release = |id: &&str| Release {
             lease_id: (*id).to_owned(),
             delay: delay.map(duration),
+            checkpoint: None,
         };
         let request = ReleaseRequest {
             queue: self.queue.clone(),
@@ -253,6 +254,7 @@ pub(crate) fn completion(lease_id: &str, follow_ups: &[(&str, &str)]) -> Complet
 pub(crate) fn renewal(lease_id: &str) -> Renewal {
     Renewal {
         lease_id: lease_id.to_owned(),
+        checkpoint: None,
     }
 }
 

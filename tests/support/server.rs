@@ -69,6 +69,16 @@ impl Server {
         let folder = tempfile::tempdir().expect("a temporary folder is created");
         let config = configure(&folder, toml, &folder.path().join("queues.db"));
         prepare(&config);
+        Self::serve(folder, config).await
+    }
+
+    /// Starts another broker with its own server on the same database. It must not outlive this server.
+    pub(crate) async fn another(&self) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        Self::serve(folder, self.config.clone()).await
+    }
+
+    async fn serve(folder: tempfile::TempDir, config: Config) -> Self {
         let store = SqliteStore::open(&config.store.path, &config.queues, system_clock());
         let store = Arc::new(store.expect("the store opens"));
         let broker_config = broker::BrokerConfig::from(&config);

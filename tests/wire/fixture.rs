@@ -6,8 +6,8 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, NewItem, QueueIndex, Renewal,
-    Renewed, Settled, Settlement, Store as _, StoreError,
+    Checkpoints, ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, NewItem,
+    QueueIndex, Renewal, Renewed, Settled, Settlement, Store as _, StoreError,
 };
 use lease_broker::value::{Key, Value};
 
@@ -138,6 +138,7 @@ impl Fixture {
     pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Settled>, StoreError> {
         let settlements = (1..=leases).map(|id| Settlement {
             columns: Vec::new(),
+            checkpoint: None,
             lease: lease(id),
             ending: complete(),
         });
@@ -152,6 +153,7 @@ impl Fixture {
         };
         let settlements = (1..=leases).map(|id| Settlement {
             columns: Vec::new(),
+            checkpoint: None,
             lease: lease(id),
             ending: complete_with(vec![follow_up(Duration::ZERO), follow_up(HOUR)]),
         });
@@ -172,7 +174,7 @@ impl Fixture {
     }
 
     pub(crate) async fn redrive(&self) -> Result<usize, StoreError> {
-        with_timeout(self.store.redrive(QUEUE, 100)).await
+        with_timeout(self.store.redrive(QUEUE, 100, Checkpoints::Keep)).await
     }
 
     /// Returns the number of statements that the server received so far.
@@ -207,6 +209,7 @@ pub(crate) fn renewals(leases: i64) -> std::sync::Arc<[Renewal]> {
     let renewal = |id| Renewal {
         lease: lease(id),
         duration: HOUR,
+        checkpoint: None,
     };
     (1..=leases).map(renewal).collect()
 }

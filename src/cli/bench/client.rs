@@ -148,6 +148,7 @@ impl Client {
                 let release = |lease_id| proto::Release {
                     lease_id,
                     delay: None,
+                    checkpoint: None,
                 };
                 let releases = lease_ids.into_iter().map(release).collect();
                 let request = proto::ReleaseRequest {

@@ -265,7 +265,7 @@ pub(super) fn add_columns(
 ) -> Vec<Step> {
     let nullable = if not_null { "NOT NULL" } else { "NULL" };
     // The columns that are never NULL come first. They have a fixed length, so they cannot make a row longer than the limit.
-    let rest = SoftLockColumn::ALL.into_iter();
+    let rest = queue.soft_lock_columns();
     let rest = rest.filter(|column| !NOT_NULL_COLUMNS.contains(column));
     let columns = NOT_NULL_COLUMNS.into_iter().chain(rest);
     adoption::add_columns(queue, table, columns, |purpose, column| {

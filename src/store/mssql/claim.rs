@@ -212,8 +212,8 @@ fn to_sql_bytes(bytes: usize) -> i64 {
     i64::try_from(bytes).map_or(1 << 48, |bytes| bytes.min(1 << 48))
 }
 
-/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context,
-/// the queue's data columns, and the time since which the item was ready.
+/// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context, the
+/// checkpoint if the queue has checkpoints, the queue's data columns, and the time since which the item was ready.
 fn read_item(
     queue: &QueueStatements,
     call: &ClaimCall,
@@ -221,7 +221,8 @@ fn read_item(
 ) -> Result<ClaimedItem, StoreError> {
     let fence = 2 + queue.key.len();
     let since = row.len().saturating_sub(1);
-    let data = fence + 4..since;
+    let has_checkpoints = queue.checkpoint.is_some();
+    let data = fence + 4 + usize::from(has_checkpoints)..since;
     if data.len() != queue.columns.len() {
         return Err(decode::unexpected(format!(
             "an item with {} columns",
@@ -241,5 +242,10 @@ fn read_item(
         ready_time: ready_time.filter(|millis| *millis > UNKNOWN_SINCE),
         columns: columns.collect::<Result<_, StoreError>>()?,
         trace_parent: decode::optional_text(row, fence + 3)?,
+        checkpoint: if has_checkpoints {
+            decode::optional_bytes(row, fence + 4)?
+        } else {
+            None
+        },
     })
 }

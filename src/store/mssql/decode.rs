@@ -81,6 +81,11 @@ pub(super) fn optional_text(row: &Row, column: usize) -> Result<Option<String>, 
     Ok(optional::<&str>(row, column)?.map(str::to_owned))
 }
 
+/// Reads bytes; `None` for NULL.
+pub(super) fn optional_bytes(row: &Row, column: usize) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(optional::<&[u8]>(row, column)?.map(<[u8]>::to_vec))
+}
+
 fn optional<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<Option<T>, StoreError> {
     Ok(row.try_get(column)?)
 }

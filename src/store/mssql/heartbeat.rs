@@ -10,6 +10,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::ListParameters;
 use super::queue_statements::QueueStatements;
+use super::written_columns::stored_checkpoint;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
 
@@ -27,12 +28,21 @@ impl MssqlOperations {
             .map(|lease| (lease.token, lease.fence, lease.key.to_string()))
             .collect();
         let last_index: HashMap<_, usize> = identities.iter().zip(0..).collect();
+        // The last checkpoint of each lease, which may be in an earlier renewal than the last.
+        let checkpoints = identities.iter().zip(renewals);
+        let checkpoints: HashMap<_, &[u8]> = checkpoints
+            .filter_map(|(identity, renewal)| Some((identity, renewal.checkpoint.as_deref()?)))
+            .collect();
         let mut list = Vec::new();
         for (index, renewal) in renewals.iter().enumerate() {
             let lease = &renewal.lease;
             if last_index[&identities[index]] == index && queue.can_have_key(&lease.key) {
                 let mut entry = QueueStatements::lease_entry(index, lease);
                 entry.insert("d", json!(millis_rounded_up(renewal.duration)));
+                if let Some(checkpoint) = checkpoints.get(&identities[index]) {
+                    entry.insert("h", json!(1));
+                    entry.insert("c", stored_checkpoint(checkpoint));
+                }
                 list.push(entry);
             }
         }
@@ -40,7 +50,10 @@ impl MssqlOperations {
         let results = self
             .pool
             .query(
-                &queue.sql.extend,
+                match &queue.sql.extend_with_checkpoints {
+                    Some(sql) if !checkpoints.is_empty() => sql,
+                    _ => &queue.sql.extend,
+                },
                 &parameters.parameters(),
                 RetrySafety::Idempotent,
             )

@@ -5,7 +5,7 @@ use tiberius::Row;
 use super::error::RetrySafety;
 use super::{MssqlOperations, decode};
 use crate::item_state::State;
-use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
+use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
 /// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]
@@ -81,12 +81,17 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         limit: usize,
+        checkpoints: Checkpoints,
     ) -> Result<usize, StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let sql = match checkpoints {
+            Checkpoints::Keep => &queue.sql.redrive,
+            Checkpoints::Clear => &queue.sql.redrive_without_checkpoint,
+        };
         let results = self
             .pool
-            .query(&queue.sql.redrive, &[&limit], RetrySafety::Idempotent)
+            .query(sql, &[&limit], RetrySafety::Idempotent)
             .await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }

@@ -15,12 +15,39 @@ pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);
     index::set_names(&mut placeholders, queue);
+    set_checkpoint_placeholders(&mut placeholders, queue);
     if let OnComplete::Archive(archive) = &queue.on_complete {
         let archive = quote_table(archive);
         placeholders.insert("archive_literal", text_literal(&archive));
         placeholders.insert("archive", archive);
     }
     placeholders
+}
+
+/// Sets the placeholders of the checkpoint. They are empty if the queue has no checkpoints.
+fn set_checkpoint_placeholders(placeholders: &mut Placeholders, queue: &QueueSpec) {
+    let column = quote(queue.soft_lock.name(SoftLockColumn::Checkpoint));
+    let clear = format!(", {column} = CASE WHEN l.lb_kind <> 0 THEN t.{column} END");
+    for (placeholder, text) in [
+        (
+            "checkpoint_definition",
+            format!(",\n    {column} varbinary(max) NULL"),
+        ),
+        ("t_checkpoint", format!(", t.{column} AS lb_checkpoint")),
+        ("clear_checkpoint", clear),
+    ] {
+        let text = queue.max_checkpoint_bytes.map(|_| text);
+        placeholders.insert(placeholder, text.unwrap_or_default());
+    }
+    // A batch that stores checkpoints sets these.
+    for placeholder in [
+        "written_checkpoint",
+        "checkpoint_of_json",
+        "checkpoint_json",
+        "redriven_checkpoint",
+    ] {
+        placeholders.insert(placeholder, String::new());
+    }
 }
 
 /// Returns the values for a queue and its table.

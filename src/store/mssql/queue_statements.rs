@@ -19,7 +19,7 @@ use super::types::{self, ColumnType};
 use super::{index, partitions, placeholders};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
-use crate::queue::{ClaimStrategy, OnComplete, QueueSpec};
+use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::adoption::archive_columns;
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
@@ -51,6 +51,8 @@ pub(super) struct QueueStatements {
     pub(super) insertable: HashMap<String, Column>,
     /// The columns that a settlement may write, by name.
     pub(super) writable: HashMap<String, Column>,
+    /// The column of the checkpoint. `None`: the queue has no checkpoints.
+    pub(super) checkpoint: Option<Column>,
     /// Name and column of each index that has only one column.
     pub(super) single_column_indexes: Vec<(String, String)>,
     pub(super) placeholders: Placeholders,
@@ -67,6 +69,8 @@ pub(super) struct Statements {
     /// The claim that leases only items that fit.
     pub(super) claim_within_bytes: ClaimBatches,
     pub(super) extend: String,
+    /// Extends and stores checkpoints. `None`: the queue has no checkpoints.
+    pub(super) extend_with_checkpoints: Option<String>,
     pub(super) settle: SettleSections,
     pub(super) release_claims: String,
     pub(super) cancel: String,
@@ -77,6 +81,8 @@ pub(super) struct Statements {
     pub(super) list: [String; 5],
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
+    /// Also removes the checkpoints, if the queue has them.
+    pub(super) redrive_without_checkpoint: String,
 }
 
 /// The two forms of a claim.
@@ -197,15 +203,16 @@ impl QueueStatements {
         let has_triggers =
             table.has_triggers || archive.is_some_and(|archive| archive.has_triggers);
         let guard = |batch: String| roll_back_on_error(batch, table.has_triggers);
+        let checkpoint = spec.max_checkpoint_bytes;
+        let checkpoint =
+            checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
         let sql = Statements {
             list: State::ALL.map(list),
             claim: claim_batches(&placeholders, false, table.has_triggers),
             claim_within_bytes: claim_batches(&placeholders, true, table.has_triggers),
-            extend: guard(render(
-                file!("heartbeat"),
-                "extend",
-                &with_lease_list(file!("heartbeat"), &placeholders),
-            )),
+            extend: guard(render_extend(&placeholders)),
+            extend_with_checkpoints: checkpoint
+                .map(|column| guard(render_extend(&with_checkpoints(&placeholders, column)))),
             settle: SettleSections::new(spec, &with_lease_list(file!("settle"), &placeholders)),
             release_claims: guard(render(
                 file!("release_claims"),
@@ -218,6 +225,10 @@ impl QueueStatements {
             exact_stats: render_exact_stats(&placeholders),
             redrive: guard(render(file!("redrive"), "redrive", &placeholders)),
             purge: PurgeStatements::new(spec, &columns.key, table, archive, &placeholders),
+            redrive_without_checkpoint: guard(render_redrive_without_checkpoint(
+                &placeholders,
+                checkpoint,
+            )),
         };
         let by_name = |columns: Vec<Column>| {
             let columns = columns.into_iter();
@@ -248,6 +259,7 @@ impl QueueStatements {
                 .collect(),
             insertable: by_name(columns.insertable),
             writable: by_name(columns.writable),
+            checkpoint: checkpoint.cloned(),
             placeholders,
             has_triggers,
             drops_duplicates: table.indexes.iter().any(|index| index.drops_duplicates),
@@ -380,6 +392,39 @@ fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: b
     let pick = render(file!("claim"), "pick_ready", &placeholders);
     placeholders.insert("pick_ready", pick);
     render(file!("claim"), "claim", &placeholders)
+}
+
+/// Renders the batch of a heartbeat.
+fn render_extend(placeholders: &Placeholders) -> String {
+    let placeholders = with_lease_list(file!("heartbeat"), placeholders);
+    render(file!("heartbeat"), "extend", &placeholders)
+}
+
+/// Returns the placeholders of a heartbeat whose renewals store checkpoints.
+fn with_checkpoints(placeholders: &Placeholders, column: &Column) -> Placeholders {
+    let name = quote(&column.name);
+    let value = column.kind.of_json("j.c");
+    let field = column.kind.json_declaration("c", &column.declared);
+    let written = format!(", {name} = CASE l.lb_h WHEN 1 THEN l.lb_c ELSE t.{name} END");
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("written_checkpoint", written);
+    placeholders.insert(
+        "checkpoint_of_json",
+        format!(", j.h AS lb_h, {value} AS lb_c"),
+    );
+    placeholders.insert("checkpoint_json", format!(", h tinyint '$.h', {field}"));
+    placeholders
+}
+
+/// Renders the redrive that also removes the checkpoints.
+fn render_redrive_without_checkpoint(
+    placeholders: &Placeholders,
+    checkpoint: Option<&Column>,
+) -> String {
+    let clear = checkpoint.map(|column| format!(", {} = NULL", quote(&column.name)));
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("redriven_checkpoint", clear.unwrap_or_default());
+    render(file!("redrive"), "redrive", &placeholders)
 }
 
 /// Renders the cancellation. It contains its list of keys.

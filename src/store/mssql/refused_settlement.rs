@@ -76,6 +76,7 @@ impl MssqlOperations {
                 follow_ups: follow_ups.to_vec(),
             },
             columns: settlement.columns.clone(),
+            checkpoint: None,
         };
         match self.run_batch(queue, &[part], &[0], ROLLBACK).await {
             Err(StoreError::Rejected(rejection)) => Some(Err(rejection)),

@@ -1,17 +1,17 @@
-//! The columns that settlements write into their items' rows: checks, values, and the sections of the batch.
+//! The columns and checkpoints that settlements write into their items' rows: checks, values, and the sections of the batch.
 //!
 //! A batch has one UPDATE for all of its settlements, and they can write different columns. So the UPDATE sets each column
 //! that any of them writes, and keeps the stored value in the rows of the others.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::catalogue::Column;
-use super::list_parameters::ListEntry;
+use super::list_parameters::{EntryValue, ListEntry};
 use super::new_item::{has_unsupported_characters, json_declaration, value_from_json};
 use super::queue_statements::{QueueStatements, with_lease_list};
 use super::quote::quote;
 use crate::store::template::render;
-use crate::store::{Refusal, Rejection, Settlement, StoreError, written_columns};
+use crate::store::{Ending, Refusal, Rejection, Settlement, StoreError, written_columns};
 use crate::value::Value;
 
 const SETTLE: &str = include_str!("../../../sql/mssql/settle.sql");
@@ -34,15 +34,27 @@ impl QueueStatements {
     /// batches.
     pub(super) fn columns_written_by<'a>(
         &self,
-        settlements: impl Iterator<Item = &'a Settlement>,
+        settlements: impl Iterator<Item = &'a Settlement> + Clone,
     ) -> Vec<&Column> {
+        let checkpoint = self.checkpoint_written_by(settlements.clone());
         let names = settlements.flat_map(|settlement| &settlement.columns);
         let mut columns: Vec<&Column> = names
             .filter_map(|(name, _)| self.writable.get(name))
+            .chain(checkpoint)
             .collect();
         columns.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         columns.dedup_by(|one, other| one.name == other.name);
         columns
+    }
+
+    /// Returns the column of the checkpoint if any of these settlements stores one.
+    pub(super) fn checkpoint_written_by<'a>(
+        &self,
+        mut settlements: impl Iterator<Item = &'a Settlement>,
+    ) -> Option<&Column> {
+        let column = self.checkpoint.as_ref()?;
+        let stores = settlements.any(|settlement| settlement.checkpoint.is_some());
+        stores.then_some(column)
     }
 
     /// Adds the values that the settlement writes to its entry in the list of leases. `written` are the columns of the
@@ -64,13 +76,29 @@ impl QueueStatements {
             entry.insert(format!("h{index}"), json!(1));
             entry.insert(format!("c{index}"), value.map_err(StoreError::Bug)?);
         }
+        if let Some(index) = written.iter().position(|column| self.is_checkpoint(column)) {
+            let completes = matches!(settlement.ending, Ending::Complete { .. });
+            let removed = completes.then_some(&[][..]);
+            if let Some(checkpoint) = settlement.checkpoint.as_deref().or(removed) {
+                entry.insert(format!("h{index}"), json!(1));
+                entry.insert(format!("c{index}"), stored_checkpoint(checkpoint));
+            }
+        }
         Ok(())
+    }
+
+    fn is_checkpoint(&self, column: &Column) -> bool {
+        let mut checkpoint = self.checkpoint.iter();
+        checkpoint.any(|checkpoint| checkpoint.name == column.name)
     }
 
     /// Renders `update_ended` so that it also writes these columns, after the sections that it needs.
     pub(super) fn render_update_writing(&self, written: &[&Column]) -> String {
         let columns = || written.iter().copied().enumerate();
         let mut placeholders = with_lease_list(SETTLE, &self.placeholders);
+        if written.iter().any(|column| self.is_checkpoint(column)) {
+            placeholders.insert("clear_checkpoint", String::new());
+        }
         let mut add = |placeholder: &'static str, rendered: Vec<String>| {
             let text = placeholders.entry(placeholder).or_default();
             text.push_str(&rendered.concat());
@@ -138,5 +166,14 @@ impl QueueStatements {
             field: None,
             problem,
         }
+    }
+}
+
+/// Returns the value of the checkpoint column: NULL for an empty checkpoint, which removes the stored one.
+pub(super) fn stored_checkpoint(checkpoint: &[u8]) -> EntryValue {
+    if checkpoint.is_empty() {
+        Json::Null.into()
+    } else {
+        EntryValue::Bytes(checkpoint.to_vec())
     }
 }

@@ -95,7 +95,7 @@ impl Schema for SqliteSchema {
         steps.extend(add_columns(
             queue,
             &table,
-            SoftLockColumn::ALL,
+            queue.soft_lock_columns(),
             |purpose, column| step(purpose, column.default_name(), &placeholders),
         ));
         steps.extend(backfill::plan(connection, queue, &table, &placeholders)?);

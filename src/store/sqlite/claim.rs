@@ -278,7 +278,8 @@ fn read_size(
     Ok(queue.item_size.of_stored(key, bytes))
 }
 
-/// Reads a row with the key, fencing token, attempt, due time, trace context and data columns of a leased item.
+/// Reads a row with the key, fencing token, attempt, due time, trace context, checkpoint (if the queue has checkpoints) and data
+/// columns of a leased item.
 fn read_item(
     queue: &QueueStatements,
     call: &ClaimCall,
@@ -286,7 +287,8 @@ fn read_item(
     now: i64,
 ) -> Result<ClaimedItem, StoreError> {
     let first = queue.key_len;
-    let columns = (first + 4..)
+    let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
+    let columns = (first + 4 + usize::from(has_checkpoints)..)
         .zip(&queue.column_types)
         .map(|(index, column)| Ok(types::read_column(row.get_ref(index)?, *column)))
         .collect::<rusqlite::Result<Vec<_>>>()?;
@@ -301,5 +303,12 @@ fn read_item(
         ready_time: None,
         columns,
         trace_parent: row.get(first + 3)?,
+        checkpoint: if has_checkpoints {
+            let bytes = row.get_ref(first + 4)?.as_bytes_or_null();
+            let bytes = bytes.map_err(rusqlite::Error::from)?;
+            bytes.map(<[u8]>::to_vec)
+        } else {
+            None
+        },
     })
 }

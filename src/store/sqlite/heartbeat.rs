@@ -4,7 +4,7 @@ use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
 use super::queue_statements::QueueStatements;
-use super::statement::{Token, bind, bind_key};
+use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
@@ -22,18 +22,36 @@ pub(super) fn heartbeat(
     let mut extend = context.connection.prepare_cached(&queue.sql.extend)?;
     renewals
         .iter()
-        .map(|Renewal { lease, duration }| {
+        .map(|renewal| {
+            let Renewal {
+                lease, duration, ..
+            } = renewal;
             if lease.key.0.len() != queue.key_len {
                 return Ok(Renewed::UNKNOWN);
             }
             let expiry = now.saturating_add(millis_rounded_up(*duration));
-            bind_key(&mut extend, &lease.key)?;
+            let mut extend_with_checkpoint;
+            let statement = match (&renewal.checkpoint, &queue.sql.extend_with_checkpoint) {
+                (Some(_), Some(sql)) => {
+                    extend_with_checkpoint = context.connection.prepare_cached(sql)?;
+                    &mut extend_with_checkpoint
+                }
+                _ => &mut extend,
+            };
+            let checkpoint = renewal.checkpoint.as_deref().and_then(stored_checkpoint);
+            bind_key(statement, &lease.key)?;
             bind(
-                &mut extend,
+                statement,
                 4,
-                &[&Token(&lease.token), &now, &expiry, &lease.fence],
+                &[
+                    &Token(&lease.token),
+                    &now,
+                    &expiry,
+                    &lease.fence,
+                    &checkpoint,
+                ],
             )?;
-            if extend.raw_execute()? > 0 {
+            if statement.raw_execute()? > 0 {
                 return Ok(Renewed::Extended(lease_expiry(expiry, now)));
             }
             read_lost(context, queue, lease)

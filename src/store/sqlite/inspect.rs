@@ -10,7 +10,7 @@ use super::state_counts;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::item_state::State;
-use crate::store::{ListedItem, QueueIndex, Stats, StoreError};
+use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 use crate::value::Key;
 
 /// Counts items up to a limit. See [`Store::stats`](crate::store::Store::stats).
@@ -91,6 +91,7 @@ pub(super) fn redrive(
     context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
+    checkpoints: Checkpoints,
 ) -> Result<usize, StoreError> {
     let queue = context.queue(queue)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -104,7 +105,10 @@ pub(super) fn redrive(
         }
     }
     let now = context.now();
-    let mut statement = context.connection.prepare_cached(&queue.sql.redrive)?;
+    let mut statement = context.connection.prepare_cached(match checkpoints {
+        Checkpoints::Keep => &queue.sql.redrive,
+        Checkpoints::Clear => &queue.sql.redrive_without_checkpoint,
+    })?;
     let mut redriven = 0;
     for key in keys {
         bind_key(&mut statement, &key)?;

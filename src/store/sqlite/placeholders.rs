@@ -4,7 +4,7 @@ use super::catalogue::Table;
 use super::quote::{quote, quote_all};
 use super::types::ColumnType;
 use super::{index, mirror};
-use crate::queue::{OnComplete, Order, QueueSpec};
+use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
 use crate::store::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
 use crate::store::template::Placeholders;
 
@@ -12,6 +12,15 @@ use crate::store::template::Placeholders;
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     placeholders.insert("table", quote(&queue.table));
+    let checkpoint = quote(queue.soft_lock.name(SoftLockColumn::Checkpoint));
+    for (placeholder, text) in [
+        ("checkpoint_definition", format!(",\n    {checkpoint} BLOB")),
+        ("checkpoint_column", format!(", {checkpoint}")),
+        ("clear_checkpoint", format!(", {checkpoint} = NULL")),
+    ] {
+        let text = queue.max_checkpoint_bytes.map(|_| text);
+        placeholders.insert(placeholder, text.unwrap_or_default());
+    }
     index::set_names(&mut placeholders, queue);
     if let OnComplete::Archive(archive) = &queue.on_complete {
         placeholders.insert("archive", quote(archive));
@@ -53,17 +62,20 @@ pub(super) fn of_table(
     placeholders.insert("key_parameters", parameters.join(", "));
     placeholders.insert("key_not_null", not_null.concat());
     placeholders.insert("data_columns", data.concat());
-    let sizes = columns
-        .data
-        .iter()
-        .map(|column| format!("COALESCE(octet_length({}), 0)", quote(&column.name)));
+    let checkpoint = queue.max_checkpoint_bytes;
+    let checkpoint = checkpoint.map(|_| queue.soft_lock.name(SoftLockColumn::Checkpoint));
+    let data = columns.data.iter().map(|column| column.name.as_str());
+    let sizes = data
+        .chain(checkpoint)
+        .map(|name| format!("COALESCE(octet_length({}), 0)", quote(name)));
     let sizes: Vec<String> = std::iter::once("0".to_owned()).chain(sizes).collect();
     placeholders.insert("data_bytes", sizes.join(" + "));
     placeholders.insert("queue_order", order);
     placeholders.insert("order_by", order_by);
     index::set_columns(&mut placeholders, queue, &columns.order);
     mirror::set_placeholders(&mut placeholders, queue, table);
-    // A statement that writes columns is rendered when it is needed.
+    // A statement that writes columns or a checkpoint is rendered when it is needed.
     placeholders.insert("written_columns", String::new());
+    placeholders.insert("written_checkpoint", String::new());
     placeholders
 }

@@ -10,13 +10,13 @@ use rusqlite::Connection;
 use super::catalogue::Table;
 use super::placeholders;
 use super::purge::PurgeStatements;
-use super::quote::quote_all;
+use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::types::{self, ColumnType};
 use crate::item_state::State;
-use crate::queue::QueueSpec;
-use crate::store::adoption::{archive_columns, archive_name};
+use crate::queue::{QueueSpec, SoftLockColumn};
+use crate::store::adoption::{archive_columns, archive_name, with};
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
 use crate::store::{ItemSize, StoreError};
@@ -69,6 +69,8 @@ pub(super) struct Statements {
     pub(super) read_size: String,
     pub(super) set_aside: String,
     pub(super) extend: String,
+    /// Extends and stores a checkpoint. `None` if the queue has no checkpoints.
+    pub(super) extend_with_checkpoint: Option<String>,
     pub(super) read_lost: String,
     pub(super) read_item: String,
     pub(super) cancel: String,
@@ -93,6 +95,8 @@ pub(super) struct Statements {
     pub(super) pick_dead: String,
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
+    /// Also removes the checkpoint, if the queue has checkpoints.
+    pub(super) redrive_without_checkpoint: String,
 }
 
 impl QueueStatements {
@@ -180,6 +184,13 @@ impl Statements {
         placeholders: &Placeholders,
     ) -> Self {
         let text = |file, section| render(file, section, placeholders);
+        let with = |placeholder, value: &str, file, section| {
+            let placeholders = with(placeholders, [(placeholder, value.to_owned())]);
+            render(file, section, &placeholders)
+        };
+        let checkpoint = quote(spec.soft_lock.name(SoftLockColumn::Checkpoint));
+        let written_checkpoint = format!(", {checkpoint} = ?8");
+        let cleared_checkpoint = &placeholders["clear_checkpoint"];
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
@@ -190,6 +201,14 @@ impl Statements {
             read_size: text(CLAIM, "read_size"),
             set_aside: text(CLAIM, "set_aside"),
             extend: text(HEARTBEAT, "extend"),
+            extend_with_checkpoint: spec.max_checkpoint_bytes.map(|_| {
+                with(
+                    "written_checkpoint",
+                    &written_checkpoint,
+                    HEARTBEAT,
+                    "extend",
+                )
+            }),
             read_lost: text(HEARTBEAT, "read_lost"),
             read_item: text(CANCEL, "read_item"),
             cancel: text(CANCEL, "cancel"),
@@ -210,7 +229,13 @@ impl Statements {
             oldest_lease: of_state(State::Leased, STATS, "oldest_lease"),
             list: State::ALL.map(|state| state_index::list(spec, state, placeholders)),
             pick_dead: text(REDRIVE, "pick_dead"),
-            redrive: text(REDRIVE, "redrive"),
+            redrive: with("redriven_checkpoint", "", REDRIVE, "redrive"),
+            redrive_without_checkpoint: with(
+                "redriven_checkpoint",
+                cleared_checkpoint,
+                REDRIVE,
+                "redrive",
+            ),
             purge: PurgeStatements::new(spec, archive, placeholders),
         }
     }

@@ -212,7 +212,7 @@ impl Settler<'_> {
         due: Option<i64>,
         error: &str,
     ) -> Result<Option<State>, ItemError> {
-        let Settlement { lease, columns, .. } = settlement;
+        let lease = &settlement.lease;
         let values: [&dyn ToSql; 6] = [
             &Token(&lease.token),
             &self.now,
@@ -221,17 +221,17 @@ impl Settler<'_> {
             &state.code(),
             &error,
         ];
-        let changed = if columns.is_empty() {
+        let changed = if settlement.columns.is_empty() && settlement.checkpoint.is_none() {
             let statement = self.statement.get(section.sql(&self.queue.sql))?;
             bind_key(statement, &lease.key)?;
             bind(statement, 4, &values)?;
             statement.raw_execute()?
         } else {
-            let sql = self.queue.render_writing(section.name(), columns);
+            let sql = self.queue.render_writing(section.name(), settlement);
             let mut statement = self.context.connection.prepare_cached(&sql)?;
             bind_key(&mut statement, &lease.key)?;
             bind(&mut statement, 4, &values)?;
-            let written = self.queue.encode_columns(columns)?;
+            let written = self.queue.encode_written(settlement)?;
             for (parameter, value) in (FIRST_COLUMN_PARAMETER..).zip(&written) {
                 statement.raw_bind_parameter(parameter, borrowed(value))?;
             }

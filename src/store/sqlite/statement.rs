@@ -67,6 +67,11 @@ impl ToSql for Token<'_> {
     }
 }
 
+/// Returns the value of the checkpoint column: NULL for an empty checkpoint, which removes the stored one.
+pub(super) fn stored_checkpoint(checkpoint: &[u8]) -> Option<&[u8]> {
+    (!checkpoint.is_empty()).then_some(checkpoint)
+}
+
 /// Passes a value as a parameter without a copy.
 pub(super) fn borrowed(value: &SqlValue) -> ToSqlOutput<'_> {
     ToSqlOutput::Borrowed(ValueRef::from(value))

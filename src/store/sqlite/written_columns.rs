@@ -1,11 +1,13 @@
-//! The columns that a settlement writes into its item's row: checks, values, and the text of the statement.
+//! The columns and the checkpoint that a settlement writes into its item's row: checks, values, and the text of the statement.
 
 use rusqlite::types::Value as SqlValue;
 
 use super::enqueue::ItemError;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
+use super::statement::stored_checkpoint;
 use super::types;
+use crate::queue::SoftLockColumn;
 use crate::store::template::render;
 use crate::store::{Refusal, Settled, Settlement, written_columns};
 use crate::value::Value;
@@ -25,10 +27,11 @@ impl QueueStatements {
         written_columns::refusal(&self.spec.name, settlement, &self.writable, check)
     }
 
-    /// Returns the values to bind for columns that have passed [`Self::refused_column_of`], in their order.
-    pub(super) fn encode_columns(
+    /// Returns the values to bind for a settlement that has passed [`Self::refused_column_of`]: those of its columns, in their
+    /// order, and its checkpoint.
+    pub(super) fn encode_written(
         &self,
-        columns: &[(String, Value)],
+        settlement: &Settlement,
     ) -> Result<Vec<SqlValue>, ItemError> {
         let encode = |(name, value): &(String, Value)| {
             let column = self.writable.get(name).copied();
@@ -38,14 +41,21 @@ impl QueueStatements {
                 problem,
             })
         };
-        columns.iter().map(encode).collect()
+        let columns = settlement.columns.iter().map(encode);
+        let checkpoint = settlement.checkpoint.as_deref();
+        let checkpoint = checkpoint
+            .map(|checkpoint| Ok(stored_checkpoint(checkpoint).map(<[u8]>::to_vec).into()));
+        columns.chain(checkpoint).collect()
     }
 
-    /// Renders a section of `settle.sql` that also writes these columns.
-    pub(super) fn render_writing(&self, section: &str, columns: &[(String, Value)]) -> String {
+    /// Renders a section of `settle.sql` that also writes the columns and the checkpoint of the settlement.
+    pub(super) fn render_writing(&self, section: &str, settlement: &Settlement) -> String {
         let mut placeholders = self.placeholders.clone();
-        let columns = (FIRST_COLUMN_PARAMETER..).zip(columns);
-        let clauses = columns.map(|(number, (name, _))| format!(", {} = ?{number}", quote(name)));
+        let columns = settlement.columns.iter().map(|(name, _)| name.as_str());
+        let checkpoint = settlement.checkpoint.as_ref();
+        let checkpoint = checkpoint.map(|_| self.spec.soft_lock.name(SoftLockColumn::Checkpoint));
+        let names = (FIRST_COLUMN_PARAMETER..).zip(columns.chain(checkpoint));
+        let clauses = names.map(|(number, name)| format!(", {} = ?{number}", quote(name)));
         placeholders.insert("written_columns", clauses.collect());
         render(SETTLE, section, &placeholders)
     }

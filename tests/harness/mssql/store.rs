@@ -10,9 +10,9 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::Secret;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    Cancellation, Cancelled, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, ListedItem, NewItem,
-    PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn, Settled, Settlement,
-    Stats, Store, StoreError,
+    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn,
+    Settled, Settlement, Stats, Store, StoreError,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -126,8 +126,13 @@ impl Store for SharedStore {
         shared(self.0.list(queue, state, limit)).await
     }
 
-    async fn redrive(&self, queue: QueueIndex, limit: usize) -> Result<usize, StoreError> {
-        shared(self.0.redrive(queue, limit)).await
+    async fn redrive(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        checkpoints: Checkpoints,
+    ) -> Result<usize, StoreError> {
+        shared(self.0.redrive(queue, limit, checkpoints)).await
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {

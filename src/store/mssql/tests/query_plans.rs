@@ -169,6 +169,7 @@ impl ProfiledQueue {
     async fn complete(&mut self, leases: &[LeaseRef], is_retry: bool) {
         let settlement = |lease: &LeaseRef| Settlement {
             columns: Vec::new(),
+            checkpoint: None,
             lease: lease.clone(),
             ending: Ending::Complete {
                 follow_ups: Vec::new(),

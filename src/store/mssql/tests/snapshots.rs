@@ -206,6 +206,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     };
     let settlement = Settlement {
         columns: Vec::new(),
+        checkpoint: None,
         lease,
         ending: Ending::Complete {
             follow_ups: vec![follow_up],
@@ -342,6 +343,35 @@ async fn a_composite_key_without_filtered_indexes_on_babelfish() {
     let (spec, mut table) = composite_key_without_filtered_indexes();
     table.reports_filters = false;
     insta::assert_snapshot!(render(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+}
+
+#[tokio::test]
+async fn a_queue_with_checkpoints() {
+    let mut spec = spec("Reports");
+    spec.max_checkpoint_bytes = Some(4_096);
+    let table = table(&["ID: int identity", "lease_checkpoint: varbinary(max)"], 1);
+    let columns = queue_columns(&spec, &table).expect("the columns are there");
+    let queue = QueueStatements::new(&spec, &table, None, columns, KeySource::Identity(1));
+    let sql = &queue.sql;
+    let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
+    let checkpoint = queue.checkpoint.as_ref().expect("a column");
+    let batches = [
+        ("claim", &*sql.claim.new),
+        ("heartbeat", &*sql.extend),
+        ("heartbeat; with checkpoints", extend),
+        ("settle", &*sql.settle.update_ended),
+        (
+            "settle; with checkpoints",
+            &*queue.render_update_writing(&[checkpoint]),
+        ),
+        ("redrive", &*sql.redrive),
+        (
+            "redrive; without checkpoints",
+            &*sql.redrive_without_checkpoint,
+        ),
+    ];
+    let batches = batches.map(|(what, sql)| format!("===== {what}\n{sql}\n"));
+    insta::assert_snapshot!(batches.join("\n"));
 }
 
 #[test]
@@ -488,6 +518,7 @@ async fn settlements_that_write_columns() {
             attempt: 1,
         },
         ending,
+        checkpoint: None,
         columns: columns
             .iter()
             .map(|name| ((*name).to_owned(), Value::Null))
