@@ -351,7 +351,14 @@ async fn a_queue_with_checkpoints() {
     spec.max_checkpoint_bytes = Some(4_096);
     let table = table(&["ID: int identity", "lease_checkpoint: varbinary(max)"], 1);
     let columns = queue_columns(&spec, &table).expect("the columns are there");
-    let queue = QueueStatements::new(&spec, &table, None, columns, KeySource::Identity(1));
+    let queue = QueueStatements::new(
+        &spec,
+        &table,
+        None,
+        columns,
+        KeySource::Identity(1),
+        TextBytes::Conversion,
+    );
     let sql = &queue.sql;
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
     let checkpoint = queue.checkpoint.as_ref().expect("a column");
