@@ -127,10 +127,16 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let columns = queue_columns(spec, before).expect("the columns are there");
     let placeholders = placeholders::of_table(spec, before, &columns);
-    for step in adopt::add_columns(spec, before, &placeholders, true) {
-        show(&step.purpose, &step.sql);
-    }
-    for step in adopt::add_indexes(spec, before, &columns.order, &placeholders, true, None) {
+    let mut steps = adopt::add_columns(spec, before, &placeholders, true);
+    steps.extend(adopt::add_indexes(
+        spec,
+        before,
+        &columns.order,
+        &placeholders,
+        true,
+        None,
+    ));
+    for step in steps {
         show(&step.purpose, &step.sql);
     }
     let operations_start = out.len();
