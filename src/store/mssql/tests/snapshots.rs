@@ -128,14 +128,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let columns = queue_columns(spec, before).expect("the columns are there");
     let placeholders = placeholders::of_table(spec, before, &columns);
     let mut steps = adopt::add_columns(spec, before, &placeholders, true);
-    steps.extend(adopt::add_indexes(
-        spec,
-        before,
-        &columns.order,
-        &placeholders,
-        true,
-        None,
-    ));
+    let indexes = adopt::add_indexes(spec, before, &columns.order, &placeholders, true, None);
+    steps.extend(indexes);
     for step in steps {
         show(&step.purpose, &step.sql);
     }
@@ -174,17 +168,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("release claims", &table.sql.release_claims);
     show("cancel", &table.sql.cancel);
     show("reap", &table.sql.reap);
-    show(
-        "enqueue",
-        &enqueue::render_batch(
-            &table,
-            std::slice::from_ref(&item),
-            &[group_of_first_item()],
-            TransactionEnd::Commit,
-        ),
-    );
-    let group = [group_of_first_item()];
-    let once = enqueue_once::render_batch(&table, std::slice::from_ref(&item), &group);
+    let (items, group) = (std::slice::from_ref(&item), [group_of_first_item()]);
+    let batch = enqueue::render_batch(&table, items, &group, TransactionEnd::Commit);
+    show("enqueue", &batch);
+    let once = enqueue_once::render_batch(&table, items, &group);
     show("enqueue with a request id", &once);
     show("forget requests", &enqueue_once::forget_batch());
     show("stats", &table.sql.stats);
