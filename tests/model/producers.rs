@@ -1,8 +1,9 @@
 //! Producers that add items, and other programs that insert and delete rows.
 
-use lease_broker::store::{NewItem, StoreError};
+use lease_broker::store::{EnqueuedOnce, NewItem, StoreError};
 use lease_broker::value::Value;
 use rand::RngExt as _;
+use uuid::Uuid;
 
 use super::{Run, time};
 use crate::harness::Harness;
@@ -11,6 +12,9 @@ use crate::queue_model::id;
 
 impl<H: Harness> Run<H> {
     pub(super) async fn enqueue(&mut self) {
+        if self.chance(25) && !self.enqueued.is_empty() {
+            return self.repeat_enqueue().await;
+        }
         let mut items = Vec::new();
         let mut added = Vec::new();
         for _ in 0..=self.below(4) {
@@ -31,8 +35,23 @@ impl<H: Harness> Run<H> {
                 _ => vec![("nonsense".to_owned(), Value::Null)],
             };
         }
-        self.trace.note(format!("enqueue {added:?}, bad: {bad:?}"));
-        match (self.broker().try_enqueue(items).await, bad) {
+        let request_id = Uuid::from_u128(self.random.random());
+        let request_id = self.chance(50).then_some(request_id);
+        let call = format!("enqueue {added:?}, bad: {bad:?}, {request_id:?}");
+        self.trace.note(call);
+        let broker = self.broker();
+        let outcome = match request_id {
+            None => broker.try_enqueue(items).await,
+            Some(id) => match broker.enqueue_once(id, items.clone()).await {
+                Ok(EnqueuedOnce::Added(keys)) => {
+                    self.enqueued.push((id, items, keys.clone()));
+                    Ok(keys)
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error),
+            },
+        };
+        match (outcome, bad) {
             (Ok(keys), None) => {
                 let ids: Vec<i64> = keys.iter().map(id).collect();
                 let expected: Vec<i64> = added.iter().map(|(id, ..)| *id).collect();
@@ -46,6 +65,25 @@ impl<H: Harness> Run<H> {
             }
             (answer, _) => panic!("{answer:?}"),
         }
+    }
+
+    /// Sends an earlier request again, perhaps with other items. No row changes.
+    async fn repeat_enqueue(&mut self) {
+        let at = self.below(self.enqueued.len());
+        let (id, mut items, keys) = self.enqueued[at].clone();
+        let is_other = self.chance(30);
+        if is_other {
+            items.push(new_item(&[("id", Value::Int(self.next_id))]));
+        }
+        self.trace
+            .note(format!("enqueue again {id}, other items: {is_other}"));
+        let outcome = self.broker().enqueue_once(id, items).await;
+        let expected = if is_other {
+            EnqueuedOnce::OtherItems
+        } else {
+            EnqueuedOnce::Repeated(keys)
+        };
+        assert_eq!(outcome, Ok(expected));
     }
 
     pub(super) async fn insert_by_another_program(&mut self) {

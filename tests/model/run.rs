@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::value::Value;
+use lease_broker::store::NewItem;
+use lease_broker::value::{Key, Value};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;
@@ -85,6 +86,8 @@ struct Run<H> {
     random: StdRng,
     leases: VecDeque<LeaseRef>,
     requests: VecDeque<(String, Uuid)>,
+    /// Enqueue requests with ids that were applied: their items and keys.
+    enqueued: Vec<(Uuid, Vec<NewItem>, Vec<Key>)>,
     next_id: i64,
     trace: Trace,
 }
@@ -111,6 +114,7 @@ pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
         random: StdRng::seed_from_u64(seed),
         leases: VecDeque::new(),
         requests: VecDeque::new(),
+        enqueued: Vec::new(),
         next_id: 1,
         trace: Trace {
             seed,
