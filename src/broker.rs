@@ -79,6 +79,7 @@ use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
 use crate::lease_id::{self, InvalidLeaseId, LeaseId};
 use crate::queue::QueueSpec;
+use crate::sampling::Sampler;
 use crate::store::{
     EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, Store,
     StoreError,
@@ -129,6 +130,8 @@ pub struct BrokerConfig {
     pub stats_interval: Duration,
     /// The bytes that leases may take in responses.
     pub budgets: config::Budgets,
+    /// Decides which leases are recorded as spans, here and by the workers.
+    pub sampler: Sampler,
 }
 
 impl From<&Config> for BrokerConfig {
@@ -139,6 +142,7 @@ impl From<&Config> for BrokerConfig {
             reaper: config.reaper,
             stats_interval: config.telemetry.stats_interval,
             budgets: config.budgets,
+            sampler: config.telemetry.sampler(),
         }
     }
 }
@@ -242,6 +246,7 @@ impl Broker {
             columns: store.columns(index),
             max_attempts: spec.retry.max_attempts,
             secret: *store.secret(),
+            sampler: config.sampler,
             settlements: settlements.clone(),
             budget: budget.clone(),
         };

@@ -9,6 +9,7 @@ mod duration;
 mod error;
 mod layer;
 mod locate;
+mod otel_variables;
 mod queue;
 mod queue_check;
 mod queue_columns;
@@ -32,7 +33,8 @@ use self::queue::QueueConfig;
 use self::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
 pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
-pub use self::telemetry::Telemetry;
+pub use self::otel_variables::OtelVariables;
+pub use self::telemetry::{Destination, OtlpProtocol, Signal, Telemetry};
 use crate::queue::QueueSpec;
 
 /// The text of the default configuration file, `deploy/config.default.toml`.
@@ -57,7 +59,7 @@ pub struct Config {
     pub log: Log,
     /// The HTTP port for probes, metrics and operators.
     pub admin: Admin,
-    /// Metrics.
+    /// Traces and metrics.
     pub telemetry: Telemetry,
     /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,

@@ -10,13 +10,14 @@ mod error_layer;
 mod health;
 mod measured;
 mod messages;
+mod rpc_spans;
 mod server;
 mod service;
 mod status;
 mod write_coalescing;
 
-pub use self::call_metrics::CallMetrics;
-pub use self::server::{RunningServer, serve, serve_measured};
+pub use self::call_metrics::{CODE_NAMES, CallMetrics, code_index, code_name};
+pub use self::server::{CallObservers, RunningServer, serve, serve_observed};
 
 /// The messages, client and server that are generated from `proto/`.
 #[allow(

@@ -94,15 +94,21 @@ pub struct LeaseOrigin {
 impl LeaseOrigin {
     /// Returns the origin of a lease on an item with the trace context `producer`.
     ///
-    /// The producer decides whether the lease's span is recorded. Without a valid trace context it is recorded.
+    /// The lease's span is recorded if the producer's is. A sampler can decide otherwise.
     pub fn new(claim_time: i64, duration: Duration, producer: Option<&str>) -> Self {
         let producer = producer.and_then(TraceContext::parse);
         Self {
             claim_time,
             duration,
             producer: producer.map(|context| context.span),
-            sampled: producer.is_none_or(|context| context.sampled),
+            sampled: producer.is_some_and(|context| context.sampled),
         }
+    }
+
+    /// Returns the item's trace context, if it has a valid one.
+    pub fn producer_context(&self) -> Option<TraceContext> {
+        let sampled = self.sampled;
+        self.producer.map(|span| TraceContext { span, sampled })
     }
 }
 

@@ -18,11 +18,11 @@
 //!   a list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in
 //!   `sql/`.
 //!
-//! - [`telemetry`] reads the counters of these layers and offers them as metrics. [`admin`] serves them, and the state of
+//! - [`telemetry`] reads the counters of these layers and offers them as metrics, and exports spans. [`admin`] serves them, and the state of
 //!   the broker, over HTTP. No layer above imports these two.
 //!
 //! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
-//! [`trace_context`] and [`value`], which import no layer. [`cli`] starts the layers.
+//! [`trace_context`], [`sampling`], [`span`], [`call_trace`] and [`value`], which import no layer. [`cli`] starts the layers.
 //!
 //! # Words
 //!
@@ -48,6 +48,7 @@
 
 pub mod admin;
 pub mod broker;
+pub mod call_trace;
 pub mod cli;
 pub mod config;
 pub mod grpc;
@@ -56,6 +57,8 @@ pub mod lease_id;
 pub mod logging;
 mod process;
 pub mod queue;
+pub mod sampling;
+pub mod span;
 pub mod store;
 pub mod telemetry;
 pub mod trace_context;

@@ -13,6 +13,8 @@ mod counters;
 mod folding;
 mod level;
 mod maintenance;
+mod rejected_spans;
+mod trace_ids;
 
 pub use self::counters::LogCounters;
 pub use self::level::LogLevel;
@@ -27,6 +29,8 @@ use tracing_subscriber::{fmt, reload};
 
 use self::folding::Folding;
 use self::maintenance::Maintenance;
+use self::rejected_spans::RejectedSpans;
+use self::trace_ids::{FieldsWithIds, JsonWithIds};
 use crate::config::{Log, LogFormat};
 
 /// The number of lines that wait while the reader of standard error stalls.
@@ -55,14 +59,27 @@ pub fn start(log: &Log) -> Result<Logging, String> {
         .thread_name("log")
         .finish(std::io::stderr());
     let folding = Arc::new(Folding::default());
-    let counters = LogCounters::new(writer.error_counter(), folding.clone());
+    let rejected_spans = RejectedSpans::default();
+    let counters = LogCounters::new(
+        writer.error_counter(),
+        folding.clone(),
+        rejected_spans.clone(),
+    );
     let lines = fmt::layer().with_writer(writer);
     let lines = match log.format {
-        LogFormat::Human => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Human => lines
+            .with_ansi(std::io::stderr().is_terminal())
+            .fmt_fields(FieldsWithIds::default())
+            .boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .map_event_format(JsonWithIds)
+            .boxed(),
     };
     tracing_subscriber::registry()
         .with(filter)
+        .with(rejected_spans)
         .with(lines.with_filter(folding::Filter(folding.clone())))
         .try_init()
         .map_err(|error| error.to_string())?;

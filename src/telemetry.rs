@@ -1,34 +1,51 @@
-//! Metrics: the instruments, the values that they read, and their text for Prometheus.
+//! Metrics and spans on their way out: as text for Prometheus, and as messages to a collector of OpenTelemetry.
 //!
 //! The other layers count in plain atomics and know nothing of OpenTelemetry. This module reads their counters when
 //! metrics are collected. No collection asks the database.
 //!
-//! `instruments.rs` declares every instrument, once. `docs/observability.md` lists them for users.
+//! `instruments.rs` declares every instrument, once. `docs/observability.md` lists them for users. `gate.rs` takes the
+//! spans.
 
 mod broker_instruments;
 mod call_instruments;
+mod gate;
 mod instruments;
 mod log_instruments;
+mod metric_push;
 mod operation_durations;
+mod otlp;
 mod process_instruments;
+mod span_counters;
+mod span_data;
+mod span_instruments;
 mod status_instruments;
 
-use std::sync::Arc;
+pub use self::span_counters::SpanCounters;
 
-use opentelemetry::KeyValue;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
 use opentelemetry::metrics::{Meter, MeterProvider as _};
+use opentelemetry::{Key, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter as _;
+use opentelemetry_sdk::trace::SpanExporter as _;
 use prometheus::{Registry, TextEncoder};
 use uuid::Uuid;
 
+use self::gate::{Gate, GateSettings};
+use self::metric_push::{MetricPush, SharedReader};
+use self::otlp::Credentials;
 use crate::broker::{Broker, OperationObserver};
-use crate::config::StoreKind;
+use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
 use crate::queue::QueueSpec;
+use crate::span::Spans;
 
-/// The metrics of this process.
+/// The metrics and spans of this process.
 pub struct Telemetry {
     instance_id: Uuid,
     registry: Registry,
@@ -36,14 +53,21 @@ pub struct Telemetry {
     queues: Vec<QueueSpec>,
     operation_observer: OperationObserver,
     call_metrics: Arc<CallMetrics>,
+    gate: Option<Arc<Gate>>,
+    span_counters: Arc<SpanCounters>,
+    metric_push: Mutex<Option<MetricPush>>,
+    flush_timeout: Duration,
 }
 
 impl Telemetry {
-    /// Creates the metrics of a process that serves these queues of a store.
+    /// Starts the metrics of a process, and what exports metrics and spans. `log`: the counters of the process's log.
+    ///
+    /// Must be called inside a tokio runtime. A collector is not asked for anything here.
     ///
     /// # Errors
-    /// A message if the exporter cannot be built.
-    pub fn start(store: StoreKind, queues: &[QueueSpec]) -> Result<Self, String> {
+    /// A message that names the setting, if an exporter cannot be built.
+    pub fn start(config: &Config, log: &LogCounters) -> Result<Self, String> {
+        let settings = &config.telemetry;
         let instance_id = Uuid::new_v4();
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
@@ -52,29 +76,84 @@ impl Telemetry {
             .scope_info_enabled(false)
             .build()
             .map_err(|error| format!("cannot start the metrics: {error}"))?;
-        let resource = Resource::builder()
-            .with_service_name(env!("CARGO_PKG_NAME"))
-            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-            .with_attribute(KeyValue::new(
-                "service.instance.id",
-                instance_id.to_string(),
-            ))
-            .build();
-        let provider = SdkMeterProvider::builder()
-            .with_resource(resource)
-            .with_reader(exporter)
-            .build();
+        let resource = resource(instance_id);
+        let credentials = Credentials::read(settings)?;
+        let mut provider = SdkMeterProvider::builder()
+            .with_resource(resource.clone())
+            .with_reader(exporter);
+        let mut metric_push = None;
+        if let Some(destination) = settings.destination(Signal::Metrics) {
+            let exporter = otlp::metric_exporter(&destination, &credentials)?;
+            let reader = SharedReader::new(exporter.temporality());
+            provider = provider.with_reader(reader.clone());
+            metric_push = Some(MetricPush::start(
+                reader,
+                exporter,
+                settings.metrics_interval,
+                settings.export_timeout,
+            ));
+        }
+        let provider = provider.build();
+        let span_counters = Arc::new(SpanCounters::default());
+        let gate = match settings.destination(Signal::Traces) {
+            None => None,
+            Some(destination) => {
+                let mut exporter = otlp::span_exporter(&destination, &credentials)?;
+                exporter.set_resource(&resource);
+                let gate = Gate::open(exporter, gate_settings(settings), span_counters.clone());
+                Some(Arc::new(gate))
+            }
+        };
         let meter = provider.meter(env!("CARGO_PKG_NAME"));
         process_instruments::register(&meter);
-        let queue_names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+        log_instruments::register(&meter, log);
+        let weak_gate = gate.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        span_instruments::register(&meter, &span_counters, weak_gate, log);
+        let queue_names: Vec<String> = config.queues.iter().map(|queue| queue.name.clone()).collect();
         Ok(Self {
             instance_id,
             registry,
             provider,
-            queues: queues.to_vec(),
-            operation_observer: operation_durations::observer(&meter, store, &queue_names),
+            queues: config.queues.clone(),
+            operation_observer: operation_durations::observer(
+                &meter,
+                config.store.kind,
+                &queue_names,
+            ),
             call_metrics: call_instruments::register(&meter),
+            gate,
+            span_counters,
+            metric_push: Mutex::new(metric_push),
+            flush_timeout: settings.flush_timeout,
         })
+    }
+
+    /// Returns the place to which the layers report spans. Without a collector, no one wants spans.
+    pub fn spans(&self) -> Spans {
+        let gate = self.gate.clone();
+        gate.map_or_else(Spans::default, |gate| Spans::to(gate))
+    }
+
+    /// Returns the numbers of spans.
+    pub fn span_counters(&self) -> &SpanCounters {
+        &self.span_counters
+    }
+
+    /// Sends what is left, for at most `telemetry.flush_timeout`. Later spans are dropped and counted.
+    pub async fn close(&self) {
+        let push = self.metric_push.lock();
+        let push = push.unwrap_or_else(PoisonError::into_inner).take();
+        let spans = async {
+            if let Some(gate) = &self.gate {
+                gate.close(self.flush_timeout).await;
+            }
+        };
+        let metrics = async {
+            if let Some(push) = push {
+                push.stop(self.flush_timeout).await;
+            }
+        };
+        tokio::join!(spans, metrics);
     }
 
     /// Returns the function to which the broker passes the duration of each store operation.
@@ -94,11 +173,6 @@ impl Telemetry {
         status_instruments::register(&self.meter(), broker, &self.queues);
     }
 
-    /// Reads the counters of the log from now on.
-    pub fn observe_log(&self, counters: &LogCounters) {
-        log_instruments::register(&self.meter(), counters);
-    }
-
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.
     pub fn instance_id(&self) -> Uuid {
         self.instance_id
@@ -116,5 +190,34 @@ impl Telemetry {
 
     fn meter(&self) -> Meter {
         self.provider.meter(env!("CARGO_PKG_NAME"))
+    }
+}
+
+/// Describes this process to a collector. The variables `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` replace parts.
+fn resource(instance_id: Uuid) -> Resource {
+    let detected = Resource::builder().build();
+    let own = [
+        ("service.name", env!("CARGO_PKG_NAME").to_owned()),
+        ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("service.instance.id", instance_id.to_string()),
+    ];
+    let missing = own.into_iter().filter(|(name, _)| {
+        let known = detected.get(&Key::from_static_str(name));
+        // The SDK makes up a name for a service without one.
+        known.is_none_or(|value| value.as_str().starts_with("unknown_service"))
+    });
+    Resource::builder()
+        .with_attributes(missing.map(|(name, value)| KeyValue::new(name, value)))
+        .build()
+}
+
+fn gate_settings(settings: &config::Telemetry) -> GateSettings {
+    let rate = u32::try_from(settings.max_spans_per_second).unwrap_or(u32::MAX);
+    GateSettings {
+        queue_size: settings.queue_size,
+        batch_size: settings.batch_size,
+        schedule_delay: settings.schedule_delay,
+        export_timeout: settings.export_timeout,
+        max_spans_per_second: NonZeroU32::new(rate).unwrap_or(NonZeroU32::MIN),
     }
 }

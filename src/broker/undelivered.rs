@@ -19,6 +19,7 @@ use std::time::Duration;
 use super::group_commit::GroupCommit;
 use super::response_budget::{ResponseBudget, ResponseBytes};
 use crate::lease_id::{self, LeaseOrigin, Secret};
+use crate::sampling::Sampler;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{Claimed, ClaimedItem, Ending, ItemSize, Settled, Settlement, TooLargeItem};
 use crate::trace_context::TraceContext;
@@ -46,6 +47,8 @@ pub(super) struct LeasedQueue {
     pub(super) max_attempts: Option<u32>,
     /// The secret that signs lease ids.
     pub(super) secret: Secret,
+    /// Decides which leases are recorded.
+    pub(super) sampler: Sampler,
     /// The group commit that releases leases.
     pub(super) settlements: GroupCommit<Settlement, Settled>,
     /// The memory that leases may take in responses.
@@ -121,12 +124,16 @@ impl UndeliveredLeases {
         let (queue, duration) = (self.queue.clone(), self.duration);
         delivered.into_iter().filter_map(move |item| {
             let LeasedQueue { name, secret, .. } = &*queue;
-            let origin = origin_of(&item, duration);
+            let mut origin = origin_of(&item, duration);
+            let mut trace_context = lease_id::trace_context(secret, name, &item.lease, &origin);
+            let producer = origin.producer_context();
+            let trace_id = trace_context.span.trace_id;
+            origin.sampled = queue.sampler.samples(producer, trace_id);
+            trace_context.sampled = origin.sampled;
             let Some(id) = lease_id::encode(secret, name, &item.lease, &origin) else {
                 queue.settlements.submit_detached(vec![dead_item(item)]);
                 return None;
             };
-            let trace_context = lease_id::trace_context(secret, name, &item.lease, &origin);
             Some(DeliveredLease {
                 id,
                 trace_context,

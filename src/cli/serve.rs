@@ -13,11 +13,11 @@ use super::output::print_line;
 use super::{CommandError, run};
 use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};
-use crate::config::{Config, Flag};
+use crate::config::{Config, Flag, OtelVariables};
 use crate::grpc;
 use crate::logging::{self, LogLevel, Logging};
 use crate::queue::QueueSpec;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
 ///
@@ -101,10 +101,9 @@ impl Serve {
 async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
-    let telemetry =
-        Telemetry::start(config.store.kind, &config.queues).map_err(CommandError::io)?;
-    telemetry.observe_log(&logging.counters);
+    let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
     let telemetry = Arc::new(telemetry);
+    log_otel_variables(&config.telemetry.otel_variables);
     // Opened before the store, so that it can report that the broker is starting.
     let started_broker = Arc::default();
     let admin_port = start_admin_port(&config, &telemetry, &started_broker, &logging.level)?;
@@ -125,12 +124,12 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
     ));
     telemetry.observe_broker(&broker);
     let _ = started_broker.set(broker.clone());
-    let mut serving = grpc::serve_measured(
-        listener,
-        broker.clone(),
-        &config.server,
-        telemetry.call_metrics(),
-    )
+    let observers = grpc::CallObservers {
+        metrics: telemetry.call_metrics(),
+        spans: telemetry.spans(),
+        sampler: config.telemetry.sampler(),
+    };
+    let mut serving = grpc::serve_observed(listener, broker.clone(), &config.server, observers)
     .map_err(|error| CommandError::io(error.to_string()))?;
     announce(&config, &location, serving.address());
     if let Some(port) = &admin_port {
@@ -146,6 +145,8 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
     let drained = async {
         let all_finished = serving.drain().await;
         broker.stop().await;
+        telemetry.close().await;
+        log_span_counts(telemetry.span_counters());
         all_finished
     };
     tokio::select! {
@@ -212,6 +213,28 @@ fn log_operation_counts(broker: &Broker) {
         other_items = other.items,
         "operation_counts"
     );
+}
+
+/// Logs what became of the spans.
+fn log_span_counts(spans: &SpanCounters) {
+    tracing::info!(
+        emitted = spans.emitted(),
+        exported = spans.exported(),
+        failed = spans.failed(),
+        dropped = spans.dropped(),
+        "spans at the end"
+    );
+}
+
+/// Logs which environment variables of OpenTelemetry take effect.
+fn log_otel_variables(variables: &OtelVariables) {
+    for (variable, reason) in &variables.ignored {
+        tracing::warn!(variable, reason, "environment variable ignored");
+    }
+    if !variables.used.is_empty() {
+        let names = variables.used.join(" ");
+        tracing::info!(names, "environment variables of OpenTelemetry used");
+    }
 }
 
 /// Starts to listen to a signal. From then on, it does not end the process.

@@ -1,4 +1,5 @@
-//! The sources of the configuration and their precedence: defaults, file, environment variables, flags.
+//! The sources of the configuration and their precedence: defaults, file, environment variables, flags. The variables
+//! of OpenTelemetry come before the broker's own.
 //!
 //! Each source becomes a layer. The layers are merged, and a later layer replaces the settings of earlier ones. Only
 //! the merged result is checked. A bad value therefore does no harm if a later layer replaces it.
@@ -10,6 +11,7 @@ use toml::{Table, Value};
 use super::error::{ConfigError, InvalidSetting};
 use super::layer::{Flag, Layer};
 use super::locate::locate;
+use super::otel_variables;
 use super::{Config, DEFAULT, Document, renamed};
 
 /// The sources of settings, besides the defaults. A later field takes precedence over an earlier one.
@@ -17,8 +19,8 @@ use super::{Config, DEFAULT, Document, renamed};
 pub struct Sources {
     /// The configuration file. `None`: no file is read.
     pub file: Option<PathBuf>,
-    /// Environment variables as name and value. Variables without the prefix `LEASE_BROKER_` or without a nested key
-    /// are ignored.
+    /// Environment variables as name and value. Settings are those with the prefix `LEASE_BROKER_` and a nested key, and
+    /// those of OpenTelemetry. All others are ignored.
     pub environment: Vec<(String, String)>,
     /// Settings that command-line flags give.
     pub flags: Vec<Flag>,
@@ -44,6 +46,8 @@ impl Sources {
         if let Some(path) = &self.file {
             layers.push(Layer::read(path)?);
         }
+        let (otel_layer, otel_variables) = otel_variables::read(&self.environment);
+        layers.push(otel_layer);
         layers.push(Layer::variables(&self.environment)?);
         layers.extend(self.flags.iter().map(Layer::flag));
         // The default queue exists only for a first run, before the user configures queues.
@@ -56,13 +60,14 @@ impl Sources {
         }
         apply_queue_defaults(&mut merged);
         let with_location = |invalid| locate(&layers, invalid);
-        let document: Document = serde_path_to_error::deserialize(Value::Table(merged))
+        let mut document: Document = serde_path_to_error::deserialize(Value::Table(merged))
             .map_err(|error| {
                 let reason = renamed::reason(error.path());
                 let reason = reason.unwrap_or_else(|| error.inner().message().to_owned());
                 InvalidSetting::new(error.path().to_string(), reason)
             })
             .map_err(with_location)?;
+        document.telemetry.otel_variables = otel_variables;
         document.check().map_err(with_location)
     }
 }

@@ -1,25 +1,212 @@
 //! The section `telemetry` of the configuration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::duration;
 use super::error::InvalidSetting;
-use super::range::{DAY, MILLISECOND, check_duration};
+use super::otel_variables::OtelVariables;
+use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
+use crate::sampling::Sampler;
 
-/// Settings of the metrics.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// Settings of the traces and metrics.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
+    /// The base address of the collector. Empty: nothing is exported, unless one of the next two is set.
+    pub endpoint: String,
+    /// The address for spans. Empty: derived from `endpoint`.
+    pub traces_endpoint: String,
+    /// The address for metrics. Empty: derived from `endpoint`.
+    pub metrics_endpoint: String,
+    /// The protocol in which spans and metrics are sent.
+    pub protocol: OtlpProtocol,
+    /// The protocol for spans, if it is another one.
+    #[serde(deserialize_with = "optional_protocol")]
+    pub traces_protocol: Option<OtlpProtocol>,
+    /// The protocol for metrics, if it is another one.
+    #[serde(deserialize_with = "optional_protocol")]
+    pub metrics_protocol: Option<OtlpProtocol>,
+    /// What is exported.
+    pub export: Vec<Signal>,
+    /// A file with headers for the collector, one `name=value` per line. Empty: none.
+    pub headers_file: PathBuf,
+    /// A file with the certificates of the authorities that sign the collector's certificate. Empty: the system's.
+    pub ca_file: PathBuf,
+    /// A file with the broker's own certificate for the collector. Empty: none.
+    pub client_certificate_file: PathBuf,
+    /// A file with the private key of that certificate. Empty: none.
+    pub client_key_file: PathBuf,
+    /// The part of all traces that is recorded. 0 to 1.
+    pub sample_ratio: f64,
+    /// True: a trace that a caller has begun is recorded if, and only if, the caller records it.
+    pub trust_parents: bool,
+    /// The number of spans per second that may enter the queue. 1 to 1,000,000.
+    pub max_spans_per_second: usize,
+    /// The number of spans that wait for a message. 1 to 1,000,000.
+    pub queue_size: usize,
+    /// The maximum number of spans in a message. 1 to `queue_size`.
+    pub batch_size: usize,
+    /// The longest time that a span waits for others. 1 ms to 1 minute.
+    #[serde(with = "duration")]
+    pub schedule_delay: Duration,
+    /// The time limit of a message, retries included. 1 ms to 1 minute.
+    #[serde(with = "duration")]
+    pub export_timeout: Duration,
+    /// The time limit for the last messages when the broker stops. Up to 1 minute.
+    #[serde(with = "duration")]
+    pub flush_timeout: Duration,
+    /// The interval at which metrics are sent. 100 ms to 1 day.
+    #[serde(with = "duration")]
+    pub metrics_interval: Duration,
     /// The interval at which the statistics of each queue are read. 100 ms to 1 day.
     #[serde(with = "duration")]
     pub stats_interval: Duration,
+    /// The environment variables of OpenTelemetry that were found.
+    #[serde(skip)]
+    pub otel_variables: OtelVariables,
+}
+
+/// A protocol for spans and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum OtlpProtocol {
+    /// OTLP over gRPC.
+    #[serde(rename = "grpc")]
+    Grpc,
+    /// OTLP over HTTP, with messages in the binary format of Protocol Buffers.
+    #[serde(rename = "http/protobuf")]
+    HttpProtobuf,
+}
+
+/// A kind of data that can be exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Metrics.
+    Metrics,
+}
+
+/// Where a signal is sent to, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The full address.
+    pub endpoint: String,
+    /// The protocol.
+    pub protocol: OtlpProtocol,
 }
 
 impl Telemetry {
+    /// Returns the destination of a signal. `None`: it is not exported.
+    pub fn destination(&self, signal: Signal) -> Option<Destination> {
+        let (own, protocol, path) = match signal {
+            Signal::Traces => (&self.traces_endpoint, self.traces_protocol, "v1/traces"),
+            Signal::Metrics => (&self.metrics_endpoint, self.metrics_protocol, "v1/metrics"),
+        };
+        let protocol = protocol.unwrap_or(self.protocol);
+        let base = self.endpoint.trim_end_matches('/');
+        let endpoint = match (own.as_str(), base, protocol) {
+            ("", "", _) => return None,
+            ("", base, OtlpProtocol::Grpc) => base.to_owned(),
+            ("", base, OtlpProtocol::HttpProtobuf) => format!("{base}/{path}"),
+            (own, ..) => own.to_owned(),
+        };
+        let destination = Destination { endpoint, protocol };
+        self.export.contains(&signal).then_some(destination)
+    }
+
+    /// Returns the decision which traces are recorded.
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new(self.sample_ratio, self.trust_parents)
+    }
+
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
-        let min = 100 * MILLISECOND;
-        check_duration("telemetry.stats_interval", self.stats_interval, min, DAY)
+        for (key, endpoint) in [
+            ("endpoint", &self.endpoint),
+            ("traces_endpoint", &self.traces_endpoint),
+            ("metrics_endpoint", &self.metrics_endpoint),
+        ] {
+            check_endpoint(key, endpoint)?;
+        }
+        if !(0.0..=1.0).contains(&self.sample_ratio) {
+            let (key, ratio) = ("telemetry.sample_ratio", self.sample_ratio);
+            return Err(InvalidSetting::out_of_range(key, ratio, 0, 1));
+        }
+        for (key, value, max) in [
+            (
+                "max_spans_per_second",
+                self.max_spans_per_second,
+                1_000_000,
+            ),
+            ("queue_size", self.queue_size, 1_000_000),
+            ("batch_size", self.batch_size, self.queue_size),
+        ] {
+            check_count(format!("telemetry.{key}"), value, max)?;
+        }
+        for (key, value, min, max) in [
+            (
+                "schedule_delay",
+                self.schedule_delay,
+                MILLISECOND,
+                MINUTE,
+            ),
+            ("export_timeout", self.export_timeout, MILLISECOND, MINUTE),
+            ("flush_timeout", self.flush_timeout, Duration::ZERO, MINUTE),
+            (
+                "metrics_interval",
+                self.metrics_interval,
+                100 * MILLISECOND,
+                DAY,
+            ),
+            ("stats_interval", self.stats_interval, 100 * MILLISECOND, DAY),
+        ] {
+            check_duration(format!("telemetry.{key}"), value, min, max)?;
+        }
+        if (self.client_key_file.as_os_str().is_empty())
+            != (self.client_certificate_file.as_os_str().is_empty())
+        {
+            return Err(InvalidSetting::new(
+                "telemetry.client_key_file",
+                "a certificate and its key belong together; set client_certificate_file and client_key_file, or none",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses text that is not the address of a collector. Empty text is accepted.
+fn check_endpoint(key: &str, endpoint: &str) -> Result<(), InvalidSetting> {
+    if endpoint.is_empty() || is_address(endpoint) {
+        return Ok(());
+    }
+    Err(InvalidSetting::new(
+        format!("telemetry.{key}"),
+        format!("{endpoint:?} is not an address such as \"http://127.0.0.1:4317\""),
+    ))
+}
+
+pub(super) fn is_address(text: &str) -> bool {
+    text.parse::<http::Uri>().is_ok_and(|address| {
+        matches!(address.scheme_str(), Some("http" | "https")) && address.host().is_some()
+    })
+}
+
+fn optional_protocol<'de, D: Deserializer<'de>>(input: D) -> Result<Option<OtlpProtocol>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Setting {
+        Protocol(OtlpProtocol),
+        Text(String),
+    }
+    match Setting::deserialize(input)? {
+        Setting::Protocol(protocol) => Ok(Some(protocol)),
+        Setting::Text(text) if text.is_empty() => Ok(None),
+        Setting::Text(text) => Err(serde::de::Error::unknown_variant(
+            &text,
+            &["grpc", "http/protobuf", ""],
+        )),
     }
 }

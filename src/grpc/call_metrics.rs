@@ -28,6 +28,39 @@ const REASONS: [&str; 11] = [
     OTHER,
 ];
 
+/// The names of the gRPC status codes, in the order of their numbers.
+pub const CODE_NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Returns the index of a status code in [`CODE_NAMES`].
+pub fn code_index(code: Code) -> usize {
+    // Every code of tonic is in the table.
+    let index = usize::try_from(i32::from(code)).unwrap_or(2);
+    index.min(CODE_NAMES.len() - 1)
+}
+
+/// Returns the name of a status code, such as `DEADLINE_EXCEEDED`.
+pub fn code_name(code: Code) -> &'static str {
+    CODE_NAMES[code_index(code)]
+}
+
 /// Receives the duration and the result of each call. The first argument is the index in
 /// [`CallMetrics::method_names`].
 type CallObserver = Box<dyn Fn(usize, Code, Duration) + Send + Sync>;

@@ -20,10 +20,13 @@ use super::error_layer::ErrorLayer;
 use super::health;
 use super::measured::MeasureLayer;
 use super::proto::{DESCRIPTORS, lease_broker_service_server::LeaseBrokerServiceServer};
+use super::rpc_spans::SpanLayer;
 use super::service::Service;
 use super::write_coalescing::CoalescedIo;
 use crate::broker::Broker;
 use crate::config;
+use crate::sampling::Sampler;
+use crate::span::Spans;
 
 /// The time limit for sending the last responses after every call has ended.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
@@ -57,23 +60,33 @@ pub fn serve(
     broker: Arc<Broker>,
     settings: &config::Server,
 ) -> Result<RunningServer, BoxError> {
-    serve_measured(
-        listener,
-        broker,
-        settings,
-        Arc::new(CallMetrics::new(|_, _, _| ())),
-    )
+    let observers = CallObservers {
+        metrics: Arc::new(CallMetrics::new(|_, _, _| ())),
+        spans: Spans::default(),
+        sampler: Sampler::default(),
+    };
+    serve_observed(listener, broker, settings, observers)
 }
 
-/// Does the same as [`serve`], and counts the calls in `metrics`.
+/// What a server reports about its calls, and to whom.
+pub struct CallObservers {
+    /// Counts the calls.
+    pub metrics: Arc<CallMetrics>,
+    /// Receives the spans of the calls that are recorded.
+    pub spans: Spans,
+    /// Decides which calls are recorded.
+    pub sampler: Sampler,
+}
+
+/// Does the same as [`serve`], and reports the calls.
 ///
 /// # Errors
 /// The same as [`serve`].
-pub fn serve_measured(
+pub fn serve_observed(
     listener: TcpListener,
     broker: Arc<Broker>,
     settings: &config::Server,
-    metrics: Arc<CallMetrics>,
+    observers: CallObservers,
 ) -> Result<RunningServer, BoxError> {
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
@@ -99,7 +112,11 @@ pub fn serve_measured(
     .max_encoding_message_size(usize::MAX);
     let calls = TaskTracker::new();
     let service = ServiceBuilder::new()
-        .layer(MeasureLayer(metrics))
+        .layer(MeasureLayer(observers.metrics))
+        .layer(SpanLayer {
+            spans: observers.spans,
+            sampler: observers.sampler,
+        })
         .layer(ErrorLayer {
             calls: calls.clone(),
         })

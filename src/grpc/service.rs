@@ -15,6 +15,7 @@ use super::messages::{
     request_id_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
 };
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
+use super::rpc_spans::NoLeases;
 use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
 use crate::trace_context::TraceContext;
 
@@ -41,10 +42,13 @@ impl LeaseBrokerService for Service {
             let max_bytes = claim.max_bytes;
             let mut leases = self.broker.claim(claim).await?;
             let counted = leases.take_counted_bytes();
-            let response = Response::new(proto::ClaimBatchResponse {
+            let mut response = Response::new(proto::ClaimBatchResponse {
                 too_large: too_large_to_proto(leases.take_too_large()),
                 leases: deliver(leases, max_bytes),
             });
+            if response.get_ref().leases.is_empty() {
+                response.extensions_mut().insert(NoLeases);
+            }
             Ok(count(response, counted))
         };
         deadline.run(call).await

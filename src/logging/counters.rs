@@ -5,17 +5,27 @@ use std::sync::Arc;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use super::folding::Folding;
+use super::rejected_spans::RejectedSpans;
 
-/// Counts the lines that were not written, since the start.
+/// Counts the lines that were not written, and the spans that lines report as rejected, since the start.
 #[derive(Clone)]
 pub struct LogCounters {
     dropped: ErrorCounter,
     folding: Arc<Folding>,
+    rejected_spans: RejectedSpans,
 }
 
 impl LogCounters {
-    pub(super) fn new(dropped: ErrorCounter, folding: Arc<Folding>) -> Self {
-        Self { dropped, folding }
+    pub(super) fn new(
+        dropped: ErrorCounter,
+        folding: Arc<Folding>,
+        rejected_spans: RejectedSpans,
+    ) -> Self {
+        Self {
+            dropped,
+            folding,
+            rejected_spans,
+        }
     }
 
     /// Returns the number of lines that were dropped because standard error was not read.
@@ -26,5 +36,10 @@ impl LogCounters {
     /// Returns the number of repeated lines that were left out.
     pub fn folded(&self) -> u64 {
         self.folding.folded()
+    }
+
+    /// Returns the number of spans that the collector has rejected.
+    pub fn rejected_spans(&self) -> u64 {
+        self.rejected_spans.count()
     }
 }

@@ -5,6 +5,8 @@
 //! - The same line, with the same fields, was written during the last [`WINDOW`].
 //! - Its place in the code has written [`MAX_LINES`] different lines during the last [`WINDOW`].
 //!
+//! Events of the exporter of spans are never written: the gate writes its own lines.
+//!
 //! At the end of the window, one line per place says how many lines were left out. So a failure that repeats thousands
 //! of times writes one line at first, one per window, and one when it is over. Lines of level debug and trace are never
 //! left out.
@@ -21,6 +23,8 @@ use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{self, Context};
+
+use super::rejected_spans;
 
 /// The time after which a repeated line is reported again.
 const WINDOW: Duration = Duration::from_secs(30);
@@ -39,6 +43,9 @@ impl<S: Subscriber> layer::Filter<S> for Filter {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
+        if metadata.target() == rejected_spans::TARGET {
+            return false;
+        }
         if *metadata.level() > Level::INFO || metadata.target() == OWN_TARGET {
             return true;
         }

@@ -9,8 +9,9 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 /// The levels of targets outside this program, unless the configured level names them.
 ///
 /// h2 writes a line for each unexpected frame of a client. tiberius writes a line for each error of the server and for
-/// each connection. The broker writes its own lines about both, without values from the database.
-const FOREIGN_TARGETS: &str = "h2=error,hyper=error,rustls=error,opentelemetry=error,tiberius=off";
+/// each connection. The broker writes its own lines about both, without values from the database. Warnings of the exporter
+/// of spans are needed to count rejected spans, and are not written either.
+const FOREIGN_TARGETS: &str = "h2=error,hyper=error,reqwest=error,rustls=error,tiberius=off,opentelemetry=error,opentelemetry-otlp=warn";
 
 /// Parses a level, such as `info` or `info,lease_broker=debug`.
 ///

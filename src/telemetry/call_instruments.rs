@@ -8,33 +8,12 @@ use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 use tonic::Code;
 
 use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED};
-use crate::grpc::CallMetrics;
+use crate::grpc::{CODE_NAMES, CallMetrics, code_index, code_name};
 
 /// The boundaries that the conventions advise, and two for waiting claims.
 const BOUNDARIES: [f64; 16] = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0,
 ];
-/// The names of the gRPC status codes, in the order of their numbers.
-const CODES: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
-
 /// Creates the metrics of a server's calls and registers their instruments.
 pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
     let methods = CallMetrics::method_names().into_iter().map(|name| Method {
@@ -75,21 +54,17 @@ struct CallDurations {
 
 struct Method {
     name: String,
-    by_code: [OnceLock<BoundHistogram<f64>>; CODES.len()],
+    by_code: [OnceLock<BoundHistogram<f64>>; CODE_NAMES.len()],
 }
 
 impl CallDurations {
     fn record(&self, method: usize, code: Code, duration: Duration) {
         let method = &self.methods[method];
-        // Every code of tonic is in the table.
-        let code = usize::try_from(i32::from(code))
-            .unwrap_or(2)
-            .min(CODES.len() - 1);
-        let bound = method.by_code[code].get_or_init(|| {
+        let bound = method.by_code[code_index(code)].get_or_init(|| {
             self.histogram.bind(&[
                 KeyValue::new("rpc.system.name", "grpc"),
                 KeyValue::new("rpc.method", method.name.clone()),
-                KeyValue::new("rpc.response.status_code", CODES[code]),
+                KeyValue::new("rpc.response.status_code", code_name(code)),
             ])
         });
         bound.record(duration.as_secs_f64());

@@ -112,6 +112,11 @@ instruments! {
     STORE_UP "lease_broker.store.up" "" "1 while the store is healthy, otherwise 0"
     STORE_CLOCK_OFFSET "lease_broker.store.clock_offset" "s" "The database's clock minus the broker's, at the last claim that got a lease"
 
+    SPANS_EMITTED "lease_broker.telemetry.span.emitted" "{span}" "Spans that the broker has made"
+    SPANS "lease_broker.telemetry.spans" "{span}" "Spans by what became of them; rejected is a part of exported"
+    SPAN_QUEUE_SIZE "lease_broker.telemetry.queue.size" "{span}" "Spans that wait to be sent"
+    SPAN_QUEUE_CAPACITY "lease_broker.telemetry.queue.capacity" "{span}" "Spans that can wait to be sent"
+
     LOG_LINES "lease_broker.log.lines" "{line}" "Log lines that were not written, by the reason"
 
     CPU_TIME "process.cpu.time" "s" "CPU time that the process has used"

@@ -43,9 +43,31 @@ impl BrokerProcess {
         Self::spawn(store, config, more, log.into())
     }
 
+    /// Starts a broker with these environment variables.
+    pub(crate) fn with_environment(
+        store: &Path,
+        config: &Path,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let log = File::create(store.with_extension("log")).expect("the log file is created");
+        let mut command = program();
+        command.envs(environment.iter().copied());
+        Self::spawn_command(command, store, config, &[], log.into())
+    }
+
     fn spawn(store: &Path, config: &Path, more: &[&str], error: Stdio) -> Self {
+        Self::spawn_command(program(), store, config, more, error)
+    }
+
+    fn spawn_command(
+        mut command: Command,
+        store: &Path,
+        config: &Path,
+        more: &[&str],
+        error: Stdio,
+    ) -> Self {
         let log = store.with_extension("log");
-        let mut child = program()
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--store"])
             .arg(store)
             .arg("--config")

@@ -1,0 +1,192 @@
+//! Tower layer that makes a span of each call that is recorded, and tells the log which span a call has.
+//!
+//! The parent of the span is the caller's, from the header `traceparent`. A claim that returns no lease is not recorded:
+//! workers that wait would fill a trace view with calls in which nothing happened.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use pin_project_lite::pin_project;
+use tokio::task::futures::TaskLocalFuture;
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+
+use super::call_metrics::{CallMetrics, code_name};
+use crate::call_trace;
+use crate::sampling::Sampler;
+use crate::span::{AttributeValue, FinishedSpan, SpanKind, Spans};
+use crate::trace_context::{Span, TraceContext};
+
+/// Marks a response of a claim without leases, as an extension.
+#[derive(Clone, Copy)]
+pub(super) struct NoLeases;
+
+/// Wraps a service in a [`TracedService`].
+#[derive(Clone)]
+pub(super) struct SpanLayer {
+    pub(super) spans: Spans,
+    pub(super) sampler: Sampler,
+}
+
+/// A service whose calls have spans.
+#[derive(Clone)]
+pub(super) struct TracedService<S> {
+    inner: S,
+    spans: Spans,
+    sampler: Sampler,
+    /// The names of the API's methods, and last the name of all others.
+    methods: Arc<[String]>,
+}
+
+impl<S> Layer<S> for SpanLayer {
+    type Service = TracedService<S>;
+
+    fn layer(&self, inner: S) -> TracedService<S> {
+        TracedService {
+            inner,
+            spans: self.spans.clone(),
+            sampler: self.sampler,
+            methods: CallMetrics::method_names().into(),
+        }
+    }
+}
+
+impl<S> Service<http::Request<Body>> for TracedService<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+{
+    type Response = http::Response<Body>;
+    type Error = S::Error;
+    type Future = TracedFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let parent = request.headers().get("traceparent");
+        let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
+        let recording = self.record(parent, request.uri().path());
+        let span = match &recording {
+            Some(recording) => Some(recording.span),
+            None => parent.map(|parent| parent.span),
+        };
+        TracedFuture {
+            response: call_trace::in_call(span, self.inner.call(request)),
+            recording,
+        }
+    }
+}
+
+impl<S> TracedService<S> {
+    /// Begins the span of a call. `None`: the call is not recorded.
+    fn record(&self, parent: Option<TraceContext>, path: &str) -> Option<Recording> {
+        if !self.spans.are_wanted() {
+            return None;
+        }
+        let trace_id = match parent {
+            Some(parent) => parent.span.trace_id,
+            None => rand::random::<u128>().max(1),
+        };
+        if !self.sampler.samples(parent, trace_id) {
+            return None;
+        }
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let name = self.methods.iter().find(|name| *name == path);
+        Some(Recording {
+            spans: self.spans.clone(),
+            method: name.or(self.methods.last()).cloned().unwrap_or_default(),
+            span: Span {
+                trace_id,
+                span_id: rand::random::<u64>().max(1),
+            },
+            parent: parent.map(|parent| parent.span.span_id),
+            start: SystemTime::now(),
+            code: Some(Code::Cancelled),
+        })
+    }
+}
+
+pin_project! {
+    /// The response of a call with a span.
+    pub(super) struct TracedFuture<F> {
+        #[pin]
+        response: TaskLocalFuture<Option<Span>, F>,
+        recording: Option<Recording>,
+    }
+}
+
+impl<F, E> Future for TracedFuture<F>
+where
+    F: Future<Output = Result<http::Response<Body>, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(context));
+        if let (Ok(response), Some(recording)) = (&response, this.recording.take()) {
+            recording.end(response);
+        }
+        Poll::Ready(response)
+    }
+}
+
+/// The span of a running call. When it is dropped before its response, the call was cancelled by its caller.
+struct Recording {
+    spans: Spans,
+    method: String,
+    span: Span,
+    parent: Option<u64>,
+    start: SystemTime,
+    /// The result. `None`: the span is not reported.
+    code: Option<Code>,
+}
+
+impl Recording {
+    /// Ends the span. Only a failed call has its status in the headers of the response.
+    fn end(mut self, response: &http::Response<Body>) {
+        let status = Status::from_header_map(response.headers());
+        let has_no_leases = response.extensions().get::<NoLeases>().is_some();
+        self.code = (!has_no_leases).then(|| status.map_or(Code::Ok, |status| status.code()));
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let Some(code) = self.code else {
+            return;
+        };
+        let is_error = matches!(
+            code,
+            Code::Unknown
+                | Code::DeadlineExceeded
+                | Code::Unimplemented
+                | Code::Internal
+                | Code::Unavailable
+                | Code::DataLoss
+        );
+        let method = std::mem::take(&mut self.method);
+        self.spans.emit(FinishedSpan {
+            name: method.clone().into(),
+            kind: SpanKind::Server,
+            span: self.span,
+            parent: self.parent,
+            start: self.start,
+            end: SystemTime::now(),
+            error: is_error.then(|| code_name(code)),
+            attributes: vec![
+                ("rpc.system.name", AttributeValue::Word("grpc")),
+                ("rpc.method", AttributeValue::Text(method)),
+                (
+                    "rpc.response.status_code",
+                    AttributeValue::Word(code_name(code)),
+                ),
+            ],
+            links: Vec::new(),
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! Instruments that show what became of the spans.
+
+use std::sync::{Arc, Weak};
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+
+use super::gate::Gate;
+use super::instruments::{SPAN_QUEUE_CAPACITY, SPAN_QUEUE_SIZE, SPANS, SPANS_EMITTED};
+use super::span_counters::SpanCounters;
+use crate::logging::LogCounters;
+
+/// Reads a number of spans.
+type Counter = fn(&SpanCounters) -> u64;
+
+/// Registers the instruments. They keep no reference that would keep the gate open. `log` has seen the collector's
+/// messages about rejected spans.
+pub(super) fn register(
+    meter: &Meter,
+    counters: &Arc<SpanCounters>,
+    gate: Weak<Gate>,
+    log: &LogCounters,
+) {
+    let emitted = counters.clone();
+    SPANS_EMITTED.counter(meter, move |observer| {
+        observer.observe(emitted.emitted(), &[]);
+    });
+    let results: [(&str, Counter); 3] = [
+        ("exported", SpanCounters::exported),
+        ("failed", SpanCounters::failed),
+        ("dropped", SpanCounters::dropped),
+    ];
+    let (counters, log) = (counters.clone(), log.clone());
+    SPANS.counter(meter, move |observer| {
+        for (result, count) in results {
+            observer.observe(count(&counters), &[KeyValue::new("result", result)]);
+        }
+        let rejected = KeyValue::new("result", "rejected");
+        observer.observe(log.rejected_spans(), &[rejected]);
+    });
+    for (instrument, index) in [(SPAN_QUEUE_SIZE, 0), (SPAN_QUEUE_CAPACITY, 1)] {
+        let gate = gate.clone();
+        instrument.gauge(meter, move |observer| {
+            if let Some(gate) = gate.upgrade() {
+                let (waiting, max) = gate.queue_size();
+                observer.observe([waiting, max][index] as u64, &[]);
+            }
+        });
+    }
+}

@@ -1,0 +1,14 @@
+//! Tests of traces and metrics on their way to a collector: a broker process exports to a collector in the test.
+
+mod support;
+
+#[path = "telemetry/collector.rs"]
+mod collector;
+#[path = "telemetry/export.rs"]
+mod export;
+#[path = "telemetry/failing_collectors.rs"]
+mod failing_collectors;
+#[path = "telemetry/fixture.rs"]
+mod fixture;
+#[path = "telemetry/log_lines.rs"]
+mod log_lines;

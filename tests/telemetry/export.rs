@@ -1,0 +1,165 @@
+//! Spans of calls and metrics arrive at a collector.
+
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+
+use crate::collector::{Collector, Protocol, attributes_of};
+use crate::fixture::{Fixture, NOT_RECORDED, RECORDED};
+use crate::support::client::lease_ids;
+
+const ENQUEUE: &str = "leasebroker.v1.LeaseBrokerService/Enqueue";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_of_a_recorded_trace_becomes_a_span() {
+    for protocol in Protocol::ALL {
+        let collector = Collector::start(protocol).await;
+        let mut broker = Fixture::exporting(&collector, protocol, "sample_ratio = 0");
+        broker.enqueue_traced(RECORDED).await;
+        let received = collector.wait_for(|received| !received.spans.is_empty()).await;
+        let span = &received.spans[0];
+        assert_eq!(span.name, ENQUEUE);
+        assert_eq!(span.kind(), SpanKind::Server);
+        assert_eq!(span.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes());
+        assert_eq!(span.parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
+        assert_ne!(span.span_id, span.parent_span_id);
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
+        let attributes = attributes_of(&span.attributes);
+        assert_eq!(attributes["rpc.response.status_code"], "OK");
+        assert_eq!(attributes["rpc.method"], ENQUEUE);
+        assert_eq!(received.resource["service.name"], "lease-broker");
+        assert_eq!(received.resource["service.version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(broker.stop()["exported"], 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn caller_that_does_not_record_gets_no_spans() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    let mut broker = Fixture::exporting(&collector, Protocol::Grpc, "sample_ratio = 1");
+    broker.enqueue_traced(NOT_RECORDED).await;
+    assert_eq!(broker.stop()["emitted"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn untrusted_callers_do_not_decide() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    let settings = "sample_ratio = 1\ntrust_parents = false";
+    let mut broker = Fixture::exporting(&collector, Protocol::Grpc, settings);
+    broker.enqueue_traced(NOT_RECORDED).await;
+    assert_eq!(broker.stop()["exported"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claim_without_leases_is_not_recorded() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    let mut broker = Fixture::exporting(&collector, Protocol::Grpc, "");
+    assert_eq!(broker.claim_traced(RECORDED).await, 0);
+    broker.enqueue_traced(RECORDED).await;
+    assert_eq!(broker.claim_traced(RECORDED).await, 1);
+    assert_eq!(broker.stop()["exported"], 2);
+    let spans = collector.received().spans;
+    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, [ENQUEUE, "leasebroker.v1.LeaseBrokerService/ClaimBatch"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_call_has_its_status_but_is_no_error_of_the_broker() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    let mut broker = Fixture::exporting(&collector, Protocol::Grpc, "sample_ratio = 1");
+    let unknown = broker.client.for_queue("nowhere");
+    let refused = unknown.try_claim(unknown.claim_request(1)).await;
+    refused.expect_err("the queue is unknown");
+    broker.stop();
+    let span = &collector.received().spans[0];
+    let attributes = attributes_of(&span.attributes);
+    assert_eq!(attributes["rpc.response.status_code"], "NOT_FOUND");
+    assert_eq!(span.status.as_ref().map_or(0, |status| status.code), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_learns_whether_its_lease_is_recorded() {
+    for (ratio, flags) in [("0", "-00"), ("1", "-01")] {
+        let broker = Fixture::start(&format!("sample_ratio = {ratio}"), &[]);
+        broker.client.enqueue(&["x"]).await;
+        let lease = broker.client.claim_one().await;
+        assert!(lease.trace_parent.ends_with(flags), "{}", lease.trace_parent);
+        broker.client.complete(&lease_ids(&[lease])).await;
+        for trace in [RECORDED, NOT_RECORDED] {
+            broker.enqueue_traced(trace).await;
+            let lease = broker.client.claim_one().await;
+            assert_eq!(lease.trace_parent[..35], trace[..35]);
+            assert_eq!(lease.trace_parent[52..], trace[52..]);
+            broker.client.complete(&lease_ids(&[lease])).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_are_sent_at_their_interval_and_at_the_end() {
+    for protocol in Protocol::ALL {
+        let collector = Collector::start(protocol).await;
+        let settings = "metrics_interval = '100ms'";
+        let mut broker = Fixture::exporting(&collector, protocol, settings);
+        let uptime = |name: &str| name == "process.uptime";
+        collector
+            .wait_for(|received| received.metrics.iter().any(|name| uptime(name)))
+            .await;
+        broker.stop();
+
+        let collector = Collector::start(protocol).await;
+        let mut broker = Fixture::exporting(&collector, protocol, "metrics_interval = '1h'");
+        broker.client.enqueue(&["x"]).await;
+        broker.stop();
+        let metrics = collector.received().metrics;
+        assert!(metrics.contains("lease_broker.item.enqueued"), "{metrics:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variables_of_opentelemetry_take_effect_and_are_logged() {
+    let collector = Collector::start(Protocol::Http).await;
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=from-the-environment"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
+        ("OTEL_SERVICE_NAME", "rain"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+        ("OTEL_METRICS_EXPORTER", "none"),
+        ("OTEL_TRACES_SAMPLER", "always_on"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+    ];
+    let mut broker = Fixture::start("", &environment);
+    broker.enqueue_traced(NOT_RECORDED).await;
+    broker.stop();
+    let received = collector.received();
+    assert_eq!(received.spans.len(), 1);
+    assert_eq!(received.headers["x-key"], "from-the-environment");
+    assert_eq!(received.resource["service.name"], "rain");
+    assert_eq!(received.resource["deployment.environment.name"], "test");
+    assert!(received.metrics.is_empty(), "{:?}", received.metrics);
+    let lines = broker.log_lines();
+    let used = lines.iter().find_map(|line| line["names"].as_str());
+    let used = used.expect("the names of the variables");
+    for (name, _) in &environment[..8] {
+        assert!(used.split(' ').any(|used| used == *name), "{name}: {used}");
+    }
+    let ignored = lines.iter().find(|line| line["variable"].is_string());
+    let ignored = ignored.expect("a warning");
+    assert_eq!(ignored["variable"], "OTEL_BSP_SCHEDULE_DELAY");
+    assert!(!broker.process.log().contains("from-the-environment"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_come_from_their_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("headers");
+    std::fs::write(&file, "x-key=from-the-file\n").expect("a file");
+    for protocol in Protocol::ALL {
+        let collector = Collector::start(protocol).await;
+        let settings = format!("sample_ratio = 1\nheaders_file = '{}'", file.display());
+        let mut broker = Fixture::exporting(&collector, protocol, &settings);
+        broker.client.enqueue(&["x"]).await;
+        broker.stop();
+        assert_eq!(collector.received().headers["x-key"], "from-the-file");
+    }
+}

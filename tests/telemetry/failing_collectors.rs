@@ -1,0 +1,88 @@
+//! Collectors that fail: no call waits for them, and every span is accounted for.
+
+use std::time::{Duration, Instant};
+
+use crate::collector::{Behaviour, Collector, Protocol};
+use crate::fixture::Fixture;
+use crate::support::timeout::wait_until_blocking;
+
+/// Makes calls whose spans fill the queue many times over.
+async fn make_spans(broker: &Fixture, spans: usize) {
+    for _ in 0..spans {
+        broker.client.enqueue(&["x"]).await;
+    }
+}
+
+const SETTINGS: &str = "
+sample_ratio = 1
+queue_size = 16
+batch_size = 4
+schedule_delay = '1ms'
+export_timeout = '300ms'
+flush_timeout = '500ms'
+export = ['traces']
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_span_is_counted_once_whatever_the_collector_does() {
+    for protocol in Protocol::ALL {
+        for behaviour in [Behaviour::Refuse, Behaviour::Silent] {
+            let collector = Collector::start(protocol).await;
+            let mut broker = Fixture::exporting(&collector, protocol, SETTINGS);
+            make_spans(&broker, 20).await;
+            collector.behave(behaviour);
+            make_spans(&broker, 100).await;
+            let start = Instant::now();
+            let spans = broker.stop();
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+            let case = format!("{protocol:?} {behaviour:?} {spans:?}");
+            assert_eq!(spans["emitted"], 120, "{case}");
+            let counted = spans["exported"] + spans["failed"] + spans["dropped"];
+            assert_eq!(counted, 120, "{case}");
+            assert!(spans["failed"] > 0, "{case}");
+            let received = collector.received().spans.len() as u64;
+            assert!(spans["exported"] <= received, "{case}: {received}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_port_fails_no_call() {
+    let mut broker = Fixture::start(
+        &format!("endpoint = 'http://127.0.0.1:1'\n{SETTINGS}"),
+        &[],
+    );
+    make_spans(&broker, 100).await;
+    let spans = broker.stop();
+    assert_eq!(spans["emitted"], 100);
+    assert_eq!(spans["failed"] + spans["dropped"], 100, "{spans:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn collector_that_comes_back_gets_later_spans() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    collector.behave(Behaviour::Refuse);
+    let mut broker = Fixture::exporting(&collector, Protocol::Grpc, SETTINGS);
+    make_spans(&broker, 4).await;
+    wait_until_blocking("spans have failed", || broker.spans("failed") > 0);
+    collector.behave(Behaviour::Accept);
+    make_spans(&broker, 4).await;
+    collector.wait_for(|received| received.spans.len() >= 4).await;
+    broker.stop();
+    let messages = broker.log_lines();
+    let again = |line: &serde_json::Value| line["message"] == "spans are exported again";
+    assert!(messages.iter().any(again), "{messages:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejected_spans_are_counted_as_a_part_of_the_exported() {
+    for protocol in Protocol::ALL {
+        let collector = Collector::start(protocol).await;
+        collector.behave(Behaviour::Reject(3));
+        let broker = Fixture::exporting(&collector, protocol, SETTINGS);
+        make_spans(&broker, 1).await;
+        wait_until_blocking("a span is exported", || broker.spans("exported") == 1);
+        assert_eq!(broker.spans("rejected"), 3);
+        assert_eq!(broker.process.log().matches("PartialSuccess").count(), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! A broker process that exports to a collector.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use lease_broker::grpc::proto::{ClaimBatchRequest, EnqueueRequest};
+use tempfile::TempDir;
+use tonic::Request;
+
+use crate::collector::{Collector, Protocol};
+use crate::support::client::{Client, item};
+use crate::support::http::get;
+use crate::support::process::BrokerProcess;
+
+/// The caller's context in the header of a call. The first one is recorded, the second is not.
+pub(crate) const RECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+pub(crate) const NOT_RECORDED: &str = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
+pub(crate) struct Fixture {
+    folder: TempDir,
+    pub(crate) process: BrokerProcess,
+    pub(crate) client: Client,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Fixture {
+    /// Starts a broker that exports to the collector. `settings`: lines for the section `telemetry`.
+    pub(crate) fn exporting(collector: &Collector, protocol: Protocol, settings: &str) -> Self {
+        let (url, protocol) = (&collector.url, protocol.name());
+        let settings = format!("endpoint = '{url}'\nprotocol = '{protocol}'\n{settings}");
+        Self::start(&settings, &[])
+    }
+
+    pub(crate) fn start(settings: &str, environment: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = format!(
+            "admin.listen = '127.0.0.1:0'\nlog.format = 'json'\n[telemetry]\n{settings}\n[queues.work]\nmanaged = {{ payload = 'text' }}\n"
+        );
+        let path = folder.path().join("queues.toml");
+        std::fs::write(&path, config).expect("a file");
+        let store = folder.path().join("q.db");
+        let mut process = BrokerProcess::with_environment(&store, &path, environment);
+        let admin = process.admin_address();
+        let client = Client::new(process.channel(), "work");
+        Self {
+            folder,
+            process,
+            client,
+            admin,
+        }
+    }
+
+    pub(crate) fn database(&self) -> std::path::PathBuf {
+        self.folder.path().join("q.db")
+    }
+
+    /// Adds an item by a call with this `traceparent`.
+    pub(crate) async fn enqueue_traced(&self, trace: &str) {
+        let message = EnqueueRequest {
+            queue: "work".to_owned(),
+            items: vec![item("x")],
+        };
+        let mut rpc = self.client.rpc.clone();
+        rpc.enqueue(traced(message, trace)).await.expect("added");
+    }
+
+    /// Claims an item by a call with this `traceparent`. Returns the number of leases.
+    pub(crate) async fn claim_traced(&self, trace: &str) -> usize {
+        let message: ClaimBatchRequest = self.client.claim_request(1);
+        let mut rpc = self.client.rpc.clone();
+        let claimed = rpc.claim_batch(traced(message, trace)).await;
+        claimed.expect("claimed").into_inner().leases.len()
+    }
+
+    /// Returns the number of spans with this result, as the metrics show it.
+    pub(crate) fn spans(&self, result: &str) -> u64 {
+        let series = format!("lease_broker_telemetry_spans_total{{result=\"{result}\"}} ");
+        let text = get(self.admin, "/metrics").body;
+        let value = text.lines().find_map(|line| line.strip_prefix(&series));
+        let value = value.unwrap_or_else(|| panic!("{series} is not in {text}"));
+        value.parse().expect("a number")
+    }
+
+    /// Stops the broker, and returns the numbers of spans that it logs at its end, by name.
+    pub(crate) fn stop(&mut self) -> BTreeMap<String, u64> {
+        self.process.signal("TERM");
+        assert!(self.process.wait().success(), "{}", self.process.log());
+        let lines = self.log_lines().into_iter();
+        let mut summaries = lines.filter(|line| line["message"] == "spans at the end");
+        let summary = summaries.next().expect("a summary");
+        ["emitted", "exported", "failed", "dropped"]
+            .map(|name| (name.to_owned(), summary[name].as_u64().expect("a number")))
+            .into()
+    }
+
+    pub(crate) fn log_lines(&self) -> Vec<serde_json::Value> {
+        let log = self.process.log();
+        let lines = log.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("a JSON object"))
+            .collect()
+    }
+}
+
+/// Returns a request with the header `traceparent`.
+pub(crate) fn traced<T>(message: T, trace: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    let trace = trace.parse().expect("a header");
+    request.metadata_mut().insert("traceparent", trace);
+    request
+}

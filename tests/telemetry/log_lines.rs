@@ -1,0 +1,24 @@
+//! Log lines of a call name its trace.
+
+use crate::fixture::{Fixture, RECORDED, traced};
+use crate::support::client::item;
+use crate::support::database::open;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_call_is_logged_with_its_trace() {
+    let broker = Fixture::start("", &[]);
+    let dropped = open(&broker.database()).execute_batch("DROP TABLE work");
+    dropped.expect("the table is dropped");
+    let message = lease_broker::grpc::proto::EnqueueRequest {
+        queue: "work".to_owned(),
+        items: vec![item("x")],
+    };
+    let mut rpc = broker.client.rpc.clone();
+    let failed = rpc.enqueue(traced(message, RECORDED)).await;
+    failed.expect_err("the table is missing");
+    let lines = broker.log_lines();
+    let line = lines.iter().find(|line| line["trace_id"].is_string());
+    let line = line.unwrap_or_else(|| panic!("no line names a trace: {lines:?}"));
+    assert_eq!(line["trace_id"], RECORDED[3..35]);
+    assert_eq!(line["span_id"], RECORDED[36..52]);
+}
