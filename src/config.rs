@@ -29,11 +29,11 @@ pub use self::admin::Admin;
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::layer::Flag;
+pub use self::otel_variables::OtelVariables;
 use self::queue::QueueConfig;
 use self::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
 pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
-pub use self::otel_variables::OtelVariables;
 pub use self::telemetry::{Destination, OtlpProtocol, Signal, Telemetry};
 use crate::queue::QueueSpec;
 

@@ -108,8 +108,12 @@ impl Telemetry {
         process_instruments::register(&meter);
         log_instruments::register(&meter, log);
         let weak_gate = gate.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        span_instruments::register(&meter, &span_counters, weak_gate, log);
-        let queue_names: Vec<String> = config.queues.iter().map(|queue| queue.name.clone()).collect();
+        span_instruments::register(&meter, &span_counters, &weak_gate, log);
+        let queue_names: Vec<String> = config
+            .queues
+            .iter()
+            .map(|queue| queue.name.clone())
+            .collect();
         Ok(Self {
             instance_id,
             registry,

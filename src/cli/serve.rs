@@ -130,7 +130,7 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
         sampler: config.telemetry.sampler(),
     };
     let mut serving = grpc::serve_observed(listener, broker.clone(), &config.server, observers)
-    .map_err(|error| CommandError::io(error.to_string()))?;
+        .map_err(|error| CommandError::io(error.to_string()))?;
     announce(&config, &location, serving.address());
     if let Some(port) = &admin_port {
         print_line!("admin port: http://{}", port.address());

@@ -34,11 +34,27 @@ const SETTINGS: [(&str, &str, Meaning); 14] = {
     use Meaning::{Address, Count, File, Milliseconds, Protocol};
     [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "endpoint", Address),
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces_endpoint", Address),
-        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "metrics_endpoint", Address),
+        (
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "traces_endpoint",
+            Address,
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            "metrics_endpoint",
+            Address,
+        ),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "protocol", Protocol),
-        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "traces_protocol", Protocol),
-        ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "metrics_protocol", Protocol),
+        (
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+            "traces_protocol",
+            Protocol,
+        ),
+        (
+            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+            "metrics_protocol",
+            Protocol,
+        ),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca_file", File),
         (
             "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
@@ -46,7 +62,11 @@ const SETTINGS: [(&str, &str, Meaning); 14] = {
             File,
         ),
         ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "client_key_file", File),
-        ("OTEL_METRIC_EXPORT_INTERVAL", "metrics_interval", Milliseconds),
+        (
+            "OTEL_METRIC_EXPORT_INTERVAL",
+            "metrics_interval",
+            Milliseconds,
+        ),
         ("OTEL_BSP_SCHEDULE_DELAY", "schedule_delay", Milliseconds),
         ("OTEL_BSP_EXPORT_TIMEOUT", "export_timeout", Milliseconds),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "queue_size", Count),
@@ -84,17 +104,24 @@ pub(super) fn read(environment: &[(String, String)]) -> (Layer, OtelVariables) {
     };
     for (name, key, meaning) in SETTINGS {
         reader.read(name, &[key], |text| {
-            let insecure = [&name.replace("ENDPOINT", "INSECURE"), "OTEL_EXPORTER_OTLP_INSECURE"]
-                .iter()
-                .find_map(|name| value_of(environment, name))
-                .is_some_and(|text| text.eq_ignore_ascii_case("true"));
+            let insecure = [
+                &name.replace("ENDPOINT", "INSECURE"),
+                "OTEL_EXPORTER_OTLP_INSECURE",
+            ]
+            .iter()
+            .find_map(|name| value_of(environment, name))
+            .is_some_and(|text| text.eq_ignore_ascii_case("true"));
             Ok(vec![setting_value(text, meaning, insecure)?])
         });
     }
-    reader.read("OTEL_TRACES_SAMPLER", &["sample_ratio", "trust_parents"], |name| {
-        let argument = value_of(environment, "OTEL_TRACES_SAMPLER_ARG");
-        sampler(name, argument)
-    });
+    reader.read(
+        "OTEL_TRACES_SAMPLER",
+        &["sample_ratio", "trust_parents"],
+        |name| {
+            let argument = value_of(environment, "OTEL_TRACES_SAMPLER_ARG");
+            sampler(name, argument)
+        },
+    );
     reader.read_exported_signals();
     for name in READ_BY_EXPORTER {
         if value_of(environment, name).is_some() {

@@ -136,23 +136,14 @@ impl Telemetry {
             return Err(InvalidSetting::out_of_range(key, ratio, 0, 1));
         }
         for (key, value, max) in [
-            (
-                "max_spans_per_second",
-                self.max_spans_per_second,
-                1_000_000,
-            ),
+            ("max_spans_per_second", self.max_spans_per_second, 1_000_000),
             ("queue_size", self.queue_size, 1_000_000),
             ("batch_size", self.batch_size, self.queue_size),
         ] {
             check_count(format!("telemetry.{key}"), value, max)?;
         }
         for (key, value, min, max) in [
-            (
-                "schedule_delay",
-                self.schedule_delay,
-                MILLISECOND,
-                MINUTE,
-            ),
+            ("schedule_delay", self.schedule_delay, MILLISECOND, MINUTE),
             ("export_timeout", self.export_timeout, MILLISECOND, MINUTE),
             ("flush_timeout", self.flush_timeout, Duration::ZERO, MINUTE),
             (
@@ -161,7 +152,12 @@ impl Telemetry {
                 100 * MILLISECOND,
                 DAY,
             ),
-            ("stats_interval", self.stats_interval, 100 * MILLISECOND, DAY),
+            (
+                "stats_interval",
+                self.stats_interval,
+                100 * MILLISECOND,
+                DAY,
+            ),
         ] {
             check_duration(format!("telemetry.{key}"), value, min, max)?;
         }
@@ -194,7 +190,9 @@ pub(super) fn is_address(text: &str) -> bool {
     })
 }
 
-fn optional_protocol<'de, D: Deserializer<'de>>(input: D) -> Result<Option<OtlpProtocol>, D::Error> {
+fn optional_protocol<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<OtlpProtocol>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Setting {

@@ -5,8 +5,8 @@ use std::fmt;
 use data_encoding::HEXLOWER;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::call_trace;
@@ -65,7 +65,8 @@ where
             return self.0.format_event(context, writer, event);
         };
         let mut line = String::new();
-        self.0.format_event(context, Writer::new(&mut line), event)?;
+        self.0
+            .format_event(context, Writer::new(&mut line), event)?;
         let object = line.trim_end().strip_suffix('}').ok_or(fmt::Error)?;
         writeln!(
             writer,

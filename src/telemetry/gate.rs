@@ -167,10 +167,7 @@ impl<E: SpanExporter> Sender<E> {
             number: batch.len(),
         };
         let message = batch.drain(..).map(span_data).collect();
-        let sent = timeout(
-            self.settings.export_timeout,
-            self.exporter.export(message),
-        );
+        let sent = timeout(self.settings.export_timeout, self.exporter.export(message));
         let problem = match sent.await {
             Ok(Ok(())) => {
                 failed.are_exported();
@@ -219,7 +216,10 @@ async fn collect(
     let deadline = Instant::now() + settings.schedule_delay;
     while batch.len() < settings.batch_size {
         let room = settings.batch_size - batch.len();
-        if timeout_at(deadline, spans.recv_many(batch, room)).await.is_err() {
+        if timeout_at(deadline, spans.recv_many(batch, room))
+            .await
+            .is_err()
+        {
             return;
         }
     }

@@ -20,7 +20,9 @@ pub(super) struct SharedReader(Arc<ManualReader>);
 impl SharedReader {
     pub(super) fn new(temporality: Temporality) -> Self {
         Self(Arc::new(
-            ManualReader::builder().with_temporality(temporality).build(),
+            ManualReader::builder()
+                .with_temporality(temporality)
+                .build(),
         ))
     }
 }

@@ -67,8 +67,8 @@ impl Credentials {
         if let Some((certificate, key)) = &self.identity {
             let pem = [key.as_slice(), b"\n", certificate].concat();
             let identity = reqwest::Identity::from_pem(&pem);
-            let identity = identity
-                .map_err(|error| format!("telemetry.client_certificate_file: {error}"))?;
+            let identity =
+                identity.map_err(|error| format!("telemetry.client_certificate_file: {error}"))?;
             client = client.identity(identity);
         }
         client
@@ -132,9 +132,12 @@ fn read_file(setting: &str, path: &Path) -> Result<Option<Vec<u8>>, String> {
         return Ok(None);
     }
     let content = std::fs::read(path);
-    content
-        .map(Some)
-        .map_err(|error| format!("telemetry.{setting}: cannot read {}: {error}", path.display()))
+    content.map(Some).map_err(|error| {
+        format!(
+            "telemetry.{setting}: cannot read {}: {error}",
+            path.display()
+        )
+    })
 }
 
 /// Parses lines of the form `name=value`. The message of an error contains no value.

@@ -18,7 +18,7 @@ type Counter = fn(&SpanCounters) -> u64;
 pub(super) fn register(
     meter: &Meter,
     counters: &Arc<SpanCounters>,
-    gate: Weak<Gate>,
+    gate: &Weak<Gate>,
     log: &LogCounters,
 ) {
     let emitted = counters.clone();

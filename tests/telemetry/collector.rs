@@ -188,7 +188,11 @@ impl TraceService for Collector {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, Status> {
         let headers = request.metadata().clone().into_headers();
-        self.take_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+        self.take_headers(
+            headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_bytes())),
+        );
         let rejected = self.take_spans(request.into_inner()).await?;
         Ok(tonic::Response::new(trace_response(rejected)))
     }
@@ -210,7 +214,11 @@ async fn http_traces(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    collector.take_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+    collector.take_headers(
+        headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes())),
+    );
     let message = ExportTraceServiceRequest::decode(body).expect("a message");
     match collector.take_spans(message).await {
         Ok(rejected) => (

@@ -14,11 +14,16 @@ async fn call_of_a_recorded_trace_becomes_a_span() {
         let collector = Collector::start(protocol).await;
         let mut broker = Fixture::exporting(&collector, protocol, "sample_ratio = 0");
         broker.enqueue_traced(RECORDED).await;
-        let received = collector.wait_for(|received| !received.spans.is_empty()).await;
+        let received = collector
+            .wait_for(|received| !received.spans.is_empty())
+            .await;
         let span = &received.spans[0];
         assert_eq!(span.name, ENQUEUE);
         assert_eq!(span.kind(), SpanKind::Server);
-        assert_eq!(span.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes());
+        assert_eq!(
+            span.trace_id,
+            0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes()
+        );
         assert_eq!(span.parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
         assert_ne!(span.span_id, span.parent_span_id);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
@@ -26,7 +31,10 @@ async fn call_of_a_recorded_trace_becomes_a_span() {
         assert_eq!(attributes["rpc.response.status_code"], "OK");
         assert_eq!(attributes["rpc.method"], ENQUEUE);
         assert_eq!(received.resource["service.name"], "lease-broker");
-        assert_eq!(received.resource["service.version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(
+            received.resource["service.version"],
+            env!("CARGO_PKG_VERSION")
+        );
         assert_eq!(broker.stop()["exported"], 1);
     }
 }
@@ -58,7 +66,10 @@ async fn claim_without_leases_is_not_recorded() {
     assert_eq!(broker.stop()["exported"], 2);
     let spans = collector.received().spans;
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(names, [ENQUEUE, "leasebroker.v1.LeaseBrokerService/ClaimBatch"]);
+    assert_eq!(
+        names,
+        [ENQUEUE, "leasebroker.v1.LeaseBrokerService/ClaimBatch"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,7 +92,11 @@ async fn worker_learns_whether_its_lease_is_recorded() {
         let broker = Fixture::start(&format!("sample_ratio = {ratio}"), &[]);
         broker.client.enqueue(&["x"]).await;
         let lease = broker.client.claim_one().await;
-        assert!(lease.trace_parent.ends_with(flags), "{}", lease.trace_parent);
+        assert!(
+            lease.trace_parent.ends_with(flags),
+            "{}",
+            lease.trace_parent
+        );
         broker.client.complete(&lease_ids(&[lease])).await;
         for trace in [RECORDED, NOT_RECORDED] {
             broker.enqueue_traced(trace).await;
@@ -110,7 +125,10 @@ async fn metrics_are_sent_at_their_interval_and_at_the_end() {
         broker.client.enqueue(&["x"]).await;
         broker.stop();
         let metrics = collector.received().metrics;
-        assert!(metrics.contains("lease_broker.item.enqueued"), "{metrics:?}");
+        assert!(
+            metrics.contains("lease_broker.item.enqueued"),
+            "{metrics:?}"
+        );
     }
 }
 
@@ -123,7 +141,10 @@ async fn variables_of_opentelemetry_take_effect_and_are_logged() {
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=from-the-environment"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
         ("OTEL_SERVICE_NAME", "rain"),
-        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+        (
+            "OTEL_RESOURCE_ATTRIBUTES",
+            "deployment.environment.name=test",
+        ),
         ("OTEL_METRICS_EXPORTER", "none"),
         ("OTEL_TRACES_SAMPLER", "always_on"),
         ("OTEL_BSP_SCHEDULE_DELAY", "soon"),

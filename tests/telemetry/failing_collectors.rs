@@ -34,7 +34,11 @@ async fn every_span_is_counted_once_whatever_the_collector_does() {
             make_spans(&broker, 100).await;
             let start = Instant::now();
             let spans = broker.stop();
-            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "{:?}",
+                start.elapsed()
+            );
             let case = format!("{protocol:?} {behaviour:?} {spans:?}");
             assert_eq!(spans["emitted"], 120, "{case}");
             let counted = spans["exported"] + spans["failed"] + spans["dropped"];
@@ -48,10 +52,7 @@ async fn every_span_is_counted_once_whatever_the_collector_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_port_fails_no_call() {
-    let mut broker = Fixture::start(
-        &format!("endpoint = 'http://127.0.0.1:1'\n{SETTINGS}"),
-        &[],
-    );
+    let mut broker = Fixture::start(&format!("endpoint = 'http://127.0.0.1:1'\n{SETTINGS}"), &[]);
     make_spans(&broker, 100).await;
     let spans = broker.stop();
     assert_eq!(spans["emitted"], 100);
@@ -67,7 +68,9 @@ async fn collector_that_comes_back_gets_later_spans() {
     wait_until_blocking("spans have failed", || broker.spans("failed") > 0);
     collector.behave(Behaviour::Accept);
     make_spans(&broker, 4).await;
-    collector.wait_for(|received| received.spans.len() >= 4).await;
+    collector
+        .wait_for(|received| received.spans.len() >= 4)
+        .await;
     broker.stop();
     let messages = broker.log_lines();
     let again = |line: &serde_json::Value| line["message"] == "spans are exported again";
