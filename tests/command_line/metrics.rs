@@ -20,6 +20,8 @@ use crate::workspace::Workspace;
 const CONFIGURATION: &str = "
 admin.listen = '127.0.0.1:0'
 telemetry.stats_interval = '100ms'
+# Nothing answers there. The metrics of the export exist only with an address.
+telemetry.endpoint = 'http://127.0.0.1:1'
 [queues.work]
 managed_columns = { payload = 'text' }
 max_attempts = 1
