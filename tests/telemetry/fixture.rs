@@ -59,6 +59,7 @@ impl Fixture {
         let message = EnqueueRequest {
             queue: "work".to_owned(),
             items: vec![item("x")],
+            request_id: String::new(),
         };
         let mut rpc = self.client.rpc.clone();
         rpc.enqueue(traced(message, trace)).await.expect("added");

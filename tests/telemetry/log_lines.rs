@@ -12,6 +12,7 @@ async fn failed_call_is_logged_with_its_trace() {
     let message = lease_broker::grpc::proto::EnqueueRequest {
         queue: "work".to_owned(),
         items: vec![item("x")],
+        request_id: String::new(),
     };
     let mut rpc = broker.client.rpc.clone();
     let failed = rpc.enqueue(traced(message, RECORDED)).await;
