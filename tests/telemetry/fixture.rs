@@ -34,7 +34,7 @@ impl Fixture {
     pub(crate) fn start(settings: &str, environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
-            "admin.listen = '127.0.0.1:0'\nlog.format = 'json'\n[telemetry]\n{settings}\n[queues.work]\nmanaged = {{ payload = 'text' }}\n"
+            "admin.listen = '127.0.0.1:0'\nlog.format = 'json'\n[telemetry]\n{settings}\n[queues.work]\nmanaged_columns = {{ payload = 'text' }}\n"
         );
         let path = folder.path().join("queues.toml");
         std::fs::write(&path, config).expect("a file");
