@@ -9,9 +9,11 @@ use crate::support::server::Server;
 const QUEUES: &str = "
 [queues.work]
 managed_columns = { payload = 'text', note = 'text' }
+writable = ['note']
 ";
 
-/// Builds and runs a client. It adds three items with a NULL column and ends their leases in three ways.
+/// Builds and runs a client. It adds three items with a NULL column, ends their leases in three ways, and
+/// writes a result into the completed one.
 async fn client_makes_every_call(language: &str) {
     if std::env::var_os("LEASE_BROKER_TEST_CLIENTS").is_none() {
         skipped(&format!(
@@ -34,10 +36,9 @@ async fn client_makes_every_call(language: &str) {
         return;
     }
     assert!(output.status.success(), "{text}");
-    let rows =
-        "SELECT group_concat(payload || lease_state, ' ') FROM (SELECT * FROM work ORDER BY id)";
+    let rows = "SELECT group_concat(payload || lease_state || coalesce(note, ''), ' ') FROM (SELECT * FROM work ORDER BY id)";
     let rows: String = query_value(&server.database(), rows);
-    assert_eq!(rows, "complete3 fail4 release0", "{text}");
+    assert_eq!(rows, "complete3written fail4 release0", "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,8 +63,9 @@ func main() {
 		check(result.Outcome == pb.Outcome_OUTCOME_APPLIED, "heartbeat", result)
 	}
 
+	note := &pb.Value{Kind: &pb.Value_StringValue{StringValue: "written"}}
 	completed := must(client.Complete(ctx, &pb.CompleteRequest{
-		Queue: queue, Completions: []*pb.Completion{{LeaseId: ids[0]}},
+		Queue: queue, Completions: []*pb.Completion{{LeaseId: ids[0], Columns: map[string]*pb.Value{"note": note}}},
 	}))
 	check(completed.Results[0].State == pb.ItemState_ITEM_STATE_COMPLETED, "complete", completed)
 	failed := must(client.Fail(ctx, &pb.FailRequest{

@@ -29,7 +29,7 @@ async function main(proto, address) {
   assert.deepStrictEqual(heartbeat.results.map((result) => result.outcome), Array(3).fill("OUTCOME_APPLIED"));
 
   const states = async (method, request) => (await call(method, request)).results.map((result) => result.state);
-  const completions = [{ leaseId: ids[0] }];
+  const completions = [{ leaseId: ids[0], columns: { note: { stringValue: "written" } } }];
   assert.deepStrictEqual(await states("Complete", { completions }), ["ITEM_STATE_COMPLETED"]);
   const failures = [{ leaseId: ids[1], errorMessage: "no", deadLetter: true }];
   assert.deepStrictEqual(await states("Fail", { failures }), ["ITEM_STATE_DEAD"]);

@@ -51,7 +51,9 @@ public final class Main {
             check(result.getOutcome() == Outcome.OUTCOME_APPLIED, result);
         }
 
-        var completion = Completion.newBuilder().setLeaseId(claimed.getLeases(0).getLeaseId());
+        var completion = Completion.newBuilder()
+                .setLeaseId(claimed.getLeases(0).getLeaseId())
+                .putColumns("note", Value.newBuilder().setStringValue("written").build());
         var completed = client.complete(CompleteRequest.newBuilder().setQueue(QUEUE).addCompletions(completion).build());
         check(completed.getResults(0).getState() == ItemState.ITEM_STATE_COMPLETED, completed);
         var failure = Failure.newBuilder()
