@@ -109,6 +109,11 @@ async fn broken_connection_releases_its_claims() {
     });
     is_sent.await.expect("the claim is sent");
     worker.join().expect("the thread ends");
+    // A response that is written before the server has seen the end of the connection counts as delivered. The server runs
+    // on this thread: once it has answered further calls, it has seen it.
+    for _ in 0..3 {
+        client.wait_until_received().await;
+    }
     drop(lock);
     let second = client.as_worker("second");
     wait_until("the item is free", async || {
