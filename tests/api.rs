@@ -36,6 +36,8 @@ mod outcomes;
 mod rejected_calls;
 #[path = "api/request_ids.rs"]
 mod request_ids;
+#[path = "api/response_budget.rs"]
+mod response_budget;
 #[path = "api/response_size.rs"]
 mod response_size;
 #[path = "api/retention.rs"]
