@@ -43,7 +43,7 @@ async fn full_disk_loses_nothing_and_the_store_recovers() {
     assert!(error.to_string().contains("no space is left"), "{error}");
     for _ in 0..3 {
         let error = broker
-            .try_enqueue(vec![big()])
+            .try_enqueue(vec![big(), big()])
             .await
             .expect_err("still full");
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");

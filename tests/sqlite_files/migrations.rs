@@ -104,7 +104,8 @@ async fn file_of_version_0_1_0_keeps_its_secret() {
     }
     let history =
         "SELECT group_concat(name || ' ' || oldest_reader, ', ') FROM lease_broker_migration";
-    assert_eq!(text(&connection, history), "0002_secret 0.2.0");
+    let history = text(&connection, history);
+    assert!(history.starts_with("0002_secret 0.2.0"), "{history}");
 }
 
 #[test]
