@@ -145,7 +145,10 @@ fn encode_entry(
     bytes: &mut Vec<u8>,
     long_texts: &mut Vec<Json>,
 ) -> Json {
-    let fields = entry.0.into_iter().map(|(name, value)| {
+    // A field that is NULL is left out. Babelfish gives a null where a binary value's pair is expected the value of the next
+    // entry.
+    let is_set = |(_, value): &(String, EntryValue)| !matches!(value, EntryValue::Json(Json::Null));
+    let fields = entry.0.into_iter().filter(is_set).map(|(name, value)| {
         let json = match value {
             EntryValue::Long(text) => {
                 long_texts.push(escape(text, escape_marks).into());
