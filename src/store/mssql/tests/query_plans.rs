@@ -256,8 +256,19 @@ async fn statements_use_the_indexes_that_their_files_name() {
     let leases = queue.claim(true).await;
     queue.release_claims(&leases).await;
     let leases = queue.claim(false).await;
-            columns: columns.to_vec(),
-            checkpoint: None,
+    queue.cancel(&leases, false).await;
+    queue.cancel(&leases, true).await;
+    queue.heartbeat(&leases, true).await;
+    let leases = queue.claim(false).await;
+    queue.heartbeat(&leases, false).await;
+    queue.complete(&leases, &[], false).await;
+    queue.complete(&leases, &[], true).await;
+    let leases = queue.claim(false).await;
+    let columns = [
+        ("result".to_owned(), Value::Int(1)),
+        ("details".to_owned(), Value::Text("long ".repeat(1_000))),
+    ];
+    queue.complete(&leases, &columns, false).await;
     queue.reap().await;
     drop(queue);
     // The session may still be ending, so the drop is tried again. A later test run drops the database of a failed
