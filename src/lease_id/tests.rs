@@ -73,16 +73,22 @@ const PRODUCER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
 #[test]
 fn ids_of_known_leases_never_change() {
+    let mut sampled = golden(None);
+    sampled.origin.sampled = true;
     let text_key = LeaseId {
         lease: LeaseRef {
             key: Key([Value::Text("Köln".into()), Value::Bytes(vec![0, 255])].into()),
             ..golden(None).lease
         },
-        ..golden(None)
+        ..sampled.clone()
     };
     for (id, text) in [
         (
             golden(None),
+            "AgAAAAEjRWeJq03vgSNFZ4mrze8DAoCC4IGgNODUAwKAiQ-zdTjrD_ZzuA",
+        ),
+        (
+            sampled,
             "AgAAAQEjRWeJq03vgSNFZ4mrze8DAoCC4IGgNODUAwKAiQ_ZsweuUobJTQ",
         ),
         (

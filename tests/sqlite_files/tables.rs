@@ -36,7 +36,8 @@ async fn every_missing_column_and_index_is_named() {
     let mut expected: Vec<String> = SoftLockColumn::ALL
         .map(SoftLockColumn::default_name)
         .into_iter()
-        .filter(|name| *name != "lease_owner")
+        // The table has the first. The second is needed only by a queue with checkpoints.
+        .filter(|name| !["lease_owner", "lease_checkpoint"].contains(name))
         .map(|name| format!("table \"item\" lacks the column {name}"))
         .collect();
     for role in ["ready", "due", "token", "dead"] {
