@@ -1,0 +1,220 @@
+"""The one place where requests are sent again.
+
+gRPC's own retries are off: they stop after five attempts, which take about three seconds, while a settlement is worth
+sending until its lease ends, and they can be neither observed nor stopped.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+from lease_broker.credentials import Token
+from lease_broker.errors import LeaseBrokerError
+from lease_broker.transport import Transport
+
+_DOMAIN = "leasebroker"
+_MIN_WAIT, _MAX_WAIT = 0.1, 5.0
+ATTEMPT_TIMEOUT = 10.0
+"""The seconds after which an attempt without a wait of its own is given up."""
+
+
+@dataclass(frozen=True)
+class RetryEvent:
+    """A request that is about to be sent again."""
+
+    rpc: str
+    code: str
+    reason: str | None
+    attempt: int
+    wait: float
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What an answer says about an error."""
+
+    code: grpc.StatusCode
+    reason: str | None
+    """The broker's reason. None: the error does not come from the broker."""
+    message: str
+    pushback: float | None
+    """The seconds that the broker asks to wait. Negative: the request must not be sent again."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request."""
+
+    message: Any
+    sent_at: float
+    """The moment of the monotonic clock before the attempt that was answered was sent."""
+    attempts: int
+    """How often the request was sent."""
+
+
+class Abort:
+    """Ends calls that are under way, and those that begin later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._future: Any = None
+        self._event = threading.Event()
+
+    @property
+    def is_set(self) -> bool:
+        """True after `cancel`."""
+        return self._event.is_set()
+
+    def cancel(self) -> None:
+        """Ends the call under way, if there is one."""
+        with self._lock:
+            self._event.set()
+            if self._future is not None:
+                self._future.cancel()
+
+    def watch(self, future: Any) -> None:
+        """Makes `cancel` end this call."""
+        with self._lock:
+            self._future = future
+            if self._event.is_set():
+                future.cancel()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits. Returns True at once if the calls are to end."""
+        return self._event.wait(seconds)
+
+
+class Aborted(Exception):
+    """The call was ended by `Abort.cancel`."""
+
+
+class Caller:
+    """Sends requests, and sends them again while that is useful."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        token: Token | None = None,
+        on_retry: Callable[[RetryEvent], None] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._token = token
+        self._on_retry = on_retry or (lambda _event: None)
+
+    def metadata(self, fresh: bool = False) -> list[tuple[str, str]]:
+        """Returns the headers of a request."""
+        if self._token is None:
+            return []
+        return [("authorization", f"Bearer {self._token.text(fresh)}")]
+
+    def call(
+        self,
+        rpc: str,
+        request: Any,
+        *,
+        until: float = float("inf"),
+        attempt_timeout: float = ATTEMPT_TIMEOUT,
+        abort: Abort | None = None,
+        on_retry: Callable[[], None] | None = None,
+    ) -> Answer:
+        """Returns the answer. Sends the request again until the moment `until` of the monotonic clock.
+
+        Raises `LeaseBrokerError` if that is of no use, or if the time is over, and `Aborted` after `abort.cancel`.
+        """
+        abort = abort or Abort()
+        wait, attempt, asked_for_fresh_token = _MIN_WAIT, 0, False
+        while True:
+            attempt += 1
+            timeout = max(min(attempt_timeout, until - time.monotonic()), 0.001)
+            sent_at = time.monotonic()
+            future = self._transport.start(rpc, request, timeout, self.metadata(asked_for_fresh_token))
+            abort.watch(future)
+            try:
+                return Answer(future.result(), sent_at, attempt)
+            except grpc.FutureCancelledError:
+                failure = _Failure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
+            except grpc.RpcError as error:
+                failure = read_failure(error)
+            if abort.is_set:
+                raise Aborted
+            unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED
+            if unauthenticated and self._token is not None and not asked_for_fresh_token:
+                asked_for_fresh_token, pause = True, 0.0
+            elif not may_retry(failure):
+                raise as_error(rpc, failure)
+            else:
+                pause = wait if failure.pushback is None else failure.pushback
+                pause *= random.uniform(0.5, 1.0) if failure.pushback is None else 1.0
+                wait = min(wait * 2, _MAX_WAIT)
+            if time.monotonic() + pause >= until:
+                raise as_error(rpc, failure)
+            self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
+            if on_retry is not None:
+                on_retry()
+            if abort.wait(pause):
+                raise Aborted
+
+
+def may_retry(failure: _Failure) -> bool:
+    """Returns True if the same request may succeed later."""
+    if failure.pushback is not None and failure.pushback < 0:
+        return False
+    match failure.code:
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
+            return True
+        case grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
+            # Without a reason of the broker the error is the connection's.
+            return failure.reason is None
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            # Without a reason of the broker it is this program's own limit, and the next answer is as large.
+            return failure.reason == "OVERLOADED"
+        case _:
+            return False
+
+
+def as_error(rpc: str, failure: _Failure) -> LeaseBrokerError:
+    """Returns the exception for a failure that is final."""
+    return LeaseBrokerError(rpc, failure.code.name, failure.reason, failure.message)
+
+
+def read_failure(error: grpc.RpcError) -> _Failure:
+    """Reads the status of an answer, with the broker's reason and the time that it asks to wait."""
+    code = error.code()
+    message = error.details() or ""
+    reason, pushback, retry_info = None, None, None
+    metadata: Any = error.trailing_metadata() or ()
+    for key, value in metadata:
+        if key == "grpc-retry-pushback-ms":
+            try:
+                pushback = int(value) / 1000
+            except ValueError:
+                pushback = -1.0
+        elif key == "grpc-status-details-bin":
+            reason, retry_info = _read_details(value)
+    return _Failure(code, reason, message, retry_info if pushback is None else pushback)
+
+
+def _read_details(value: bytes) -> tuple[str | None, float | None]:
+    """Reads the broker's reason and the seconds to wait from the details of a status."""
+    reason, wait = None, None
+    status = status_pb2.Status()
+    try:
+        status.ParseFromString(value)
+        for detail in status.details:
+            info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+            if detail.Unpack(info) and info.domain == _DOMAIN:
+                reason = info.reason
+            elif detail.Unpack(retry):
+                wait = retry.retry_delay.seconds + retry.retry_delay.nanos / 1_000_000_000
+    except ValueError:
+        # Details that cannot be read tell nothing. The status code still does.
+        return None, None
+    return reason, wait

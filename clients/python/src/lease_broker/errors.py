@@ -1,0 +1,69 @@
+"""Errors of calls, and the exceptions by which a handler says how its item ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from lease_broker.item import Item
+
+Cause = Literal["lease_lost", "time_limit", "shutdown"]
+"""The reason why a handler is cancelled."""
+
+
+class LeaseBrokerError(Exception):
+    """A call that failed and that was not, or no longer, sent again.
+
+    `code` is the name of the gRPC status, such as "NOT_FOUND". `reason` is the reason of the broker, such as
+    "QUEUE_NOT_FOUND", or None if the error does not come from the broker.
+    """
+
+    def __init__(self, rpc: str, code: str, reason: str | None, message: str) -> None:
+        super().__init__(f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}")
+        self.rpc = rpc
+        self.code = code
+        self.reason = reason
+        self.message = message
+
+
+class Retry(Exception):
+    """The item failed. It is tried again after `after`, or after the queue's backoff, if it has attempts left."""
+
+    def __init__(self, message: str = "", after: timedelta | float | None = None) -> None:
+        super().__init__(message)
+        self.after = seconds(after)
+
+
+class DeadLetter(Exception):
+    """The item failed and is not tried again: it becomes dead."""
+
+
+class Release(Exception):
+    """The item is given back and its attempt does not count. It is ready after `after`, or immediately."""
+
+    def __init__(self, after: timedelta | float | None = None) -> None:
+        super().__init__("released")
+        self.after = seconds(after)
+
+
+class BatchError(Exception):
+    """Some items of a batch failed. Items that are not listed are completed."""
+
+    def __init__(self, errors: Mapping[Item, BaseException]) -> None:
+        super().__init__(f"{len(errors)} items failed")
+        self.errors = dict(errors)
+
+
+class Cancelled(Exception):
+    """Raised by `Context.check` in a handler that is cancelled. `cause` says why."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def seconds(duration: timedelta | float | None) -> float | None:
+    """Returns a duration in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration

@@ -1,0 +1,81 @@
+"""Events: what a worker tells its observer, and the counters that it keeps of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lease_broker.item import Item
+
+EventName = Literal[
+    "claimed",
+    "started",
+    "completed",
+    "failed",
+    "released",
+    "lost",
+    "refused",
+    "unknown",
+    "heartbeat",
+    "heartbeat_missed",
+    "cancelled",
+    "stuck",
+    "retry",
+    "connected",
+    "disconnected",
+    "stopping",
+    "stopped",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a worker.
+
+    `key`, `attempt` and `fencing_token` are those of the item, if the event is about one. `details` has what only this
+    kind of event has: `cause` of "cancelled", `text` of "failed", "refused" and "stuck", `rpc`, `code`, `reason`,
+    `attempt` and `wait` of "retry".
+    """
+
+    name: EventName
+    queue: str
+    key: str | None = None
+    attempt: int | None = None
+    fencing_token: int | None = None
+    details: dict[str, Any] | None = None
+
+
+Observer = Callable[[Event], None]
+
+
+class Events:
+    """Counts events and hands them to the observer. An observer that raises is logged once and then ignored."""
+
+    def __init__(self, queue: str, observer: Observer | None, logger: logging.Logger) -> None:
+        self._queue = queue
+        self._observer = observer
+        self._logger = logger
+        self._lock = threading.Lock()
+        self._counters: Counter[str] = Counter()
+
+    def emit(self, name: EventName, item: Item | None = None, **details: Any) -> None:
+        """Reports an event."""
+        with self._lock:
+            self._counters[name] += 1
+        if self._observer is None:
+            return
+        key, attempt, fence = (item.key, item.attempt, item.fencing_token) if item else (None, None, None)
+        try:
+            self._observer(Event(name, self._queue, key, attempt, fence, details or None))
+        except Exception:
+            self._observer = None
+            self._logger.exception("the observer of events raised an error and is ignored from now on")
+
+    def counters(self) -> dict[str, int]:
+        """Returns how often each event has happened."""
+        with self._lock:
+            return dict(self._counters)

@@ -1,0 +1,85 @@
+"""Translation between the values of columns and Python's types.
+
+Integers are `int`, floating-point numbers `float`, truth values `bool`, text `str`, bytes `bytes`, points in time
+`datetime` in UTC, exact decimals `Decimal`, and NULL is `None`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TypeAlias
+
+from google.protobuf.duration_pb2 import Duration
+
+from lease_broker import v1
+
+ColumnValue: TypeAlias = "bool | int | float | str | bytes | datetime | Decimal | None"
+"""The value of a column."""
+Row: TypeAlias = Mapping[str, ColumnValue]
+"""Values by column name."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def to_message(column: str, value: ColumnValue) -> v1.Value:
+    """Returns the message for a value. `column` is the name for the text of an error.
+
+    Raises `TypeError` for a type that no column has, and `ValueError` for a datetime without a time zone.
+    """
+    if value is None:
+        return v1.Value(null_value=0)  # type: ignore[arg-type]
+    if isinstance(value, bool):
+        return v1.Value(bool_value=value)
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise ValueError(f"column {column!r}: {value} has more than 64 bits; pass a Decimal")
+        return v1.Value(int64_value=value)
+    if isinstance(value, float):
+        return v1.Value(double_value=value)
+    if isinstance(value, str):
+        return v1.Value(string_value=value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return v1.Value(bytes_value=bytes(value))
+    if isinstance(value, Decimal):
+        return v1.Value(decimal_value=format(value, "f"))
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"column {column!r}: the datetime has no time zone")
+        message = v1.Value()
+        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
+        message.timestamp_value.seconds, rest = divmod(microseconds, 1_000_000)
+        message.timestamp_value.nanos = rest * 1000
+        return message
+    raise TypeError(f"column {column!r}: {type(value).__name__} is not a type of a column")
+
+
+def row_to_messages(row: Row) -> dict[str, v1.Value]:
+    """Returns the messages for the columns of a row."""
+    return {column: to_message(column, value) for column, value in row.items()}
+
+
+def from_message(message: v1.Value) -> ColumnValue:
+    """Returns the value that a message holds."""
+    kind = message.WhichOneof("kind")
+    if kind is None or kind == "null_value":
+        return None
+    if kind == "timestamp_value":
+        time = message.timestamp_value
+        return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+    if kind == "decimal_value":
+        return Decimal(message.decimal_value)
+    value: bool | int | float | str | bytes = getattr(message, kind)
+    return value
+
+
+def duration(seconds: float) -> Duration:
+    """Returns the message for a duration in seconds."""
+    whole, nanos = divmod(round(seconds * 1_000_000_000), 1_000_000_000)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def duration_seconds(message: Duration) -> float:
+    """Returns the seconds of a duration."""
+    return message.seconds + message.nanos / 1_000_000_000

@@ -1,0 +1,77 @@
+"""A broker for the tests. The environment variable LEASE_BROKER names its binary."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CONFIGURATION = """
+[store]
+path = "queues.db"
+[server]
+listen = "127.0.0.1:0"
+[admin]
+listen = ""
+[queues.work]
+managed = { payload = "text", amount = "integer" }
+on_complete = "keep"
+lease = "2s"
+min_lease = "1s"
+max_attempts = 3
+[queues.next]
+managed = { number = "integer not null" }
+"""
+
+
+class Broker:
+    """A broker process on a database of its own."""
+
+    def __init__(self, folder: Path, binary: str) -> None:
+        self.folder = folder
+        self.binary = binary
+        (folder / "queues.toml").write_text(CONFIGURATION)
+        self.address = ""
+        self.start()
+
+    def start(self) -> None:
+        """Starts the process, on the port of the last one if there was one."""
+        port = ["--listen", self.address] if self.address else []
+        command = [self.binary, "serve", "--config", "queues.toml", *port]
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        found = re.search(r"listens on ([^ ,]+)", line)
+        assert found is not None, line
+        self.address = found[1]
+
+    def kill(self) -> None:
+        """Kills the process."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """Reads the database."""
+        connection = sqlite3.connect(self.folder / "queues.db", timeout=10)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker that has just been started."""
+    binary = os.environ.get("LEASE_BROKER") or shutil.which("lease-broker")
+    if binary is None:
+        pytest.skip("the environment variable LEASE_BROKER names no broker")
+    broker = Broker(tmp_path, binary)
+    yield broker
+    broker.kill()

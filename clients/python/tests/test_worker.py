@@ -1,0 +1,341 @@
+"""Workers against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pytest
+from conftest import Broker
+
+from lease_broker import (
+    BatchError,
+    Client,
+    Context,
+    DeadLetter,
+    Event,
+    FollowUp,
+    Item,
+    LeaseBrokerError,
+    Release,
+    Result,
+    Retry,
+    Worker,
+)
+from lease_broker.values import Row
+
+
+class Journal:
+    """The events of a worker."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._arrived = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        with self._arrived:
+            self.events.append(event)
+            self._arrived.notify_all()
+
+    def wait_for(self, condition: Callable[[Counter[str]], bool], seconds: float = 30.0) -> None:
+        """Waits until the counts of events meet a condition."""
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: condition(self.counts()), seconds):
+                raise AssertionError(f"after {seconds} s: {self.counts()}")
+
+    def counts(self) -> Counter[str]:
+        """Returns how often each event has happened."""
+        return Counter(event.name for event in self.events)
+
+
+def enqueue(broker: Broker, rows: Sequence[Row]) -> None:
+    with Client(broker.address) as client:
+        client.enqueue("work", rows)
+
+
+def states(broker: Broker) -> Counter[object]:
+    return Counter(state for (state,) in broker.rows("SELECT lease_state FROM work"))
+
+
+READY, LEASED, DELAYED, COMPLETED, DEAD = range(5)
+
+
+def work(
+    broker: Broker, handler: Callable[..., object], until: Callable[[Counter[str]], bool], **options: object
+) -> Journal:
+    """Runs a worker until its events meet a condition, and stops it."""
+    journal = Journal()
+    worker = Worker(broker.address, "work", handler, on_event=journal, **options)  # type: ignore[arg-type]
+    worker.start()
+    try:
+        journal.wait_for(until)
+    finally:
+        worker.stop()
+    return journal
+
+
+def test_every_item_is_completed_once(broker: Broker) -> None:
+    enqueue(broker, [{"payload": str(number)} for number in range(500)])
+    running, most, lock = [0], [0], threading.Lock()
+
+    def handler(item: Item) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.001)
+        with lock:
+            running[0] -= 1
+
+    journal = work(broker, handler, lambda counts: counts["completed"] == 500, concurrency=8)
+    assert states(broker) == {COMPLETED: 500}
+    assert broker.rows("SELECT DISTINCT lease_fence, lease_attempt FROM work") == [(1, 1)]
+    assert journal.counts()["started"] == 500
+    assert 2 <= most[0] <= 8
+
+
+def test_values_of_columns_have_types_of_python(broker: Broker) -> None:
+    enqueue(broker, [{"payload": None, "amount": 2**62}])
+    seen: list[Item] = []
+    work(broker, seen.append, lambda counts: counts["completed"] == 1)
+    assert seen[0].columns["payload"] is None
+    assert seen[0].columns["amount"] == 2**62
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "text"),
+    [
+        (Retry("no paper", after=60), DELAYED, "Retry: no paper"),
+        (ValueError("bad"), DELAYED, "ValueError: bad"),
+        (DeadLetter("no customer"), DEAD, "DeadLetter: no customer"),
+        (Release(after=60), DELAYED, None),
+    ],
+)
+def test_exception_says_how_the_item_ends(broker: Broker, error: Exception, state: int, text: str | None) -> None:
+    enqueue(broker, [{"payload": "x"}])
+
+    def handler(item: Item) -> None:
+        raise error
+
+    work(broker, handler, lambda counts: counts["failed"] + counts["released"] == 1)
+    assert broker.rows("SELECT lease_state, lease_error FROM work") == [(state, text)]
+
+
+def test_follow_ups_are_added(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    work(
+        broker,
+        lambda item: Result(follow_ups=[FollowUp("next", {"number": 7})]),
+        lambda counts: counts["completed"] == 1,
+    )
+    assert broker.rows("SELECT number FROM next") == [(7,)]
+
+
+def test_value_that_cannot_be_sent_fails_the_item(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    work(
+        broker,
+        lambda item: Result(follow_ups=[FollowUp("next", {"number": object()})]),  # type: ignore[dict-item]
+        lambda counts: counts["failed"] == 1,
+    )
+    assert broker.rows("SELECT lease_error FROM work") == [
+        ("TypeError: column 'number': object is not a type of a column",)
+    ]
+
+
+def test_batch_completes_all_but_the_named_failures(broker: Broker) -> None:
+    enqueue(broker, [{"payload": str(number)} for number in range(100)])
+    sizes: list[int] = []
+
+    def handler(items: list[Item], context: Context) -> None:
+        sizes.append(len(items))
+        bad = {item: ValueError("seven") for item in items if item.columns["payload"] == "7"}
+        if bad:
+            raise BatchError(bad)
+
+    work(broker, handler, lambda counts: counts["completed"] == 99 and counts["failed"] == 1, batch=50)
+    assert max(sizes) == 50
+    assert states(broker) == {COMPLETED: 99, DELAYED: 1}
+
+
+def test_heartbeats_keep_the_lease_of_a_long_handler(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    journal = work(broker, lambda item: time.sleep(5), lambda counts: counts["completed"] == 1)
+    assert broker.rows("SELECT lease_state, lease_fence FROM work") == [(COMPLETED, 1)]
+    assert 5 <= journal.counts()["heartbeat"] <= 9
+    assert journal.counts()["lost"] == 0
+
+
+def test_blocking_an_event_loop_stops_no_heartbeat(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    journal = Journal()
+
+    async def handler(item: Item) -> None:
+        time.sleep(4)
+
+    async def run() -> None:
+        worker = Worker(broker.address, "work", handler, on_event=journal)
+        task = asyncio.create_task(worker.run_async())
+        await asyncio.to_thread(journal.wait_for, lambda counts: counts["completed"] == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert broker.rows("SELECT lease_state, lease_fence FROM work") == [(COMPLETED, 1)]
+
+
+def test_async_handlers_run_together(broker: Broker) -> None:
+    enqueue(broker, [{"payload": str(number)} for number in range(200)])
+    journal = Journal()
+
+    async def handler(item: Item, context: Context) -> None:
+        await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        worker = Worker(broker.address, "work", handler, concurrency=50, on_event=journal)
+        task = asyncio.create_task(worker.run_async())
+        await asyncio.to_thread(journal.wait_for, lambda counts: counts["completed"] == 200)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert states(broker) == {COMPLETED: 200}
+
+
+def test_lease_taken_away_cancels_the_handler(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    causes: list[str | None] = []
+
+    def handler(item: Item, context: Context) -> None:
+        broker.rows("SELECT 1")
+        if item.attempt == 1:
+            take_away(broker)
+            context.cancelled.wait(10)
+            causes.append(context.cause)
+
+    journal = work(broker, handler, lambda counts: counts["completed"] == 1)
+    assert causes == ["lease_lost"]
+    assert journal.counts()["lost"] == 1
+
+
+def take_away(broker: Broker) -> None:
+    """Makes the leased rows ready again by SQL, as an operator would."""
+    import sqlite3
+
+    connection = sqlite3.connect(broker.folder / "queues.db", timeout=10)
+    with connection:
+        connection.execute(
+            "UPDATE work SET lease_state = 0, lease_due_time = NULL, lease_owner = NULL, lease_token = NULL"
+        )
+    connection.close()
+
+
+def test_worker_that_stops_finishes_its_items(broker: Broker) -> None:
+    enqueue(broker, [{"payload": str(number)} for number in range(20)])
+    journal = Journal()
+    worker = Worker(broker.address, "work", lambda item: time.sleep(1), concurrency=4, on_event=journal)
+    worker.start()
+    journal.wait_for(lambda counts: counts["started"] == 4)
+    worker.stop()
+    assert states(broker) == {COMPLETED: 4, READY: 16}
+
+
+def test_worker_that_stops_gives_back_after_the_grace(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    journal = Journal()
+
+    def handler(item: Item, context: Context) -> None:
+        context.cancelled.wait(60)
+        context.check()
+
+    worker = Worker(broker.address, "work", handler, on_event=journal)
+    worker.start()
+    journal.wait_for(lambda counts: counts["started"] == 1)
+    worker.stop(grace=0.2)
+    assert broker.rows("SELECT lease_state, lease_attempt FROM work") == [(READY, 0)]
+
+
+def test_idle_worker_that_stops_leaves_nothing_leased(broker: Broker) -> None:
+    for _ in range(5):
+        journal = Journal()
+        worker = Worker(broker.address, "work", lambda item: None, concurrency=100, on_event=journal)
+        worker.start()
+        time.sleep(0.3)
+        adding = threading.Thread(target=enqueue, args=(broker, [{"payload": "x"}] * 100))
+        adding.start()
+        worker.stop()
+        adding.join()
+        assert states(broker)[LEASED] == 0
+
+
+def test_time_limit_fails_the_item(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+
+    def handler(item: Item, context: Context) -> None:
+        context.cancelled.wait(30)
+        context.check()
+
+    work(broker, handler, lambda counts: counts["failed"] == 1, time_limit=0.5)
+    assert broker.rows("SELECT lease_error FROM work") == [("the time limit of 0.5 s has passed",)]
+
+
+def test_stuck_handler_costs_no_slot(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "stuck"}] + [{"payload": str(number)} for number in range(20)])
+    done = threading.Event()
+
+    def handler(item: Item) -> None:
+        if item.columns["payload"] == "stuck":
+            done.wait(60)
+
+    journal = Journal()
+    worker = Worker(
+        broker.address, "work", handler, time_limit=0.3, stuck_after=0.3, max_stuck=1, on_event=journal, grace=0
+    )
+    worker.start()
+    journal.wait_for(lambda counts: counts["completed"] == 20)
+    assert journal.counts()["stuck"] == 1
+    assert worker.health()
+    done.set()
+    worker.stop()
+
+
+def test_broker_that_restarts_loses_nothing(broker: Broker) -> None:
+    enqueue(broker, [{"payload": str(number)} for number in range(200)])
+    journal = Journal()
+    # A lease lasts longer than a restart on a busy machine.
+    worker = Worker(broker.address, "work", lambda item: time.sleep(0.02), concurrency=4, lease=60, on_event=journal)
+    worker.start()
+    journal.wait_for(lambda counts: counts["completed"] >= 50)
+    broker.kill()
+    broker.start()
+    journal.wait_for(lambda counts: counts["completed"] == 200)
+    worker.stop()
+    assert broker.rows("SELECT DISTINCT lease_state, lease_attempt FROM work") == [(COMPLETED, 1)]
+    assert journal.counts()["retry"] > 0
+
+
+def test_unknown_queue_ends_the_worker(broker: Broker) -> None:
+    worker = Worker(broker.address, "no_such_queue", lambda item: None)
+    with pytest.raises(LeaseBrokerError, match="QUEUE_NOT_FOUND"):
+        worker.run()
+
+
+def test_plaintext_to_another_machine_is_refused() -> None:
+    with pytest.raises(ValueError, match="not an address of this machine"):
+        Client("db.example:50051")
+
+
+def test_values_survive_the_way_to_the_broker_and_back() -> None:
+    from lease_broker.values import from_message, to_message
+
+    time_value = datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc)
+    for value in (None, True, -(2**63), 1.5, "ż", b"\0", time_value, Decimal("-12.50")):
+        back = from_message(to_message("c", value))
+        assert back == value
+        assert type(back) is type(value)
