@@ -21,13 +21,13 @@ listen = "127.0.0.1:0"
 [admin]
 listen = ""
 [queues.work]
-managed = { payload = "text", amount = "integer" }
-on_complete = "keep"
-lease = "2s"
-min_lease = "1s"
+managed_columns = { payload = "text", amount = "integer", result = "text" }
+writable = ["result"]
+checkpoint = { max_bytes = 100 }
+lease_duration = "2s"
 max_attempts = 3
 [queues.next]
-managed = { number = "integer not null" }
+managed_columns = { number = "integer not null" }
 """
 
 

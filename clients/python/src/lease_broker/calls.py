@@ -38,8 +38,8 @@ class RetryEvent:
 
 
 @dataclass(frozen=True)
-class _Failure:
-    """What an answer says about an error."""
+class CallFailure:
+    """The status of an attempt that failed."""
 
     code: grpc.StatusCode
     reason: str | None
@@ -47,6 +47,8 @@ class _Failure:
     message: str
     pushback: float | None
     """The seconds that the broker asks to wait. Negative: the request must not be sent again."""
+    field: str | None = None
+    """The path of the field of the request that the broker refuses, such as "failures[0].checkpoint"."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,31 @@ class Answer:
     """The moment of the monotonic clock before the attempt that was answered was sent."""
     attempts: int
     """How often the request was sent."""
+    first_sent_at: float
+    """The moment before the first attempt was sent."""
+
+
+class CallHealth:
+    """Remembers since when no call has succeeded. Several callers share it."""
+
+    def __init__(self) -> None:
+        self._failing_since: float | None = None
+
+    def note(self, succeeded: bool) -> None:
+        """Notes the end of an attempt."""
+        if succeeded:
+            self._failing_since = None
+        elif self._failing_since is None:
+            self._failing_since = time.monotonic()
+
+    def failing_for(self) -> float:
+        """Returns the seconds since the first attempt that failed after the last success. 0: no attempt has failed."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
 
 
 class Abort:
-    """Ends calls that are under way, and those that begin later."""
+    """Ends the running call, and calls that begin later."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,7 +97,7 @@ class Abort:
         return self._event.is_set()
 
     def cancel(self) -> None:
-        """Ends the call under way, if there is one."""
+        """Ends the running call, if there is one."""
         with self._lock:
             self._event.set()
             if self._future is not None:
@@ -88,7 +111,7 @@ class Abort:
                 future.cancel()
 
     def wait(self, seconds: float) -> bool:
-        """Waits. Returns True at once if the calls are to end."""
+        """Waits. Returns True as soon as the calls are to end."""
         return self._event.wait(seconds)
 
 
@@ -104,8 +127,10 @@ class Caller:
         transport: Transport,
         token: Token | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
+        health: CallHealth | None = None,
     ) -> None:
         self._transport = transport
+        self._health = health or CallHealth()
         self._token = token
         self._on_retry = on_retry or (lambda _event: None)
 
@@ -120,31 +145,38 @@ class Caller:
         rpc: str,
         request: Any,
         *,
-        until: float = float("inf"),
+        until: float | Callable[[], float] = float("inf"),
         attempt_timeout: float = ATTEMPT_TIMEOUT,
         abort: Abort | None = None,
         on_retry: Callable[[], None] | None = None,
     ) -> Answer:
         """Returns the answer. Sends the request again until the moment `until` of the monotonic clock.
 
-        Raises `LeaseBrokerError` if that is of no use, or if the time is over, and `Aborted` after `abort.cancel`.
+        `until` can be a function, because heartbeats can move the moment while the request is sent again. `on_retry` is
+        called before each retry. Raises `LeaseBrokerError` if a retry cannot help or the time is over, and `Aborted`
+        after `abort.cancel`.
         """
         abort = abort or Abort()
+        end = until if callable(until) else lambda: until
         wait, attempt, asked_for_fresh_token = _MIN_WAIT, 0, False
+        first_sent_at = time.monotonic()
         while True:
             attempt += 1
-            timeout = max(min(attempt_timeout, until - time.monotonic()), 0.001)
+            timeout = max(min(attempt_timeout, end() - time.monotonic()), 0.001)
             sent_at = time.monotonic()
             future = self._transport.start(rpc, request, timeout, self.metadata(asked_for_fresh_token))
             abort.watch(future)
             try:
-                return Answer(future.result(), sent_at, attempt)
+                message = future.result()
+                self._health.note(succeeded=True)
+                return Answer(message, sent_at, attempt, first_sent_at)
             except grpc.FutureCancelledError:
-                failure = _Failure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
+                failure = CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
             except grpc.RpcError as error:
                 failure = read_failure(error)
             if abort.is_set:
                 raise Aborted
+            self._health.note(succeeded=False)
             unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED
             if unauthenticated and self._token is not None and not asked_for_fresh_token:
                 asked_for_fresh_token, pause = True, 0.0
@@ -154,16 +186,16 @@ class Caller:
                 pause = wait if failure.pushback is None else failure.pushback
                 pause *= random.uniform(0.5, 1.0) if failure.pushback is None else 1.0
                 wait = min(wait * 2, _MAX_WAIT)
-            if time.monotonic() + pause >= until:
-                raise as_error(rpc, failure)
-            self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
             if on_retry is not None:
                 on_retry()
+            if time.monotonic() + pause >= end():
+                raise as_error(rpc, failure)
+            self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
             if abort.wait(pause):
                 raise Aborted
 
 
-def may_retry(failure: _Failure) -> bool:
+def may_retry(failure: CallFailure) -> bool:
     """Returns True if the same request may succeed later."""
     if failure.pushback is not None and failure.pushback < 0:
         return False
@@ -180,16 +212,16 @@ def may_retry(failure: _Failure) -> bool:
             return False
 
 
-def as_error(rpc: str, failure: _Failure) -> LeaseBrokerError:
+def as_error(rpc: str, failure: CallFailure) -> LeaseBrokerError:
     """Returns the exception for a failure that is final."""
-    return LeaseBrokerError(rpc, failure.code.name, failure.reason, failure.message)
+    return LeaseBrokerError(rpc, failure.code.name, failure.reason, failure.message, failure.field)
 
 
-def read_failure(error: grpc.RpcError) -> _Failure:
+def read_failure(error: grpc.RpcError) -> CallFailure:
     """Reads the status of an answer, with the broker's reason and the time that it asks to wait."""
     code = error.code()
     message = error.details() or ""
-    reason, pushback, retry_info = None, None, None
+    reason, pushback, retry_info, field = None, None, None, None
     metadata: Any = error.trailing_metadata() or ()
     for key, value in metadata:
         if key == "grpc-retry-pushback-ms":
@@ -198,23 +230,29 @@ def read_failure(error: grpc.RpcError) -> _Failure:
             except ValueError:
                 pushback = -1.0
         elif key == "grpc-status-details-bin":
-            reason, retry_info = _read_details(value)
-    return _Failure(code, reason, message, retry_info if pushback is None else pushback)
+            reason, retry_info, field = _read_details(value)
+    return CallFailure(code, reason, message, retry_info if pushback is None else pushback, field)
 
 
-def _read_details(value: bytes) -> tuple[str | None, float | None]:
-    """Reads the broker's reason and the seconds to wait from the details of a status."""
-    reason, wait = None, None
+def _read_details(value: bytes) -> tuple[str | None, float | None, str | None]:
+    """Reads the broker's reason, the seconds to wait and the refused field from the details of a status."""
+    reason, wait, field = None, None, None
     status = status_pb2.Status()
     try:
         status.ParseFromString(value)
         for detail in status.details:
-            info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+            info, retry, request = (
+                error_details_pb2.ErrorInfo(),
+                error_details_pb2.RetryInfo(),
+                error_details_pb2.BadRequest(),
+            )
             if detail.Unpack(info) and info.domain == _DOMAIN:
                 reason = info.reason
             elif detail.Unpack(retry):
                 wait = retry.retry_delay.seconds + retry.retry_delay.nanos / 1_000_000_000
+            elif detail.Unpack(request) and request.field_violations:
+                field = request.field_violations[0].field
     except ValueError:
         # Details that cannot be read tell nothing. The status code still does.
-        return None, None
-    return reason, wait
+        return None, None, None
+    return reason, wait, field

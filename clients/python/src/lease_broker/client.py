@@ -1,23 +1,27 @@
-"""A client for producers: adds rows to queues."""
+"""A client for programs that add items, and for those that watch over workers."""
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from lease_broker import v1
 from lease_broker.calls import Caller
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
+from lease_broker.errors import seconds
 from lease_broker.item import new_item
+from lease_broker.tracing import current_trace_parent
 from lease_broker.transport import Transport
-from lease_broker.values import Row
+from lease_broker.values import Row, duration
 
-_MAX_ROWS_PER_CALL = 1_000
+_MAX_PER_CALL = 1_000
 
 
 class Client:
-    """A connection for programs that add work. Use it in a `with` statement, or call `close`."""
+    """A connection to the brokers without a worker. Use it in a `with` statement, or call `close`."""
 
     def __init__(
         self,
@@ -45,13 +49,45 @@ class Client:
     def enqueue(self, queue: str, rows: Sequence[Row], delay: timedelta | float | None = None) -> list[str]:
         """Adds rows and returns their keys, in order. Rows beyond the first 1,000 are sent by further calls.
 
-        Raises `LeaseBrokerError` if the broker refuses a row. The rows of that call are then not added; those of
-        earlier calls are.
+        Each call carries a request id, so that a retry does not add its rows twice. With OpenTelemetry the items
+        continue the trace of the current span. Raises `LeaseBrokerError` if the broker refuses a row. The rows of that
+        call are then not added. The rows of earlier calls are.
         """
         keys: list[str] = []
-        for first in range(0, len(rows), _MAX_ROWS_PER_CALL):
-            items = [new_item(row, delay) for row in rows[first : first + _MAX_ROWS_PER_CALL]]
-            request = v1.EnqueueRequest(queue=queue, items=items)
-            answer = self._caller.call("Enqueue", request, until=time.monotonic() + self._timeout)
-            keys.extend(answer.message.keys)
+        trace_parent = current_trace_parent()
+        for first in range(0, len(rows), _MAX_PER_CALL):
+            items = [new_item(row, delay, trace_parent) for row in rows[first : first + _MAX_PER_CALL]]
+            request = v1.EnqueueRequest(queue=queue, items=items, request_id=str(uuid.uuid4()))
+            keys.extend(self._call("Enqueue", request).keys)
         return keys
+
+    def wake(self, queue: str) -> None:
+        """Makes waiting claims look for items now. Call it after rows were inserted by SQL."""
+        self._call("Wake", v1.WakeRequest(queue=queue))
+
+    def cancel(
+        self,
+        queue: str,
+        keys: Sequence[str],
+        *,
+        reason: str = "",
+        delay: timedelta | float | None = None,
+        dead_letter: bool = False,
+    ) -> list[bool]:
+        """Takes leases away from their workers. Returns for each key whether its item was leased.
+
+        The items become ready, after `delay` if there is one, or dead with `dead_letter`. The workers get the reason.
+        """
+        cancelled: list[bool] = []
+        for first in range(0, len(keys), _MAX_PER_CALL):
+            request = v1.CancelLeasesRequest(
+                queue=queue, keys=keys[first : first + _MAX_PER_CALL], reason=reason, dead_letter=dead_letter
+            )
+            wait = seconds(delay)
+            if wait is not None:
+                request.delay.CopyFrom(duration(wait))
+            cancelled.extend(result.cancelled for result in self._call("CancelLeases", request).results)
+        return cancelled
+
+    def _call(self, rpc: str, request: Any) -> Any:
+        return self._caller.call(rpc, request, until=time.monotonic() + self._timeout).message

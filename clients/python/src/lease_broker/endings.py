@@ -1,17 +1,16 @@
-"""Endings: how items end, as their handlers said it."""
+"""Endings of items: completed, failed or released, with the message that settles the lease."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from lease_broker import v1
 from lease_broker.errors import BatchError, Cancelled, Cause, DeadLetter, Release, Retry
-from lease_broker.item import FollowUp, Result
+from lease_broker.item import Result
 from lease_broker.leases import HeldLease
-from lease_broker.values import duration
+from lease_broker.values import duration, row_to_messages
 
 _MAX_ERROR_LENGTH = 1024
 
@@ -43,45 +42,48 @@ class Released:
 Ending: TypeAlias = Completed | Failed | Released
 
 
-def completed(lease: HeldLease, follow_ups: Iterable[FollowUp] = ()) -> Completed:
+def completed(lease: HeldLease, result: Result | None = None) -> Completed:
     """Returns the ending of an item whose work is done.
 
-    Raises `TypeError` or `ValueError` if a value of a follow-up cannot be sent.
+    Raises `TypeError` or `ValueError` if a value of a follow-up or of a column cannot be sent.
     """
-    follow_up_messages = [follow_up.to_message() for follow_up in follow_ups]
-    return Completed(lease, v1.Completion(lease_id=lease.id, follow_ups=follow_up_messages))
+    if result is None:
+        return Completed(lease, v1.Completion(lease_id=lease.id))
+    follow_ups = [follow_up.to_message() for follow_up in result.follow_ups]
+    columns = row_to_messages(result.columns)
+    return Completed(lease, v1.Completion(lease_id=lease.id, follow_ups=follow_ups, columns=columns))
 
 
 def failed(lease: HeldLease, text: str, after: float | None = None, dead: bool = False) -> Failed:
     """Returns the ending of an item that failed with a text."""
-    message = v1.Failure(lease_id=lease.id, error_message=text[:_MAX_ERROR_LENGTH], dead_letter=dead)
+    message = v1.Failure(
+        lease_id=lease.id, error_message=text[:_MAX_ERROR_LENGTH], dead_letter=dead, checkpoint=lease.new_checkpoint
+    )
     if after is not None:
         message.retry_delay.CopyFrom(duration(after))
     return Failed(lease, message)
 
 
 def released(lease: HeldLease, after: float | None = None) -> Released:
-    """Returns the ending of an item that is given back."""
-    message = v1.Release(lease_id=lease.id)
+    """Returns the ending of an item that is released."""
+    message = v1.Release(lease_id=lease.id, checkpoint=lease.new_checkpoint)
     if after is not None:
         message.delay.CopyFrom(duration(after))
     return Released(lease, message)
 
 
 def of_result(lease: HeldLease, result: object) -> Ending:
-    """Returns the ending for what a handler returned: a `Result` or None."""
-    if result is None:
-        return completed(lease)
-    if not isinstance(result, Result):
+    """Returns the ending for the value that a handler returned: a `Result` or None."""
+    if result is not None and not isinstance(result, Result):
         return failed(lease, f"TypeError: the handler returned {type(result).__name__} and not a Result or None")
     try:
-        return completed(lease, result.follow_ups)
+        return completed(lease, result)
     except (TypeError, ValueError) as error:
         return failed(lease, error_text(error))
 
 
 def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_limit: float | None) -> Ending:
-    """Returns the ending for what a handler raised. `cause` says why the handler was cancelled, if it was."""
+    """Returns the ending for the exception that a handler raised. `cause`: why the handler was cancelled, if it was."""
     match error:
         case Retry():
             return failed(lease, error_text(error), after=error.after)

@@ -14,18 +14,20 @@ Cause = Literal["lease_lost", "time_limit", "shutdown"]
 
 
 class LeaseBrokerError(Exception):
-    """A call that failed and that was not, or no longer, sent again.
+    """A call that failed. A retry cannot help, or the time for retries is over.
 
     `code` is the name of the gRPC status, such as "NOT_FOUND". `reason` is the reason of the broker, such as
-    "QUEUE_NOT_FOUND", or None if the error does not come from the broker.
+    "QUEUE_NOT_FOUND", or None if the error does not come from the broker. `field` is the path of the field of the
+    request that the broker refused, or None.
     """
 
-    def __init__(self, rpc: str, code: str, reason: str | None, message: str) -> None:
+    def __init__(self, rpc: str, code: str, reason: str | None, message: str, field: str | None = None) -> None:
         super().__init__(f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}")
         self.rpc = rpc
         self.code = code
         self.reason = reason
         self.message = message
+        self.field = field
 
 
 class Retry(Exception):

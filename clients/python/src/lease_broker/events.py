@@ -1,12 +1,12 @@
-"""Events: what a worker tells its observer, and the counters that it keeps of them."""
+"""Events of a worker: its observer receives them, and the worker counts them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lease_broker.item import Item
@@ -34,11 +34,12 @@ EventName = Literal[
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a worker.
+    """A step of a worker.
 
-    `key`, `attempt` and `fencing_token` are those of the item, if the event is about one. `details` has what only this
-    kind of event has: `cause` of "cancelled", `text` of "failed", "refused" and "stuck", `rpc`, `code`, `reason`,
-    `attempt` and `wait` of "retry".
+    `item`, `key`, `attempt` and `fencing_token` are set if the event is about an item. `details` has the fields of
+    this kind of event: `error` of "failed" and "unknown", `reason` of "lost" and "refused", `cause` and `reason` of
+    "cancelled", `cause` and `stack` of "stuck", `count` of "heartbeat" (the leases that it extended), and `rpc`,
+    `code`, `reason`, `attempt` and `wait` (seconds) of "retry".
     """
 
     name: EventName
@@ -46,7 +47,8 @@ class Event:
     key: str | None = None
     attempt: int | None = None
     fencing_token: int | None = None
-    details: dict[str, Any] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    item: Item | None = None
 
 
 Observer = Callable[[Event], None]
@@ -70,7 +72,7 @@ class Events:
             return
         key, attempt, fence = (item.key, item.attempt, item.fencing_token) if item else (None, None, None)
         try:
-            self._observer(Event(name, self._queue, key, attempt, fence, details or None))
+            self._observer(Event(name, self._queue, key, attempt, fence, details, item))
         except Exception:
             self._observer = None
             self._logger.exception("the observer of events raised an error and is ignored from now on")

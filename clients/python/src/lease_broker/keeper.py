@@ -1,11 +1,12 @@
 """The keeper: sends heartbeats, and watches the times of leases and handlers.
 
-It has a thread and a connection of its own, so that neither a handler nor a waiting claim delays a heartbeat. It never
-waits for an answer: answers arrive in a thread of gRPC.
+It has its own thread and its own connection. Neither a handler nor a waiting claim delays a heartbeat. It never waits
+for an answer: answers arrive in a thread of gRPC.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 import traceback
@@ -14,7 +15,7 @@ from typing import Any
 import grpc
 
 from lease_broker import endings, v1
-from lease_broker.calls import Caller, read_failure
+from lease_broker.calls import Caller, CallFailure, CallHealth, read_failure
 from lease_broker.leases import HeldLease, Phase, Run
 from lease_broker.runners import Runner
 from lease_broker.state import State, beat_period
@@ -22,7 +23,7 @@ from lease_broker.transport import Transport
 from lease_broker.values import duration_seconds
 
 _MAX_RENEWALS = 1_000
-# The time after which a handler that was cancelled for the time limit has failed its item.
+# Seconds after which the item of a handler that was cancelled for its time limit is failed.
 _TIME_LIMIT_GRACE = 5.0
 _LONGEST_SLEEP = 1.0
 
@@ -30,16 +31,17 @@ _LONGEST_SLEEP = 1.0
 class Keeper:
     """Keeps the leases of a worker until it is closed."""
 
-    def __init__(self, state: State, transport: Transport, caller: Caller, runner: Runner) -> None:
+    def __init__(self, state: State, transport: Transport, caller: Caller, runner: Runner, health: CallHealth) -> None:
         self._state = state
         self._transport = transport
         self._caller = caller
         self._runner = runner
         self._closed = False
-        self._missed: set[str] = set()
+        self._health = health
+        self._needs_fresh_token = False
 
     def close(self) -> None:
-        """Makes `run` return. No heartbeat is sent any more."""
+        """Makes `run` return. No further heartbeat is sent."""
         with self._state.lock:
             self._closed = True
             self._state.clock.notify()
@@ -66,7 +68,7 @@ class Keeper:
         state = self._state
         if not lease.wants_heartbeat or lease.phase is Phase.RESENDING:
             return float("inf")
-        lost_at = lease.deadline - lease.duration / 10
+        lost_at = lease.lost_at
         if now >= lost_at:
             state.lose(lease, "no heartbeat was answered in time" if state.options.heartbeat else "the lease has ended")
             return float("inf")
@@ -78,9 +80,8 @@ class Keeper:
             return float("inf")
         if lease.run is not None and not state.options.heartbeat:
             state.cancel(lease.run, "time_limit")
-        elif lease.run is not None and lease.id not in self._missed:
-            self._missed.add(lease.id)
-            lease.run.context.in_doubt = True
+        elif lease.run is not None and not lease.in_doubt:
+            lease.in_doubt = lease.run.context.in_doubt = True
             state.events.emit("heartbeat_missed", lease.item)
         return lost_at
 
@@ -136,44 +137,69 @@ class Keeper:
 
     def _send(self, leases: list[HeldLease], timeout: float, period: float) -> None:
         options = self._state.options
-        # Without a duration the broker extends each lease by its own.
-        renewals = [v1.Renewal(lease_id=lease.id) for lease in leases]
+        # Without a duration the broker extends each lease by the duration of its claim.
+        checkpoints = [lease.new_checkpoint for lease in leases]
+        renewals = [
+            v1.Renewal(lease_id=lease.id, checkpoint=checkpoint)
+            for lease, checkpoint in zip(leases, checkpoints, strict=True)
+        ]
         request = v1.HeartbeatRequest(queue=options.queue, renewals=renewals)
         sent_at = time.monotonic()
         try:
-            future = self._transport.start("Heartbeat", request, timeout, self._caller.metadata())
+            metadata = self._caller.metadata(self._needs_fresh_token)
+            future = self._transport.start("Heartbeat", request, timeout, metadata)
         except ValueError:
             # The channel was closed. The worker has stopped.
             return
 
         def on_answer(answered: Any) -> None:
             try:
-                self._note(leases, sent_at, answered.result())
+                self._note(leases, checkpoints, sent_at, answered.result())
             except grpc.FutureCancelledError:
                 return
             except grpc.RpcError as error:
-                failure = read_failure(error)
-                with self._state.lock:
-                    self._state.next_beat = min(self._state.next_beat, time.monotonic() + period / 4)
-                    self._state.clock.notify()
-                options.logger.debug("a heartbeat failed: %s: %s", failure.code.name, failure.message)
+                self._note_failure(leases, read_failure(error), period)
 
         future.add_done_callback(on_answer)
 
-    def _note(self, leases: list[HeldLease], sent_at: float, answer: v1.HeartbeatResponse) -> None:
+    def _note(
+        self, leases: list[HeldLease], checkpoints: list[bytes | None], sent_at: float, answer: v1.HeartbeatResponse
+    ) -> None:
         """Notes the answer to a heartbeat."""
         state = self._state
+        self._health.note(succeeded=True)
+        self._needs_fresh_token = False
+        extended = 0
         with state.lock:
-            for lease, result in zip(leases, answer.results, strict=True):
+            for lease, checkpoint, result in zip(leases, checkpoints, answer.results, strict=True):
                 if result.outcome == v1.OUTCOME_APPLIED:
+                    extended += 1
                     lease.extend(sent_at, duration_seconds(result.time_left))
-                    self._missed.discard(lease.id)
+                    if lease.new_checkpoint is checkpoint:
+                        lease.new_checkpoint = None
+                    lease.in_doubt = False
                     if lease.run is not None:
-                        lease.run.context.in_doubt = False
-                    state.events.emit("heartbeat", lease.item)
+                        lease.run.context.in_doubt = any(other.in_doubt for other in lease.run.leases)
                 elif lease.phase in (Phase.WAITING, Phase.RUNNING):
-                    # A lease that is being settled may have ended by that. Its settlement will say.
-                    state.lose(lease)
+                    # A lease that is being settled may have ended by its settlement, whose answer tells.
+                    state.lose(lease, result.cancel_reason or None)
+            if extended:
+                state.events.emit("heartbeat", count=extended)
+
+    def _note_failure(self, leases: list[HeldLease], failure: CallFailure, period: float) -> None:
+        """Sends the next heartbeat soon after one that failed."""
+        state = self._state
+        self._health.note(succeeded=False)
+        pause = period / 4
+        if failure.code is grpc.StatusCode.UNAUTHENTICATED:
+            self._needs_fresh_token = True
+        with state.lock:
+            if found := re.fullmatch(r"renewals\[(\d+)\]\.checkpoint", failure.field or ""):
+                state.refuse_checkpoint(leases[int(found[1])], failure.message)
+                pause = 0.0
+            state.next_beat = min(state.next_beat, time.monotonic() + pause)
+            state.clock.notify()
+        state.options.logger.info("a heartbeat failed: %s: %s", failure.code.name, failure.message)
 
 
 def stacks() -> str:

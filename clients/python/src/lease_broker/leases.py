@@ -1,4 +1,4 @@
-"""A lease as its worker holds it, and the context of a handler."""
+"""A lease that the worker holds, and the context of a handler."""
 
 from __future__ import annotations
 
@@ -26,33 +26,59 @@ class Phase(enum.Enum):
     RUNNING = 1
     """Its handler runs."""
     SETTLING = 2
-    """The call that settles it is in its first attempt. Nothing is believed about it meanwhile."""
+    """The call that settles it is in its first attempt. A heartbeat that finds the lease lost means nothing now."""
     RESENDING = 3
     """The call that settles it is being sent again. Heartbeats keep the lease for that time."""
     ENDED = 4
-    """It is settled, lost, or given up."""
+    """It is settled, lost or dropped."""
 
 
 class HeldLease:
     """A lease. Its fields are guarded by the worker's lock."""
 
-    __slots__ = ("deadline", "duration", "id", "item", "last_answer", "phase", "run")
+    __slots__ = (
+        "deadline",
+        "duration",
+        "id",
+        "in_doubt",
+        "item",
+        "last_answer",
+        "needs_beat",
+        "new_checkpoint",
+        "phase",
+        "run",
+    )
 
     def __init__(self, message: v1.Lease, sent_at: float) -> None:
         self.id = message.lease_id
         self.item: Item = read_item(message)
         self.duration = duration_seconds(message.time_left)
-        self.deadline = sent_at + self.duration
-        """The moment of the monotonic clock until which the lease holds. It is never later than the database's."""
-        self.last_answer = sent_at
+        now = time.monotonic()
+        self.needs_beat = now - sent_at > self.duration / 10
+        """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
+        self.last_answer = now if self.needs_beat else sent_at
+        self.deadline = self.last_answer + self.duration
+        """The moment of the monotonic clock until which the lease holds. Not later than the database's expiry, except
+        until the first heartbeat after a claim that has waited. It can then be later by the time of the answer's way.
+        """
         self.phase = Phase.WAITING
         self.run: Run | None = None
-        """The handler that works on it, or will."""
+        """The run of the handler for it."""
+        self.in_doubt = False
+        """True if no heartbeat has been answered for half of the lease."""
+        self.new_checkpoint: bytes | None = None
+        """A checkpoint that no heartbeat has stored yet."""
 
     def extend(self, sent_at: float, time_left: float) -> None:
         """Notes the answer to a heartbeat that was sent at `sent_at`."""
-        self.deadline = max(self.deadline, sent_at + time_left)
+        self.deadline = sent_at + time_left if self.needs_beat else max(self.deadline, sent_at + time_left)
+        self.needs_beat = False
         self.last_answer = max(self.last_answer, sent_at)
+
+    @property
+    def lost_at(self) -> float:
+        """The moment at which the worker treats the lease as lost if no heartbeat was answered: before its deadline."""
+        return self.deadline - self.duration / 10
 
     @property
     def wants_heartbeat(self) -> bool:
@@ -62,7 +88,7 @@ class HeldLease:
 
 @dataclass(eq=False)
 class Run:
-    """A handler that runs or is about to, with the leases that it works on: one, or those of a batch."""
+    """One run of a handler, with the leases that it works on: one, or those of a batch."""
 
     leases: list[HeldLease]
     context: Context
@@ -70,11 +96,19 @@ class Run:
     slot_replaced: bool = False
 
 
-class Context:
-    """What a handler knows of its run: whether it is cancelled, and how long it may still work."""
+class CheckpointLimit:
+    """The largest checkpoint that the queue accepts, as far as the worker knows. The broker refuses a larger one."""
 
-    def __init__(self, leases: list[HeldLease], logger: logging.Logger) -> None:
+    def __init__(self) -> None:
+        self.max_bytes = 65_536
+
+
+class Context:
+    """The second argument of a handler: tells whether it is cancelled and how long it may work, stores checkpoints."""
+
+    def __init__(self, leases: list[HeldLease], logger: logging.Logger, limit: CheckpointLimit) -> None:
         self._leases = leases
+        self._limit = limit
         self._event = threading.Event()
         self._cause: Cause | None = None
         self._on_cancel: list[Callable[[], None]] = []
@@ -109,12 +143,25 @@ class Context:
         """Returns the seconds until the lease ends without a further heartbeat; in a batch, the first lease."""
         return min(lease.deadline for lease in self._leases) - time.monotonic()
 
+    def checkpoint(self, data: bytes, item: Item | None = None) -> None:
+        """Stores how far the work has come. The next attempt finds it in `Item.checkpoint`.
+
+        The next heartbeat carries it, and so does the call that fails or releases the item. In a batch `item` names the
+        item; without it the checkpoint is stored for all of them. Raises `ValueError` if it is larger than the queue
+        accepts, as far as the worker knows.
+        """
+        if len(data) > self._limit.max_bytes:
+            raise ValueError(f"the checkpoint has {len(data)} bytes; the queue accepts {self._limit.max_bytes}")
+        for lease in self._leases:
+            if item is None or lease.item is item:
+                lease.new_checkpoint = bytes(data)
+
     def is_held(self, item: Item) -> bool:
         """Returns False if the lease of an item of the batch was lost."""
         return any(lease.item is item and lease.phase is not Phase.ENDED for lease in self._leases)
 
     def on_cancel(self, function: Callable[[], None]) -> None:
-        """Calls `function` when the handler is cancelled, or at once if it is already."""
+        """Calls `function` when the handler is cancelled, or immediately if it is cancelled already."""
         with self._lock:
             if self._cause is None:
                 self._on_cancel.append(function)

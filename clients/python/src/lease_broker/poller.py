@@ -13,25 +13,29 @@ from lease_broker.errors import LeaseBrokerError
 from lease_broker.state import State
 from lease_broker.values import duration
 
-# A fleet that starts at once does not ask at once.
+MAX_BYTES = 1 << 30
+"""The size of an answer in bytes that a worker accepts. The broker's own limit is lower."""
+
+# A fleet that starts at the same moment does not send its claims at the same moment.
 _MAX_START_DELAY = 0.25
-# A broker that stops answers waiting claims early, with no items. The next claim waits a little.
+# A broker that stops answers waiting claims early, without items. The next claim waits a little.
 _PAUSE_AFTER_EARLY_ANSWER = 0.1
+# The pause after an answer that this program cannot receive.
+_PAUSE_AFTER_LARGE_ANSWER = 5.0
+_RELEASE_SECONDS = 2.0
 
 
 class Poller:
-    """Claims items while slots are free, nothing has to be settled, and the worker does not stop."""
+    """Claims items while slots are free, all endings are settled, and the worker does not stop."""
 
     def __init__(self, state: State, caller: Caller, on_fatal: Callable[[LeaseBrokerError], None]) -> None:
         self._state = state
         self._caller = caller
         self._on_fatal = on_fatal
         self._abort = Abort()
-        self.abandoned_request: str | None = None
-        """The id of a claim that was under way when the worker stopped. The broker may have leased items for it."""
 
     def stop(self) -> None:
-        """Ends the claim that is under way."""
+        """Ends the running claim."""
         self._abort.cancel()
 
     def run(self) -> None:
@@ -44,41 +48,69 @@ class Poller:
             except Aborted:
                 break
             except LeaseBrokerError as error:
-                self._on_fatal(error)
-                break
+                if error.code != "RESOURCE_EXHAUSTED" or error.reason is not None:
+                    self._on_fatal(error)
+                    break
+                # The answer is too large for this program. The same request would get the same leases again.
+                self._state.options.logger.error("the leases of a claim are released: %s", error)
+                self.release_abandoned(forget=True)
+                self._abort.wait(_PAUSE_AFTER_LARGE_ANSWER)
+
+    def release_abandoned(self, forget: bool) -> None:
+        """Releases the leases of claims without an answer.
+
+        A worker that stops calls it twice: the first request may reach a broker before another broker runs the claim.
+        """
+        with self._state.lock:
+            requests = list(self._state.abandoned_requests)
+            if forget:
+                self._state.abandoned_requests.clear()
+        if not requests:
+            return
+        options = self._state.options
+        request = v1.ReleaseRequest(queue=options.queue, worker_id=options.worker_id, request_ids=requests)
+        try:
+            self._caller.call("Release", request, until=time.monotonic() + _RELEASE_SECONDS)
+        except LeaseBrokerError as error:
+            options.logger.warning("the leases of %d claims may last until they expire: %s", len(requests), error)
 
     def _wait_for_slots(self) -> int:
-        """Waits until a claim is useful. Returns the number of reserved slots; 0: the worker stops."""
+        """Waits until a claim is useful. Returns the number of reserved slots. 0: the worker stops."""
         state = self._state
         with state.lock:
             while state.takes_items:
-                # What ends now is settled first: the same call claims the next items.
+                # Items that end now are settled first, because the same call claims the next items.
                 if not state.endings and state.unsettled == 0 and (slots := state.reserve_slots()) > 0:
                     return slots
                 state.slots_free.wait()
             return 0
 
     def _claim(self, slots: int) -> None:
-        options = self._state.options
+        state, options = self._state, self._state.options
+        self.release_abandoned(forget=True)
         request = v1.ClaimBatchRequest(
             queue=options.queue,
             worker_id=options.worker_id,
             max_items=slots * options.slot_size,
             wait_timeout=duration(options.wait),
             request_id=str(uuid.uuid4()),
+            max_bytes=MAX_BYTES,
         )
         if options.lease is not None:
             request.lease_duration.CopyFrom(duration(options.lease))
         begun = time.monotonic()
-        self.abandoned_request = request.request_id
         messages: list[v1.Lease] = []
         sent_at = begun
         try:
             answer = self._caller.call("ClaimBatch", request, attempt_timeout=options.wait + 5, abort=self._abort)
             messages, sent_at = list(answer.message.leases), answer.sent_at
-            self.abandoned_request = None
+            state.note_too_large(answer.message.too_large)
+        except BaseException:
+            with state.lock:
+                state.abandoned_requests.append(request.request_id)
+            raise
         finally:
-            with self._state.lock:
-                self._state.accept(messages, slots, sent_at)
+            with state.lock:
+                state.accept(messages, slots, sent_at)
         if not messages and time.monotonic() - begun < options.wait / 2:
             self._abort.wait(_PAUSE_AFTER_EARLY_ANSWER * random.uniform(0.5, 1.5))

@@ -10,16 +10,17 @@ from typing import Any, Protocol
 
 from lease_broker import endings
 from lease_broker.endings import Ending
-from lease_broker.errors import BatchError, DeadLetter, Release, Retry
+from lease_broker.errors import BatchError, Cause, DeadLetter, Release, Retry
 from lease_broker.leases import HeldLease, Run
 from lease_broker.state import State
+from lease_broker.tracing import use_trace_parent
 
 
 class Runner(Protocol):
     """Runs handlers."""
 
-    def start_run(self, run: Run) -> None:
-        """Starts the handler of a run. Returns at once."""
+    def start_runs(self, runs: list[Run]) -> None:
+        """Starts the handlers of the runs. Returns immediately."""
 
     def replace_slot(self) -> None:
         """Makes room for one more handler, because one is stuck."""
@@ -29,13 +30,13 @@ class Runner(Protocol):
 
 
 class Outcome:
-    """Translates what a handler returns or raises into endings."""
+    """Translates the result or the exception of a handler into endings."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def arguments(self, run: Run, leases: list[HeldLease]) -> tuple[Any, ...]:
-        """Returns what the handler is called with: the item or the items of the batch, and the context."""
+        """Returns the arguments of the handler: the item or the items of the batch, and the context."""
         items = [lease.item for lease in leases]
         return (items if self._state.options.batch is not None else items[0], run.context)
 
@@ -69,8 +70,9 @@ class ThreadRunner:
         for _ in range(state.options.concurrency):
             self.replace_slot()
 
-    def start_run(self, run: Run) -> None:
-        self._runs.put(run)
+    def start_runs(self, runs: list[Run]) -> None:
+        for run in runs:
+            self._runs.put(run)
 
     def replace_slot(self) -> None:
         self._threads += 1
@@ -92,7 +94,9 @@ class ThreadRunner:
         results: list[Ending] = []
         if leases:
             try:
-                results = self._outcome.of_return(leases, self._handler(*self._outcome.arguments(run, leases)))
+                with use_trace_parent(run.context.trace_parent):
+                    result = self._handler(*self._outcome.arguments(run, leases))
+                results = self._outcome.of_return(leases, result)
             except BaseException as error:
                 # Also SystemExit and KeyboardInterrupt, raised in a handler, are failures of the item.
                 log_error(run, error)
@@ -113,38 +117,48 @@ class AsyncRunner:
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start_run(self, run: Run) -> None:
-        self._loop.call_soon_threadsafe(self._spawn, run)
+    def start_runs(self, runs: list[Run]) -> None:
+        if runs:
+            self._loop.call_soon_threadsafe(self._spawn, runs)
 
     def replace_slot(self) -> None:
-        """Tasks need no room of their own."""
+        """A task needs no thread."""
 
     def close(self) -> None:
-        """Tasks end by themselves."""
+        """A task ends by itself."""
 
-    def _spawn(self, run: Run) -> None:
-        task = self._loop.create_task(self._handle(run))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _spawn(self, runs: list[Run]) -> None:
+        for run in runs:
+            task = self._loop.create_task(self._handle(run))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _handle(self, run: Run) -> None:
         with self._state.lock:
             leases = self._state.begin(run)
         results: list[Ending] = []
         if leases:
-            task = asyncio.ensure_future(self._handler(*self._outcome.arguments(run, leases)))
-
-            def cancel(task: asyncio.Future[object] = task) -> None:
-                self._loop.call_soon_threadsafe(task.cancel, run.context.cause)
-
-            run.context.on_cancel(cancel)
+            task = asyncio.current_task()
+            assert task is not None
+            # Only now, because a task that is cancelled before its first step never runs.
+            run.context.on_cancel(lambda: self._cancel(task, run.context.cause))
             try:
-                results = self._outcome.of_return(leases, await task)
+                with use_trace_parent(run.context.trace_parent):
+                    result = await self._handler(*self._outcome.arguments(run, leases))
+                results = self._outcome.of_return(leases, result)
             except BaseException as error:
+                # SystemExit would end the loop, and with it the worker.
                 log_error(run, error)
                 results = self._outcome.of_raise(run, leases, error)
         with self._state.lock:
             self._state.end(run, results)
+
+    def _cancel(self, task: asyncio.Task[None], cause: Cause | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(task.cancel, cause)
+        except RuntimeError:
+            # The program has closed its loop, and the tasks with it.
+            return
 
 
 def log_error(run: Run, error: BaseException) -> None:

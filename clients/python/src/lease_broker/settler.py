@@ -1,35 +1,50 @@
-"""The settler: tells the broker how items have ended, in groups, and claims the next items with the same call."""
+"""The settler: sends the endings of items in groups. The same call claims the next items."""
 
 from __future__ import annotations
 
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lease_broker import endings, v1
-from lease_broker.calls import Answer, Caller
+from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller
 from lease_broker.endings import Completed, Ending, Failed, Released
 from lease_broker.errors import LeaseBrokerError
+from lease_broker.events import EventName
 from lease_broker.leases import Phase
+from lease_broker.poller import MAX_BYTES
 from lease_broker.state import State
 from lease_broker.values import duration
 
 # Limits of one call: items, follow-ups of all items, and bytes, below the broker's 4 MiB.
 _MAX_ITEMS = 1_000
 _MAX_FOLLOW_UPS = 1_000
-_MAX_BYTES = 3 * 1024 * 1024
+_MAX_GROUP_BYTES = 3 * 1024 * 1024
 # Handlers that end together share a call if the settler waits a moment. A longer wait gains nothing.
 _GATHER_SECONDS = 0.0001
+_MIN_ATTEMPT_TIMEOUT = 1.0
+# Errors of a whole call that the same call meets again.
+_PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
+# Errors after which no call of this worker succeeds.
+_FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+# The order decides which of the calls of a group claims the next items.
+_RPCS: dict[str, tuple[type[Ending], type[Any], str]] = {
+    "Complete": (Completed, v1.CompleteRequest, "completions"),
+    "Fail": (Failed, v1.FailRequest, "failures"),
+    "Release": (Released, v1.ReleaseRequest, "releases"),
+}
 
 
 class Settler:
-    """Settles endings until it is closed and none is left."""
+    """Settles endings until it is closed and the last one is settled."""
 
-    def __init__(self, state: State, caller: Caller) -> None:
+    def __init__(self, state: State, caller: Caller, on_fatal: Callable[[LeaseBrokerError], None]) -> None:
         self._state = state
         self._caller = caller
+        self._on_fatal = on_fatal
         self._closed = False
 
     def close(self) -> None:
@@ -40,20 +55,20 @@ class Settler:
 
     def run(self) -> None:
         """Settles until `close`."""
+        state = self._state
         while self._wait_for_endings():
             time.sleep(_GATHER_SECONDS)
-            with self._state.lock:
-                group = take_group(self._state)
-                self._state.unsettled = len(group)
-                slots = self._state.reserve_slots()
+            with state.lock:
+                group = take_group(state)
+                state.unsettled = len(group)
+                slots = state.reserve_slots()
             try:
-                slots = self._settle(group, slots)
+                self._settle(group, slots)
             finally:
-                with self._state.lock:
-                    self._state.unsettled = 0
-                    self._state.return_slots(slots)
-                    self._state.slots_free.notify()
-                    self._state.all_ended.notify_all()
+                with state.lock:
+                    state.unsettled = 0
+                    state.slots_free.notify()
+                    state.all_ended.notify_all()
 
     def _wait_for_endings(self) -> bool:
         with self._state.lock:
@@ -63,104 +78,137 @@ class Settler:
                 self._state.endings_ready.wait()
             return True
 
-    def _settle(self, group: list[Ending], slots: int) -> int:
-        """Settles a group. Returns the slots for which no claim was sent."""
-        completions = [ending for ending in group if isinstance(ending, Completed)]
-        failures = [ending for ending in group if isinstance(ending, Failed)]
-        releases = [ending for ending in group if isinstance(ending, Released)]
-        queue = self._state.options.queue
-        others = [
-            threading.Thread(target=self._send, args=(rpc, request, part, 0), daemon=True)
-            for rpc, request, part in (
-                ("Fail", v1.FailRequest(queue=queue, failures=[failure.message for failure in failures]), failures),
-                (
-                    "Release",
-                    v1.ReleaseRequest(queue=queue, releases=[release.message for release in releases]),
-                    releases,
-                ),
-            )
-            if part
-        ]
-        if not completions:
-            # The calls follow one another, and nothing is claimed.
-            for thread in others:
-                thread.run()
-            return slots
-        request = v1.CompleteRequest(queue=queue, completions=[completion.message for completion in completions])
-        if slots > 0:
-            request.next.CopyFrom(self._next_claim(slots))
-        for thread in others:
+    def _settle(self, group: list[Ending], slots: int) -> None:
+        """Settles a group with one call for each kind of ending. `slots`: the slots to claim items for."""
+        parts = {
+            rpc: part
+            for rpc, (kind, _, _) in _RPCS.items()
+            if (part := [ending for ending in group if isinstance(ending, kind)])
+        }
+        first, *others = parts
+        threads = [threading.Thread(target=self._send, args=(rpc, parts[rpc]), daemon=True) for rpc in others]
+        for thread in threads:
             thread.start()
-        self._send("Complete", request, completions, slots)
-        for thread in others:
+        # A Release claims nothing.
+        claim = self._next_claim(slots) if slots > 0 and first != "Release" else None
+        self._send(first, parts[first], claim, slots)
+        for thread in threads:
             thread.join()
-        return 0
 
     def _next_claim(self, slots: int) -> v1.NextClaim:
         options = self._state.options
         claim = v1.NextClaim(
-            worker_id=options.worker_id, max_items=slots * options.slot_size, request_id=str(uuid.uuid4())
+            worker_id=options.worker_id,
+            max_items=slots * options.slot_size,
+            request_id=str(uuid.uuid4()),
+            max_bytes=MAX_BYTES,
         )
         if options.lease is not None:
             claim.lease_duration.CopyFrom(duration(options.lease))
         return claim
 
-    def _send(self, rpc: str, request: Any, group: Sequence[Ending], slots: int) -> None:
-        """Sends a group of one kind until the last of its leases ends."""
+    def _send(self, rpc: str, group: Sequence[Ending], claim: v1.NextClaim | None = None, slots: int = 0) -> None:
+        """Sends a group of one kind until the last of its leases ends, with a claim for `slots` slots."""
+        state = self._state
 
         def on_retry() -> None:
             # From now on heartbeats keep the leases, as it may take a while.
-            with self._state.lock:
+            with state.lock:
                 for ending in group:
                     if ending.lease.phase is Phase.SETTLING:
                         ending.lease.phase = Phase.RESENDING
-                self._state.next_beat = 0
-                self._state.clock.notify()
+                state.next_beat = 0
+                state.clock.notify()
 
+        _, request_type, field = _RPCS[rpc]
+        request = request_type(queue=state.options.queue, **{field: [ending.message for ending in group]})
+        if claim is not None:
+            request.next.CopyFrom(claim)
         leases: list[v1.Lease] = []
         sent_at = time.monotonic()
+        # A connection that has died is noticed while there is time for a retry.
+        timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
         try:
-            deadline = max(ending.lease.deadline for ending in group)
-            answer = self._caller.call(rpc, request, until=deadline, on_retry=on_retry)
-            leases, sent_at = list(getattr(answer.message, "next_leases", ())), answer.sent_at
+            answer = self._caller.call(
+                rpc,
+                request,
+                until=lambda: min(max(ending.lease.deadline for ending in group), state.settle_until),
+                attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
+                on_retry=on_retry,
+            )
             self._note(group, answer)
+            if claim is not None:
+                leases, sent_at = list(answer.message.next_leases), answer.sent_at
+                state.note_too_large(answer.message.next_too_large)
         except LeaseBrokerError as error:
-            with self._state.lock:
-                for ending in group:
-                    self._state.events.emit("unknown", ending.lease.item, text=str(error))
-                    self._state.drop(ending.lease)
-            self._state.options.logger.warning("%d items may not be settled: %s", len(group), error)
+            if claim is not None:
+                with state.lock:
+                    state.abandoned_requests.append(claim.request_id)
+            self._note_error(rpc, group, error)
         finally:
-            if slots > 0 or leases:
-                with self._state.lock:
-                    self._state.accept(leases, slots, sent_at)
+            if slots > 0:
+                with state.lock:
+                    state.accept(leases, slots, sent_at)
 
     def _note(self, group: Sequence[Ending], answer: Answer) -> None:
         """Notes the outcome of each ending."""
         state = self._state
         with state.lock:
             for ending, result in zip(group, answer.message.results, strict=True):
-                name = outcome_event(ending, result.outcome, answer.attempts > 1)
-                if name == "failed" and isinstance(ending, Failed):
-                    state.events.emit(name, ending.lease.item, text=ending.message.error_message)
-                elif name == "refused":
+                name = outcome_event(ending, result.outcome, answer)
+                if name == "refused":
                     self._refuse(ending, result.problem)
                     continue
+                if name == "failed" and isinstance(ending, Failed):
+                    state.events.emit(name, ending.lease.item, error=ending.message.error_message)
                 else:
                     state.events.emit(name, ending.lease.item)
                 state.drop(ending.lease)
 
+    def _note_error(self, rpc: str, group: Sequence[Ending], error: LeaseBrokerError) -> None:
+        """Deals with a call that failed as a whole."""
+        state = self._state
+        if error.reason in _PERMANENT:
+            if (error.field or "").endswith(".checkpoint") and self._drop_checkpoints(group, error.message):
+                self._send(rpc, group)
+                return
+            if len(group) > 1:
+                for ending in group:
+                    self._send(rpc, [ending])
+                return
+            if isinstance(group[0], Completed):
+                with state.lock:
+                    self._refuse(group[0], error.message)
+                return
+        with state.lock:
+            for ending in group:
+                state.events.emit("unknown", ending.lease.item, error=str(error))
+                state.drop(ending.lease)
+        state.options.logger.warning("%d items may not be settled: %s", len(group), error)
+        if error.code in _FATAL:
+            self._on_fatal(error)
+
+    def _drop_checkpoints(self, group: Sequence[Ending], problem: str) -> bool:
+        """Removes the checkpoints from the messages of a group. Returns False if there is none."""
+        found = False
+        for ending in group:
+            if not isinstance(ending, Completed) and ending.message.HasField("checkpoint"):
+                ending.message.ClearField("checkpoint")
+                self._state.refuse_checkpoint(ending.lease, problem)
+                found = True
+        return found
+
     def _refuse(self, ending: Ending, problem: str) -> None:
         """Fails an item whose ending the broker refused. The same ending can never succeed."""
-        self._state.events.emit("refused", ending.lease.item, text=problem)
+        self._state.events.emit("refused", ending.lease.item, reason=problem)
         if isinstance(ending, Completed):
             ending.lease.phase = Phase.RUNNING
-            self._state.settle(endings.failed(ending.lease, f"refused: {problem}"))
+            self._state.settle(endings.failed(ending.lease, f"Refused: {problem}"))
         else:
             self._state.drop(ending.lease)
 
 
-def outcome_event(ending: Ending, outcome: v1.Outcome, was_sent_again: bool) -> Any:
+def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:
     """Returns the name of the event for an outcome."""
     if outcome == v1.OUTCOME_APPLIED:
         match ending:
@@ -173,8 +221,8 @@ def outcome_event(ending: Ending, outcome: v1.Outcome, was_sent_again: bool) -> 
     if outcome == v1.OUTCOME_REFUSED:
         return "refused"
     if outcome == v1.OUTCOME_GONE:
-        # The row is gone. If the request was sent more than once, the first one has removed it.
-        return "completed" if was_sent_again else "unknown"
+        # The row is gone. If an earlier attempt was sent while the lease was held, that attempt has removed the row.
+        return "completed" if answer.attempts > 1 and answer.first_sent_at < ending.lease.deadline else "unknown"
     return "lost"
 
 
@@ -186,7 +234,7 @@ def take_group(state: State) -> list[Ending]:
         ending = state.endings[0]
         follow_ups += len(ending.message.follow_ups) if isinstance(ending, Completed) else 0
         size += ending.message.ByteSize()
-        if group and (follow_ups > _MAX_FOLLOW_UPS or size > _MAX_BYTES):
+        if group and (follow_ups > _MAX_FOLLOW_UPS or size > _MAX_GROUP_BYTES):
             break
         group.append(state.endings.popleft())
     return group

@@ -1,18 +1,18 @@
-"""The state of a worker, which its threads share: slots, leases, running handlers and endings that are not settled."""
+"""The state that the threads of a worker share: slots, leases, running handlers, endings that are not settled."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from lease_broker import endings
 from lease_broker.endings import Ending
 from lease_broker.errors import Cause
 from lease_broker.events import Events
-from lease_broker.leases import Context, HeldLease, Phase, Run
+from lease_broker.leases import CheckpointLimit, Context, HeldLease, Phase, Run
 from lease_broker.options import Options
 
 if TYPE_CHECKING:
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class State:
-    """The state of a worker. `lock` guards it. Each thread waits on a condition of its own."""
+    """The state of a worker. `lock` guards it. Each thread waits on its own condition."""
 
     def __init__(self, options: Options, events: Events) -> None:
         self.options = options
         self.events = events
         self.lock = threading.RLock()
         self.slots_free = threading.Condition(self.lock)
-        """The poller waits here: a slot may be free."""
+        """The poller waits for it: a slot may be free."""
         self.endings_ready = threading.Condition(self.lock)
-        """The settler waits here: an item has ended."""
+        """The settler waits for it: an item has ended."""
         self.clock = threading.Condition(self.lock)
-        """The keeper waits here: a lease has arrived or ended."""
+        """The keeper waits for it: a lease has arrived, or a time limit has changed."""
         self.all_ended = threading.Condition(self.lock)
-        """`stop` waits here: a handler has returned, or an item was settled."""
+        """`stop` waits for it: a handler has returned, or an item was settled."""
         self.free_slots = options.concurrency
         self.held: dict[str, HeldLease] = {}
         self.runs: set[Run] = set()
@@ -43,8 +43,16 @@ class State:
         self.stuck = 0
         self.takes_items = True
         """False as soon as the worker stops."""
+        self.settle_until = float("inf")
+        """The moment after which no settlement is sent again, because the worker stops."""
         self.next_beat = float("inf")
-        self.start_run: Callable[[Run], None] = lambda _run: None
+        self.lease_seconds = options.lease or 60.0
+        """The duration of the latest lease."""
+        self.checkpoint_limit = CheckpointLimit()
+        self.abandoned_requests: list[str] = []
+        """The ids of claims without an answer. The broker may have leased items for them."""
+        self._too_large: set[str] = set()
+        self.start_runs: Callable[[list[Run]], None] = lambda _runs: None
 
     def reserve_slots(self) -> int:
         """Takes the free slots for a claim. Returns their number, which is 0 if the worker takes no items now."""
@@ -55,20 +63,23 @@ class State:
         return slots
 
     def return_slots(self, slots: int) -> None:
-        """Gives back slots for which no item came."""
+        """Makes slots free again for which no item came."""
         self.free_slots += slots
         if self.free_slots > 0:
             self.slots_free.notify()
 
     def accept(self, messages: list[v1.Lease], slots: int, sent_at: float) -> None:
-        """Starts handlers for the leases of a claim, for which `slots` slots were reserved."""
+        """Starts handlers for the leases of a claim, for which `slots` slots were reserved.
+
+        If the worker stops, releases the leases.
+        """
         size = self.options.slot_size
         # A repeated answer can bring a lease that the worker has already.
         leases = [HeldLease(message, sent_at) for message in messages if message.lease_id not in self.held]
         started: list[Run] = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
-            context = Context(group, self.options.logger)
+            context = Context(group, self.options.logger, self.checkpoint_limit)
             run = Run(group, context)
             for lease in group:
                 lease.run = run
@@ -78,22 +89,31 @@ class State:
             started.append(run)
         self.return_slots(slots - len(started))
         if leases:
-            self.next_beat = min(self.next_beat, time.monotonic() + min(beat_period(lease) for lease in leases))
-            self.clock.notify()
-        for run in started:
-            self.start_run(run)
+            self.lease_seconds = leases[0].duration
+            next_beat = time.monotonic() + min(0.0 if lease.needs_beat else beat_period(lease) for lease in leases)
+            if next_beat < self.next_beat:
+                self.next_beat = next_beat
+                self.clock.notify()
+        if not self.takes_items:
+            self.release_waiting()
+        self.start_runs(started)
 
     def begin(self, run: Run) -> list[HeldLease]:
-        """Notes that the handler begins. Returns the leases that it works on, which are none if all have ended."""
+        """Notes that the handler begins. Returns the leases that it works on: an empty list if all have ended."""
+        now = time.monotonic()
+        for lease in run.leases:
+            # The process may have slept since the claim.
+            if lease.phase is Phase.WAITING and now >= lease.lost_at:
+                self.lose(lease, "the lease has ended before the handler was started")
         leases = [lease for lease in run.leases if lease.phase is Phase.WAITING]
         for lease in leases:
             lease.phase = Phase.RUNNING
             self.events.emit("started", lease.item)
-        run.context.started_at = time.monotonic()
+        run.context.started_at = now
         return leases
 
     def end(self, run: Run, results: list[Ending]) -> None:
-        """Notes that the handler has returned. Endings of leases that have ended meanwhile are thrown away."""
+        """Notes that the handler has returned. Ignores the endings of leases that have ended meanwhile."""
         self.runs.discard(run)
         for ending in results:
             self.settle(ending)
@@ -104,7 +124,7 @@ class State:
         self.all_ended.notify_all()
 
     def settle(self, ending: Ending) -> None:
-        """Hands an ending to the settler, unless the lease has ended already."""
+        """Passes an ending to the settler, unless the lease has ended already."""
         if ending.lease.phase in (Phase.WAITING, Phase.RUNNING):
             ending.lease.phase = Phase.SETTLING
             self.endings.append(ending)
@@ -122,16 +142,30 @@ class State:
         self.drop(lease)
         run = lease.run
         if run is not None and run in self.runs and all(other.phase is Phase.ENDED for other in run.leases):
-            self.cancel(run, "lease_lost")
+            self.cancel(run, "lease_lost", reason)
 
-    def cancel(self, run: Run, cause: Cause) -> None:
+    def cancel(self, run: Run, cause: Cause, reason: str | None = None) -> None:
         """Cancels a handler, unless it is cancelled already."""
         if run.context._cancel(cause):
             for lease in run.leases:
-                self.events.emit("cancelled", lease.item, cause=cause)
+                self.events.emit("cancelled", lease.item, cause=cause, reason=reason)
             self.clock.notify()
 
-    def give_back_waiting(self) -> None:
+    def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
+        """Logs items that the broker cannot send because of their size, each once."""
+        for item in items:
+            if item.key not in self._too_large:
+                self._too_large.add(item.key)
+                self.options.logger.error("item %s is too large to be sent: %d bytes", item.key, item.size_bytes)
+
+    def refuse_checkpoint(self, lease: HeldLease, problem: str) -> None:
+        """Forgets a checkpoint that the broker has refused. Later ones of its size are refused by the context."""
+        size = len(lease.new_checkpoint or b"")
+        self.checkpoint_limit.max_bytes = min(self.checkpoint_limit.max_bytes, max(size - 1, 0))
+        lease.new_checkpoint = None
+        self.options.logger.error("the checkpoint of item %s was not stored: %s", lease.item.key, problem)
+
+    def release_waiting(self) -> None:
         """Releases the leases whose handlers have not begun."""
         for lease in list(self.held.values()):
             if lease.phase is Phase.WAITING:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from lease_broker import v1
 
@@ -66,12 +67,16 @@ def from_message(message: v1.Value) -> ColumnValue:
     if kind is None or kind == "null_value":
         return None
     if kind == "timestamp_value":
-        time = message.timestamp_value
-        return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+        return to_datetime(message.timestamp_value)
     if kind == "decimal_value":
         return Decimal(message.decimal_value)
     value: bool | int | float | str | bytes = getattr(message, kind)
     return value
+
+
+def to_datetime(message: Timestamp) -> datetime:
+    """Returns the point in time that a message holds, in UTC. Digits beyond microseconds are cut off."""
+    return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
 
 
 def duration(seconds: float) -> Duration:

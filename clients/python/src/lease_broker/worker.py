@@ -7,6 +7,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,8 +15,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
-from lease_broker import v1
-from lease_broker.calls import Caller, RetryEvent
+from lease_broker.calls import Caller, CallHealth, RetryEvent
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
 from lease_broker.errors import LeaseBrokerError, seconds
 from lease_broker.events import Events, Observer
@@ -31,14 +31,16 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 _CANCEL_GRACE = 5.0
 """The seconds that a cancelled handler has to stop when the worker stops."""
+_LAST_SETTLE_SECONDS = 5.0
+"""The seconds that remain afterwards for settlements that no broker answers."""
 
 
 class Worker:
     """A worker of one queue.
 
     The handler is called with an `Item` and, if it has two parameters, with a `Context`. With `batch` it is called with
-    a list of items. If it is an `async def`, it runs as a task of the event loop, else in a thread. What it returns or
-    raises says how the item ends.
+    a list of items. An `async def` runs as a task of the event loop, any other function in a thread. Its result or its
+    exception decides how the item ends.
     """
 
     def __init__(
@@ -66,10 +68,11 @@ class Worker:
 
         `address` is "host:port", "dns:///host:port", or a list of addresses. `concurrency` is the number of handlers
         that run at once. `batch` is the number of items that one handler gets. `lease` is the duration of the leases;
-        without it the queue's. Without `heartbeat` the lease is all the time that a handler has. `time_limit` bounds a
-        handler's run. `wait` is the time that a claim waits for items. `grace` is the time that handlers have to end
+        without it the queue's. Without `heartbeat` a handler is cancelled after half of its lease. `time_limit` bounds
+        a handler's run. `wait` is the time that a claim waits for items. `grace` is the time that handlers have to end
         when the worker stops. A handler that still runs `stuck_after` its cancellation is reported, and another one
-        takes its slot, for up to `max_stuck` handlers.
+        takes its slot, for up to `max_stuck` handlers; without it, `concurrency`. Durations are seconds or timedeltas.
+        `on_event` is called by the worker's threads: it must return soon, and must not call `stop`.
 
         Raises `ValueError` for an option out of its range.
         """
@@ -94,10 +97,12 @@ class Worker:
         self._handler = handler
         self._events = Events(queue, on_event, self._options.logger)
         self._state = State(self._options, self._events)
-        self._last_answer = time.monotonic()
+        self._health = CallHealth()
         self._error: LeaseBrokerError | None = None
         self._stopping = threading.Event()
-        self._stopped = threading.Event()
+        self._stop_lock = threading.Lock()
+        self._stopped = False
+        self._grace: float | None = None
         self._hurry = threading.Event()
         self._left_handlers = False
         self._process = os.getpid()
@@ -108,43 +113,62 @@ class Worker:
         return function
 
     def run(self) -> None:
-        """Works until SIGTERM or SIGINT, and stops in order. A second signal cancels the handlers.
+        """Works until SIGTERM or SIGINT, and stops in order. A second signal cancels the handlers immediately.
 
         Ends the process with code 1 if handlers did not stop. Raises `LeaseBrokerError` if the broker refuses the
         worker, for example because the queue does not exist.
         """
-        if inspect.iscoroutinefunction(self._handler):
-            asyncio.run(self.run_async())
-        else:
-            previous = self._catch_signals()
-            try:
+        # Not `loop.add_signal_handler`: a handler that blocks the loop must not hide the signal.
+        previous = self._catch_signals()
+        try:
+            if inspect.iscoroutinefunction(self._handler):
+                asyncio.run(self._run_in_loop(self._stop_or_exit))
+            else:
                 self.start()
                 while not self._stopping.wait(0.5):
                     pass
-                self.stop()
-            finally:
-                for number, action in previous.items():
-                    signal.signal(number, action)
-        if self._left_handlers:
-            # Threads of handlers that do not stop must not keep the process.
-            os._exit(1)
+                self._stop_or_exit()
+        finally:
+            for number, action in previous.items():
+                signal.signal(number, action)
 
     async def run_async(self) -> None:
-        """Works until the task is cancelled or SIGTERM or SIGINT arrives, for a handler that is an `async def`.
+        """Works until the task is cancelled, and stops in order. For a program that has an event loop.
 
-        Raises `LeaseBrokerError` if the broker refuses the worker.
+        Touches no signals. Raises `LeaseBrokerError` if the broker refuses the worker.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, self._on_signal)
-            except (NotImplementedError, RuntimeError, ValueError):
-                break  # Not on the main thread, or not on this system. The program handles its signals itself.
+        await self._run_in_loop(self.stop)
+
+    async def _run_in_loop(self, stop: Callable[[], None]) -> None:
         self.start()
+        waiting = asyncio.get_running_loop().run_in_executor(None, self._stopping.wait)
         try:
-            await asyncio.to_thread(self._stopping.wait)
+            await asyncio.shield(waiting)
         finally:
-            await asyncio.shield(asyncio.to_thread(self.stop))
+            self._stopping.set()
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, stop))
+
+    def _stop_or_exit(self) -> None:
+        """Stops. Ends the process if handlers were left, because their threads or tasks would keep it."""
+        try:
+            self.stop()
+        finally:
+            if self._left_handlers:
+                logging.shutdown()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(1)
+
+    def request_stop(self, grace: timedelta | float | None = None) -> None:
+        """Makes `run` and `run_async` stop, and returns immediately. A second call cancels the handlers.
+
+        A signal handler can call it. `grace` replaces the option.
+        """
+        if grace is not None:
+            self._grace = seconds(grace)
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
 
     def start(self) -> None:
         """Starts the worker and returns. For a program that handles its signals itself."""
@@ -159,36 +183,47 @@ class Worker:
             self._runner = AsyncRunner(state, handler, asyncio.get_running_loop())
         else:
             self._runner = ThreadRunner(state, handler)
-        state.start_run = self._runner.start_run
+        state.start_runs = self._runner.start_runs
         self._transport = Transport(options.address, options.credentials)
         self._keeper_transport = Transport(options.address, options.credentials)
-        self._caller = Caller(self._transport, options.token, self._on_retry)
+        self._transport.watch(lambda ready: self._events.emit("connected" if ready else "disconnected"))
+        self._caller = Caller(self._transport, options.token, self._on_retry, self._health)
         self._poller = Poller(state, self._caller, self._on_fatal)
-        self._settler = Settler(state, self._caller)
-        self._keeper = Keeper(state, self._keeper_transport, self._caller, self._runner)
+        self._settler = Settler(state, self._caller, self._on_fatal)
+        self._keeper = Keeper(state, self._keeper_transport, self._caller, self._runner, self._health)
         for name, part in (("poller", self._poller), ("settler", self._settler), ("keeper", self._keeper)):
             thread = threading.Thread(target=part.run, name=f"lease-broker-{name}", daemon=True)
             setattr(self, f"_{name}_thread", thread)
             thread.start()
 
     def stop(self, grace: timedelta | float | None = None) -> None:
-        """Stops in order: no more claims, handlers end within `grace`, then they are cancelled; everything is settled.
+        """Stops in order: claims nothing more, waits for handlers up to `grace`, cancels them, settles all endings.
 
-        Raises `LeaseBrokerError` if the broker has refused the worker.
+        Returns when the worker has stopped, also if another thread stops it. Raises `LeaseBrokerError` if the broker
+        has refused the worker.
         """
         self._stopping.set()
-        if not self._stopped.is_set():
-            self._stop_in_order(self._options.grace if grace is None else seconds(grace) or 0.0)
-            self._stopped.set()
+        with self._stop_lock:
+            if not self._stopped:
+                wanted = self._grace if grace is None else seconds(grace)
+                self._stop_in_order(self._options.grace if wanted is None else wanted)
+                self._stopped = True
         if self._error is not None:
             raise self._error
 
     def health(self) -> bool:
-        """Returns False if too many handlers are stuck, or if no call has succeeded for a while."""
-        with self._state.lock:
-            if self._state.stuck > self._options.allowed_stuck:
-                return False
-        return self._error is None
+        """Returns False if more than `max_stuck` handlers are stuck, if the broker refuses the worker, or if all calls
+        have failed for as long as a lease lasts.
+        """
+        state = self._state
+        if state.stuck > self._options.allowed_stuck or self._error is not None:
+            return False
+        return self._health.failing_for() <= state.lease_seconds
+
+    @property
+    def left_handlers(self) -> bool:
+        """True after `stop` if handlers still ran."""
+        return self._left_handlers
 
     def counters(self) -> dict[str, int]:
         """Returns how often each event has happened."""
@@ -198,12 +233,13 @@ class Worker:
         state = self._state
         self._events.emit("stopping")
         with state.lock:
+            state.settle_until = time.monotonic() + grace + _CANCEL_GRACE + _LAST_SETTLE_SECONDS
             state.takes_items = False
             state.slots_free.notify_all()
-            state.give_back_waiting()
+            state.release_waiting()
         self._poller.stop()
         self._poller_thread.join()  # type: ignore[attr-defined]
-        self._release_abandoned()
+        self._poller.release_abandoned(forget=False)
         self._wait_for_handlers(grace, stop_early=self._hurry)
         with state.lock:
             for run in list(state.runs):
@@ -218,7 +254,7 @@ class Worker:
         self._settler_thread.join()  # type: ignore[attr-defined]
         self._keeper.close()
         self._keeper_thread.join()  # type: ignore[attr-defined]
-        self._release_abandoned()
+        self._poller.release_abandoned(forget=True)
         self._runner.close()
         self._transport.close()
         self._keeper_transport.close()
@@ -232,22 +268,6 @@ class Worker:
                 if stop_early is not None and stop_early.is_set():
                     return
                 self._state.all_ended.wait(min(rest, 0.2))
-
-    def _release_abandoned(self) -> None:
-        """Gives back what a claim got whose answer was not awaited.
-
-        It is sent twice: the first one may reach a broker before another broker runs the claim.
-        """
-        request_id = self._poller.abandoned_request
-        if request_id is None:
-            return
-        request = v1.ReleaseRequest(
-            queue=self._options.queue, worker_id=self._options.worker_id, request_ids=[request_id]
-        )
-        try:
-            self._caller.call("Release", request, until=time.monotonic() + 2)
-        except LeaseBrokerError as error:
-            self._options.logger.warning("leases of the last claim may stay until they expire: %s", error)
 
     def _on_retry(self, event: RetryEvent) -> None:
         self._events.emit(
@@ -265,14 +285,9 @@ class Worker:
             return {}
 
         def on_signal(_number: int, _frame: FrameType | None) -> None:
-            self._on_signal()
+            self.request_stop()
 
         return {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def _on_signal(self) -> None:
-        if self._stopping.is_set():
-            self._hurry.set()
-        self._stopping.set()
 
 
 def with_two_parameters(handler: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_APPLIED: _ClassVar[Outcome]
     OUTCOME_LEASE_LOST: _ClassVar[Outcome]
     OUTCOME_GONE: _ClassVar[Outcome]
+    OUTCOME_REFUSED: _ClassVar[Outcome]
 
 class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -28,6 +29,7 @@ OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_LEASE_LOST: Outcome
 OUTCOME_GONE: Outcome
+OUTCOME_REFUSED: Outcome
 ITEM_STATE_UNSPECIFIED: ItemState
 ITEM_STATE_READY: ItemState
 ITEM_STATE_LEASED: ItemState
@@ -36,29 +38,41 @@ ITEM_STATE_COMPLETED: ItemState
 ITEM_STATE_DEAD: ItemState
 
 class ClaimBatchRequest(_message.Message):
-    __slots__ = ("queue", "worker_id", "max_items", "lease_duration", "wait_timeout", "request_id")
+    __slots__ = ("queue", "worker_id", "max_items", "lease_duration", "wait_timeout", "request_id", "max_bytes")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
     LEASE_DURATION_FIELD_NUMBER: _ClassVar[int]
     WAIT_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     queue: str
     worker_id: str
     max_items: int
     lease_duration: _duration_pb2.Duration
     wait_timeout: _duration_pb2.Duration
     request_id: str
-    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    max_bytes: int
+    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ClaimBatchResponse(_message.Message):
-    __slots__ = ("leases",)
+    __slots__ = ("leases", "too_large")
     LEASES_FIELD_NUMBER: _ClassVar[int]
+    TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
-    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
+    too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ...) -> None: ...
+
+class TooLargeItem(_message.Message):
+    __slots__ = ("key", "size_bytes")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    size_bytes: int
+    def __init__(self, key: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("lease_id", "item", "attempt", "fencing_token", "expire_time", "time_left", "trace_parent")
+    __slots__ = ("lease_id", "item", "attempt", "fencing_token", "expire_time", "time_left", "trace_parent", "max_attempts", "ready_time", "checkpoint")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +80,9 @@ class Lease(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     TIME_LEFT_FIELD_NUMBER: _ClassVar[int]
     TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
+    MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    READY_TIME_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     item: Item
     attempt: int
@@ -73,7 +90,10 @@ class Lease(_message.Message):
     expire_time: _timestamp_pb2.Timestamp
     time_left: _duration_pb2.Duration
     trace_parent: str
-    def __init__(self, lease_id: _Optional[str] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., attempt: _Optional[int] = ..., fencing_token: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ...) -> None: ...
+    max_attempts: int
+    ready_time: _timestamp_pb2.Timestamp
+    checkpoint: bytes
+    def __init__(self, lease_id: _Optional[str] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., attempt: _Optional[int] = ..., fencing_token: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ..., max_attempts: _Optional[int] = ..., ready_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("key", "columns")
@@ -121,10 +141,12 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., renewals: _Optional[_Iterable[_Union[Renewal, _Mapping]]] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Renewal(_message.Message):
-    __slots__ = ("lease_id",)
+    __slots__ = ("lease_id", "checkpoint")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
-    def __init__(self, lease_id: _Optional[str] = ...) -> None: ...
+    checkpoint: bytes
+    def __init__(self, lease_id: _Optional[str] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("results",)
@@ -133,16 +155,20 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[HeartbeatResult, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResult(_message.Message):
-    __slots__ = ("lease_id", "outcome", "expire_time", "time_left")
+    __slots__ = ("lease_id", "outcome", "expire_time", "time_left", "state", "cancel_reason")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     TIME_LEFT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REASON_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     outcome: Outcome
     expire_time: _timestamp_pb2.Timestamp
     time_left: _duration_pb2.Duration
-    def __init__(self, lease_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    state: ItemState
+    cancel_reason: str
+    def __init__(self, lease_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[_Union[ItemState, str]] = ..., cancel_reason: _Optional[str] = ...) -> None: ...
 
 class CompleteRequest(_message.Message):
     __slots__ = ("queue", "completions", "next")
@@ -155,24 +181,35 @@ class CompleteRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ..., next: _Optional[_Union[NextClaim, _Mapping]] = ...) -> None: ...
 
 class NextClaim(_message.Message):
-    __slots__ = ("worker_id", "max_items", "lease_duration", "request_id")
+    __slots__ = ("worker_id", "max_items", "lease_duration", "request_id", "max_bytes")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
     LEASE_DURATION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     max_items: int
     lease_duration: _duration_pb2.Duration
     request_id: str
-    def __init__(self, worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    max_bytes: int
+    def __init__(self, worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class Completion(_message.Message):
-    __slots__ = ("lease_id", "follow_ups")
+    __slots__ = ("lease_id", "follow_ups", "columns")
+    class ColumnsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_UPS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     follow_ups: _containers.RepeatedCompositeFieldContainer[FollowUp]
-    def __init__(self, lease_id: _Optional[str] = ..., follow_ups: _Optional[_Iterable[_Union[FollowUp, _Mapping]]] = ...) -> None: ...
+    columns: _containers.MessageMap[str, Value]
+    def __init__(self, lease_id: _Optional[str] = ..., follow_ups: _Optional[_Iterable[_Union[FollowUp, _Mapping]]] = ..., columns: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
 class FollowUp(_message.Message):
     __slots__ = ("queue", "item")
@@ -183,38 +220,57 @@ class FollowUp(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., item: _Optional[_Union[NewItem, _Mapping]] = ...) -> None: ...
 
 class CompleteResponse(_message.Message):
-    __slots__ = ("results", "next_leases")
+    __slots__ = ("results", "next_leases", "next_too_large")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_LEASES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SettleResult]
     next_leases: _containers.RepeatedCompositeFieldContainer[Lease]
-    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next_leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
+    next_too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
+    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next_leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ...) -> None: ...
 
 class FailRequest(_message.Message):
-    __slots__ = ("queue", "failures")
+    __slots__ = ("queue", "failures", "next")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     queue: str
     failures: _containers.RepeatedCompositeFieldContainer[Failure]
-    def __init__(self, queue: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ...) -> None: ...
+    next: NextClaim
+    def __init__(self, queue: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., next: _Optional[_Union[NextClaim, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("lease_id", "error_message", "retry_delay", "dead_letter")
+    __slots__ = ("lease_id", "error_message", "retry_delay", "dead_letter", "columns", "checkpoint")
+    class ColumnsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRY_DELAY_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     error_message: str
     retry_delay: _duration_pb2.Duration
     dead_letter: bool
-    def __init__(self, lease_id: _Optional[str] = ..., error_message: _Optional[str] = ..., retry_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_letter: bool = ...) -> None: ...
+    columns: _containers.MessageMap[str, Value]
+    checkpoint: bytes
+    def __init__(self, lease_id: _Optional[str] = ..., error_message: _Optional[str] = ..., retry_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_letter: bool = ..., columns: _Optional[_Mapping[str, Value]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class FailResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "next_leases", "next_too_large")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_LEASES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SettleResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ...) -> None: ...
+    next_leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    next_too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
+    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next_leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__ = ("queue", "releases", "worker_id", "request_ids")
@@ -229,12 +285,14 @@ class ReleaseRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., releases: _Optional[_Iterable[_Union[Release, _Mapping]]] = ..., worker_id: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Release(_message.Message):
-    __slots__ = ("lease_id", "delay")
+    __slots__ = ("lease_id", "delay", "checkpoint")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     delay: _duration_pb2.Duration
-    def __init__(self, lease_id: _Optional[str] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    checkpoint: bytes
+    def __init__(self, lease_id: _Optional[str] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseResponse(_message.Message):
     __slots__ = ("results", "released_by_request_id")
@@ -245,25 +303,69 @@ class ReleaseResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., released_by_request_id: _Optional[int] = ...) -> None: ...
 
 class SettleResult(_message.Message):
-    __slots__ = ("lease_id", "outcome", "state")
+    __slots__ = ("lease_id", "outcome", "state", "problem")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     outcome: Outcome
     state: ItemState
-    def __init__(self, lease_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., state: _Optional[_Union[ItemState, str]] = ...) -> None: ...
+    problem: str
+    def __init__(self, lease_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., state: _Optional[_Union[ItemState, str]] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class CancelLeasesRequest(_message.Message):
+    __slots__ = ("queue", "keys", "delay", "dead_letter", "reason")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    delay: _duration_pb2.Duration
+    dead_letter: bool
+    reason: str
+    def __init__(self, queue: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_letter: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CancelLeasesResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[CancelResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[CancelResult, _Mapping]]] = ...) -> None: ...
+
+class CancelResult(_message.Message):
+    __slots__ = ("key", "cancelled", "state")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    cancelled: bool
+    state: ItemState
+    def __init__(self, key: _Optional[str] = ..., cancelled: bool = ..., state: _Optional[_Union[ItemState, str]] = ...) -> None: ...
+
+class WakeRequest(_message.Message):
+    __slots__ = ("queue",)
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    def __init__(self, queue: _Optional[str] = ...) -> None: ...
+
+class WakeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class EnqueueRequest(_message.Message):
-    __slots__ = ("queue", "items")
+    __slots__ = ("queue", "items", "request_id")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     queue: str
     items: _containers.RepeatedCompositeFieldContainer[NewItem]
-    def __init__(self, queue: _Optional[str] = ..., items: _Optional[_Iterable[_Union[NewItem, _Mapping]]] = ...) -> None: ...
+    request_id: str
+    def __init__(self, queue: _Optional[str] = ..., items: _Optional[_Iterable[_Union[NewItem, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class NewItem(_message.Message):
-    __slots__ = ("columns", "delay")
+    __slots__ = ("columns", "delay", "trace_parent")
     class ColumnsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -273,9 +375,11 @@ class NewItem(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
+    TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
     columns: _containers.MessageMap[str, Value]
     delay: _duration_pb2.Duration
-    def __init__(self, columns: _Optional[_Mapping[str, Value]] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    trace_parent: str
+    def __init__(self, columns: _Optional[_Mapping[str, Value]] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ...) -> None: ...
 
 class EnqueueResponse(_message.Message):
     __slots__ = ("keys",)

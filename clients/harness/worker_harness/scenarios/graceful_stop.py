@@ -1,0 +1,40 @@
+"""SIGTERM: running items are completed while heartbeats go on, and an idle worker leaves no item leased."""
+
+import signal
+import threading
+
+from worker_harness.cell import Cell, Queue
+from worker_harness.checks import check_all
+from worker_harness.database import COMPLETED
+
+SLOTS, HANDLER_MS, LEASE_MS = 8, 2_000, 2_000
+MAX_SECONDS = 3
+ROUNDS, NEW_ITEMS = 3, 100
+
+
+def run(cell: Cell) -> None:
+    broker = cell.broker(Queue(lease="2s"), Queue("idle"))
+    cell.enqueue([{"sleep_ms": HANDLER_MS}] * SLOTS)
+    busy = cell.worker(broker.address, concurrency=SLOTS, lease_ms=LEASE_MS)
+    busy.wait_for("started", SLOTS)
+    stopped = busy.signal(signal.SIGTERM)
+    busy.wait_for_end(MAX_SECONDS)
+    rows = cell.database.rows("work")
+    assert {(row.state, row.attempt, row.fence) for row in rows} == {(COMPLETED, 1, 1)}, rows
+    beats = [event for event in busy.named("heartbeat") if event["at_ms"] > stopped]
+    assert beats, "no heartbeat after SIGTERM"
+    last = max(event["at_ms"] for event in busy.named("completed"))
+    assert last - max(event["at_ms"] for event in beats) <= LEASE_MS / 2, "heartbeats ended before the handlers"
+
+    for _ in range(ROUNDS):
+        idle = cell.worker(broker.address, "idle", concurrency=NEW_ITEMS)
+        idle.wait_for("connected")
+        adding = threading.Thread(target=cell.enqueue, args=([{"sleep_ms": 50}] * NEW_ITEMS, "idle"))
+        adding.start()
+        cell.random.choice([adding.join, lambda: None])()
+        idle.signal(signal.SIGTERM)
+        idle.wait_for_end(MAX_SECONDS)
+        adding.join()
+        leased = cell.database.states("idle").get("leased", 0)
+        assert leased == 0, f"{leased} rows are leased after the worker has ended"
+    check_all(cell)

@@ -1,0 +1,52 @@
+"""Handlers that return at once: items per second and processor time beside a loop over the generated stubs."""
+
+import statistics
+
+from worker_harness.cell import Cell
+from worker_harness.checks import check_all
+from worker_harness.worker import Event
+
+# Items by the number of slots.
+ITEMS = {1: 1_500, 10: 12_000, 100: 40_000}
+PAIRS = 5
+QUICK_ITEMS = {10: 2_000}
+
+
+def run(cell: Cell) -> None:
+    broker = cell.broker(watch=False)
+    pairs = 1 if cell.quick else PAIRS
+    done = 0
+    for slots, items in (QUICK_ITEMS if cell.quick else ITEMS).items():
+        ratios, raw_rates, rates, raw_cpu, cpu = [], [], [], [], []
+        for pair in range(pairs):
+            # The second of a pair runs on a warmer machine, so the order changes.
+            order = (True, False) if pair % 2 == 0 else (False, True)
+            results = {raw: measure(cell, slots, items, raw) for raw in order}
+            done += 2 * items
+            raw_rates.append(results[True]["items"] / results[True]["seconds"])
+            rates.append(results[False]["items"] / results[False]["seconds"])
+            ratios.append(rates[-1] / raw_rates[-1])
+            raw_cpu.append(results[True]["cpu_seconds"] / results[True]["items"] * 1e6)
+            cpu.append(results[False]["cpu_seconds"] / results[False]["items"] * 1e6)
+            assert cell.database.states("work") == {"completed": done}, cell.database.states("work")
+        ratio = statistics.median(ratios)
+        cell.notes.append(
+            f"{slots} slots: raw {statistics.median(raw_rates):.0f} items/s, worker {statistics.median(rates):.0f},"
+            f" ratio {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}),"
+            f" processor {statistics.median(raw_cpu):.0f} and {statistics.median(cpu):.0f} µs per item"
+        )
+        if not cell.quick:
+            limit = cell.language.min_throughput_ratio
+            assert ratio >= limit, f"{slots} slots: the ratio {ratio:.2f} is below {limit}"
+    assert {(fence,) for (fence,) in cell.database.query("SELECT DISTINCT lease_fence FROM work")} == {(1,)}
+    assert broker.metric("lease_broker_settlement_refused_total") == 0
+    check_all(cell)
+
+
+def measure(cell: Cell, slots: int, items: int, raw: bool) -> Event:
+    """Adds items, runs a worker or the loop until they are done, and returns what it reports."""
+    cell.enqueue([{}] * items)
+    worker = cell.worker(cell.brokers[0].address, concurrency=slots, until=items, raw=raw, noop=not raw)
+    done = worker.wait_for("done", seconds=300)
+    worker.wait_for_end(30)
+    return done
