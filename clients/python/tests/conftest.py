@@ -59,19 +59,36 @@ class Broker:
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Reads the database."""
+        return rows(self.folder / "queues.db", sql)
+
+    def write(self, sql: str) -> None:
+        """Changes the database, as another program would."""
         connection = sqlite3.connect(self.folder / "queues.db", timeout=10)
-        try:
-            return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+        with connection:
+            connection.execute(sql)
+        connection.close()
+
+
+def rows(database: Path, sql: str) -> list[tuple[object, ...]]:
+    """Reads a database."""
+    connection = sqlite3.connect(database, timeout=10)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def find_binary() -> str:
+    """Returns the path of the broker's binary. Without one the test is skipped."""
+    binary = os.environ.get("LEASE_BROKER") or shutil.which("lease-broker")
+    if binary is None:
+        pytest.skip("the environment variable LEASE_BROKER names no broker")
+    return os.path.abspath(binary)
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker that has just been started."""
-    binary = os.environ.get("LEASE_BROKER") or shutil.which("lease-broker")
-    if binary is None:
-        pytest.skip("the environment variable LEASE_BROKER names no broker")
-    broker = Broker(tmp_path, binary)
+    broker = Broker(tmp_path, find_binary())
     yield broker
     broker.kill()

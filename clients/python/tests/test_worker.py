@@ -135,6 +135,113 @@ def test_follow_ups_are_added(broker: Broker) -> None:
     assert broker.rows("SELECT number FROM next") == [(7,)]
 
 
+def test_columns_of_the_result_are_written(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    work(broker, lambda item: Result(columns={"result": "done"}), lambda counts: counts["completed"] == 1)
+    assert broker.rows("SELECT result, lease_state FROM work") == [("done", COMPLETED)]
+
+
+def test_completion_that_is_refused_fails_only_its_item(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "good"}, {"payload": "bad"}])
+
+    def handler(item: Item) -> Result:
+        column = "result" if item.columns["payload"] == "good" else "amount"
+        return Result(columns={column: 1})
+
+    journal = work(broker, handler, lambda counts: counts["completed"] == 1 and counts["failed"] == 1, concurrency=2)
+    assert journal.counts()["refused"] == 1
+    [(good, none), (bad, text)] = broker.rows("SELECT lease_state, lease_error FROM work ORDER BY id")
+    assert (good, none, bad) == (COMPLETED, None, DELAYED)
+    assert str(text).startswith("Refused: ")
+    assert "amount" in str(text)
+
+
+def test_checkpoint_reaches_the_next_attempt(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    seen: list[bytes | None] = []
+
+    def handler(item: Item, context: Context) -> None:
+        seen.append(item.checkpoint)
+        assert item.max_attempts == 3
+        if item.attempt == 1:
+            context.checkpoint(b"half")
+            raise Retry(after=0)
+
+    work(broker, handler, lambda counts: counts["completed"] == 1)
+    assert seen == [None, b"half"]
+
+
+def test_heartbeat_stores_the_checkpoint(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    stored: list[object] = []
+
+    def handler(item: Item, context: Context) -> None:
+        context.checkpoint(b"half")
+        time.sleep(1.5)
+        stored.extend(broker.rows("SELECT lease_checkpoint FROM work"))
+
+    work(broker, handler, lambda counts: counts["completed"] == 1)
+    assert stored == [(b"half",)]
+
+
+def test_checkpoint_over_the_limit_of_the_queue_costs_no_lease(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}, {"payload": "y"}])
+
+    def handler(item: Item, context: Context) -> None:
+        if item.attempt > 1:
+            return
+        context.checkpoint(b"x" * 200)
+        time.sleep(4)
+        with pytest.raises(ValueError, match="200 bytes"):
+            context.checkpoint(b"x" * 200)
+        raise Retry(after=0)
+
+    journal = work(broker, handler, lambda counts: counts["completed"] == 2, concurrency=2)
+    assert journal.counts()["lost"] == 0
+    assert broker.rows("SELECT lease_state, lease_fence FROM work") == [(COMPLETED, 2)] * 2
+
+
+def test_failure_with_a_checkpoint_over_the_limit_is_recorded(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+
+    def handler(item: Item, context: Context) -> None:
+        context.checkpoint(b"x" * 200)
+        raise Retry("again")
+
+    work(broker, handler, lambda counts: counts["failed"] == 1)
+    assert broker.rows("SELECT lease_error, lease_checkpoint FROM work") == [("Retry: again", None)]
+
+
+def test_wake_makes_waiting_claims_look(broker: Broker) -> None:
+    journal = Journal()
+    worker = Worker(broker.address, "work", lambda item: None, on_event=journal)
+    worker.start()
+    journal.wait_for(lambda counts: counts["connected"] == 1)
+    time.sleep(2)  # The broker's polls become rare, up to 1 s.
+    broker.write("INSERT INTO work (payload) VALUES ('x')")
+    begun = time.monotonic()
+    with Client(broker.address) as client:
+        client.wake("work")
+    journal.wait_for(lambda counts: counts["completed"] == 1)
+    seconds = time.monotonic() - begun
+    worker.stop()
+    assert seconds < 0.5
+
+
+def test_handler_runs_in_the_trace_of_its_lease(broker: Broker) -> None:
+    from opentelemetry import trace
+
+    enqueue(broker, [{"payload": "x"}])
+    traces: list[tuple[str, int]] = []
+
+    def handler(item: Item) -> None:
+        traces.append((item.trace_parent, trace.get_current_span().get_span_context().trace_id))
+
+    work(broker, handler, lambda counts: counts["completed"] == 1)
+    [(trace_parent, trace_id)] = traces
+    assert trace_parent[3:35] == f"{trace_id:032x}"
+
+
 def test_value_that_cannot_be_sent_fails_the_item(broker: Broker) -> None:
     enqueue(broker, [{"payload": "x"}])
     work(
@@ -213,27 +320,19 @@ def test_lease_taken_away_cancels_the_handler(broker: Broker) -> None:
     causes: list[str | None] = []
 
     def handler(item: Item, context: Context) -> None:
-        broker.rows("SELECT 1")
         if item.attempt == 1:
-            take_away(broker)
+            assert cancel(broker, item.key) == [True, False]
             context.cancelled.wait(10)
             causes.append(context.cause)
 
     journal = work(broker, handler, lambda counts: counts["completed"] == 1)
     assert causes == ["lease_lost"]
-    assert journal.counts()["lost"] == 1
+    assert [event.details["reason"] for event in journal.events if event.name == "lost"] == ["maintenance"]
 
 
-def take_away(broker: Broker) -> None:
-    """Makes the leased rows ready again by SQL, as an operator would."""
-    import sqlite3
-
-    connection = sqlite3.connect(broker.folder / "queues.db", timeout=10)
-    with connection:
-        connection.execute(
-            "UPDATE work SET lease_state = 0, lease_due_time = NULL, lease_owner = NULL, lease_token = NULL"
-        )
-    connection.close()
+def cancel(broker: Broker, key: str) -> list[bool]:
+    with Client(broker.address) as client:
+        return client.cancel("work", [key, "999"], reason="maintenance")
 
 
 def test_worker_that_stops_finishes_its_items(broker: Broker) -> None:

@@ -186,6 +186,8 @@ class Caller:
                 pause = wait if failure.pushback is None else failure.pushback
                 pause *= random.uniform(0.5, 1.0) if failure.pushback is None else 1.0
                 wait = min(wait * 2, _MAX_WAIT)
+            if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None:
+                self._transport.reconnect()
             if on_retry is not None:
                 on_retry()
             if time.monotonic() + pause >= end():

@@ -190,6 +190,8 @@ class Keeper:
         """Sends the next heartbeat soon after one that failed."""
         state = self._state
         self._health.note(succeeded=False)
+        if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None:
+            self._transport.reconnect()
         pause = period / 4
         if failure.code is grpc.StatusCode.UNAUTHENTICATED:
             self._needs_fresh_token = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,27 +52,35 @@ class Transport:
         if not addresses:
             raise ValueError("address: the list is empty")
         check_plaintext(addresses, credentials)
-        options = list(_OPTIONS)
-        target = addresses[0]
+        self._credentials = credentials
+        self._target, self._options = addresses[0], list(_OPTIONS)
         if len(addresses) > 1:
-            # Without an authority of its own gRPC would send the whole list as one, and servers refuse that.
-            target = "ipv4:" + ",".join(addresses)
-            options.append(("grpc.default_authority", addresses[0]))
+            self._target = target_of_list(addresses)
+            # Without it gRPC sends the whole list as the authority, and servers refuse that.
+            self._options.append(("grpc.default_authority", addresses[0]))
         if credentials.server_name is not None:
-            options.append(("grpc.ssl_target_name_override", credentials.server_name))
-        if credentials.channel is None:
-            self.channel = grpc.insecure_channel(target, options)
-        else:
-            self.channel = grpc.secure_channel(target, credentials.channel, options)
+            self._options.append(("grpc.ssl_target_name_override", credentials.server_name))
         self._process = os.getpid()
-        self._methods = {
-            rpc: self.channel.unary_unary(
+        self._lock = threading.Lock()
+        self._on_change: Callable[[bool], None] | None = None
+        self._ready = self._closed = False
+        self._last_channel: grpc.Channel | None = None
+        self._channel, self._methods = self._connect()
+
+    def _connect(self) -> tuple[grpc.Channel, dict[str, Any]]:
+        if self._credentials.channel is None:
+            channel = grpc.insecure_channel(self._target, self._options)
+        else:
+            channel = grpc.secure_channel(self._target, self._credentials.channel, self._options)
+        methods: dict[str, Any] = {
+            rpc: channel.unary_unary(
                 f"/{SERVICE}/{rpc}",
                 request_serializer=request.SerializeToString,
                 response_deserializer=response.FromString,
             )
             for rpc, (request, response) in _REQUESTS.items()
         }
+        return channel, methods
 
     def start(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
         """Sends a request and returns its future."""
@@ -78,18 +88,62 @@ class Transport:
             raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
         return self._methods[rpc].future(request, timeout=timeout, metadata=tuple(metadata))
 
+    def reconnect(self) -> None:
+        """Makes new connections for further calls, because a call got no answer in time.
+
+        A connection can be dead without an error, for example after a firewall has forgotten it. gRPC needs half a
+        minute to notice. Running calls keep the old connections until the next `reconnect`.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            if self._last_channel is not None:
+                self._last_channel.close()
+            self._last_channel = self._channel
+            self._last_channel.unsubscribe(self._on_state)
+            self._channel, self._methods = self._connect()
+            if self._on_change is not None:
+                self._note_ready(False)
+                self._channel.subscribe(self._on_state)
+
     def watch(self, on_change: Callable[[bool], None]) -> None:
         """Calls `on_change` with True when a connection to a broker is ready, and with False when the last one ends."""
-        ready = False
+        with self._lock:
+            self._on_change = on_change
+            self._channel.subscribe(self._on_state)
 
-        def on_state(state: grpc.ChannelConnectivity) -> None:
-            nonlocal ready
-            if ready != (state is grpc.ChannelConnectivity.READY):
-                ready = not ready
-                on_change(ready)
+    def _on_state(self, state: grpc.ChannelConnectivity) -> None:
+        with self._lock:
+            self._note_ready(state is grpc.ChannelConnectivity.READY)
 
-        self.channel.subscribe(on_state)
+    def _note_ready(self, ready: bool) -> None:
+        if ready != self._ready and not self._closed and self._on_change is not None:
+            self._ready = ready
+            self._on_change(ready)
 
     def close(self) -> None:
-        """Ends all calls and closes the connection."""
-        self.channel.close()
+        """Ends all calls and closes the connections."""
+        with self._lock:
+            self._closed = True
+            channels = [channel for channel in (self._channel, self._last_channel) if channel is not None]
+        for channel in channels:
+            channel.close()
+
+
+def target_of_list(addresses: Sequence[str]) -> str:
+    """Returns the target for a list of addresses. gRPC takes only numbers in a list, so names are looked up now.
+
+    Raises `ValueError` if an address has no port, and `OSError` if a name is unknown.
+    """
+    numbers: dict[str, None] = {}
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"{address!r} is not of the form host:port")
+        for family, _, _, _, found in socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM):
+            # gRPC has no target with both families. Brokers that have a name usually have an address of version 4.
+            if family == socket.AF_INET:
+                numbers[":".join((str(found[0]), port))] = None
+    if not numbers:
+        raise ValueError(f"{addresses}: a list needs addresses of IP version 4; use dns:///name:port for version 6")
+    return "ipv4:" + ",".join(numbers)

@@ -1,0 +1,149 @@
+"""Retries of requests, against a scripted server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from scripted import ScriptedServer, error, ok
+
+from lease_broker import Client, Event, LeaseBrokerError, Worker, v1
+from lease_broker.endings import completed
+from lease_broker.leases import HeldLease
+from lease_broker.settler import outcome_event
+
+KEYS = ok(v1.EnqueueResponse(keys=["1"]))
+UNAVAILABLE, EXHAUSTED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """A server without TLS."""
+    server = ScriptedServer()
+    yield server
+    server.close()
+
+
+def enqueue(server: ScriptedServer, timeout: float = 10.0) -> list[str]:
+    with Client(server.address, timeout=timeout) as client:
+        return client.enqueue("work", [{"payload": "x"}])
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        error(UNAVAILABLE),
+        error(UNAVAILABLE, "STORE_UNAVAILABLE"),
+        error(EXHAUSTED, "OVERLOADED"),
+        error(grpc.StatusCode.CANCELLED),
+        error(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+        error(grpc.StatusCode.UNKNOWN),
+        error(grpc.StatusCode.INTERNAL),
+    ],
+)
+def test_passing_error_is_retried_with_the_same_request(server: ScriptedServer, failure: Any) -> None:
+    server.answer("Enqueue", failure, failure, KEYS)
+    assert enqueue(server) == ["1"]
+    requests = server.requests["Enqueue"]
+    assert len(requests) == 3
+    assert requests[0].request_id
+    assert all(request == requests[0] for request in requests)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        error(EXHAUSTED),
+        error(EXHAUSTED, "LIMIT_EXCEEDED"),
+        error(UNAVAILABLE, "STORE_UNAVAILABLE", pushback_ms=-1),
+        error(grpc.StatusCode.INTERNAL, "INTERNAL"),
+        error(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD"),
+        error(grpc.StatusCode.PERMISSION_DENIED),
+        error(grpc.StatusCode.UNAUTHENTICATED),
+    ],
+)
+def test_lasting_error_is_not_retried(server: ScriptedServer, failure: Any) -> None:
+    server.answer("Enqueue", failure, KEYS)
+    with pytest.raises(LeaseBrokerError):
+        enqueue(server)
+    assert len(server.requests["Enqueue"]) == 1
+
+
+@pytest.mark.parametrize("hint", [{"pushback_ms": 700}, {"retry_after": 0.7}, {"pushback_ms": 700, "retry_after": 9}])
+def test_retry_waits_as_long_as_the_broker_asks(server: ScriptedServer, hint: Any) -> None:
+    server.answer("Enqueue", error(UNAVAILABLE, "STORE_UNAVAILABLE", **hint), KEYS)
+    begun = time.monotonic()
+    enqueue(server)
+    assert 0.7 <= time.monotonic() - begun < 3
+
+
+def test_retries_end_when_the_time_is_over(server: ScriptedServer) -> None:
+    server.answer("Enqueue", error(UNAVAILABLE))
+    with pytest.raises(LeaseBrokerError, match="UNAVAILABLE"):
+        enqueue(server, timeout=1.0)
+    assert 3 <= len(server.requests["Enqueue"]) <= 6
+
+
+def test_broker_that_is_not_there_is_named(server: ScriptedServer) -> None:
+    server.close()
+    with pytest.raises(LeaseBrokerError, match=r"(?i)connect"):
+        enqueue(server, timeout=0.5)
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED])
+def test_refused_caller_ends_the_worker(server: ScriptedServer, code: grpc.StatusCode) -> None:
+    server.answer("ClaimBatch", error(code))
+    worker = Worker(server.address, "work", lambda item: None)
+    with pytest.raises(LeaseBrokerError, match=code.name):
+        worker.run()
+    assert not worker.health()
+
+
+def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", error(EXHAUSTED), ok(v1.ClaimBatchResponse()))
+    server.answer("Release", ok(v1.ReleaseResponse()))
+    events: list[Event] = []
+    worker = Worker(server.address, "work", lambda item: None, on_event=events.append, wait=0)
+    worker.start()
+    until = time.monotonic() + 10
+    while not server.requests["Release"] and time.monotonic() < until:
+        time.sleep(0.01)
+    worker.stop()
+    [claim, *_] = server.requests["ClaimBatch"]
+    [release, *_] = server.requests["Release"]
+    assert list(release.request_ids) == [claim.request_id]
+    assert release.worker_id == claim.worker_id
+
+
+def test_health_is_false_when_calls_fail_for_a_lease(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", error(UNAVAILABLE))
+    server.answer("Release", ok(v1.ReleaseResponse()))
+    worker = Worker(server.address, "work", lambda item: None, lease=1)
+    assert worker.health()
+    worker.start()
+    until = time.monotonic() + 10
+    while worker.health() and time.monotonic() < until:
+        time.sleep(0.01)
+    healthy = worker.health()
+    worker.stop()
+    assert not healthy
+
+
+@pytest.mark.parametrize(
+    ("attempts", "sent_after_deadline", "event"),
+    [(1, False, "unknown"), (2, False, "completed"), (2, True, "unknown")],
+)
+def test_row_that_is_gone_is_completed_if_an_earlier_attempt_was_in_time(
+    attempts: int, sent_after_deadline: bool, event: str
+) -> None:
+    from lease_broker.calls import Answer
+
+    message = v1.Lease(lease_id="x")
+    message.time_left.FromSeconds(10)
+    lease = HeldLease(message, time.monotonic())
+    sent_at = lease.deadline + (1 if sent_after_deadline else -1)
+    answer = Answer(None, sent_at + 1, attempts, sent_at)
+    assert outcome_event(completed(lease), v1.OUTCOME_GONE, answer) == event

@@ -1,0 +1,136 @@
+"""TLS and tokens, against a scripted server with a self-signed certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from scripted import Certificate, ScriptedServer, error, ok
+
+from lease_broker import Client, Credentials, LeaseBrokerError, plaintext, tls, v1
+from lease_broker.credentials import is_loopback
+
+KEYS = ok(v1.EnqueueResponse(keys=["1"]))
+
+
+@pytest.fixture(scope="module")
+def certificate() -> Certificate:
+    """The server's certificate."""
+    return Certificate("broker.example", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def identity() -> Certificate:
+    """The client's certificate."""
+    return Certificate("worker.example")
+
+
+@pytest.fixture
+def tls_server(certificate: Certificate) -> Iterator[ScriptedServer]:
+    """A server with TLS."""
+    server = ScriptedServer(grpc.ssl_server_credentials([(certificate.key, certificate.certificate)]))
+    server.answer("Enqueue", KEYS)
+    yield server
+    server.close()
+
+
+def enqueue(server: ScriptedServer, credentials: Credentials, token: str | None = None) -> None:
+    with Client(server.address, credentials=credentials, token=token, timeout=1.0) as client:
+        client.enqueue("work", [{}])
+
+
+def test_tls_with_the_authority_of_the_server(tls_server: ScriptedServer, certificate: Certificate) -> None:
+    enqueue(tls_server, tls(ca=certificate.certificate), token="secret")
+    assert tls_server.headers[0]["authorization"] == "Bearer secret"
+
+
+def test_tls_refuses_an_unknown_authority(tls_server: ScriptedServer, identity: Certificate) -> None:
+    with pytest.raises(LeaseBrokerError, match="UNAVAILABLE"):
+        enqueue(tls_server, tls(ca=identity.certificate))
+    assert not tls_server.headers
+
+
+def test_tls_checks_the_server_name(tls_server: ScriptedServer, certificate: Certificate) -> None:
+    enqueue(tls_server, tls(ca=certificate.certificate, server_name="broker.example"))
+    with pytest.raises(LeaseBrokerError, match="UNAVAILABLE"):
+        enqueue(tls_server, tls(ca=certificate.certificate, server_name="other.example"))
+
+
+def test_plaintext_does_not_reach_a_server_with_tls(tls_server: ScriptedServer) -> None:
+    with pytest.raises(LeaseBrokerError, match="UNAVAILABLE"):
+        enqueue(tls_server, plaintext())
+    assert not tls_server.headers
+
+
+def test_client_certificate_is_presented(certificate: Certificate, identity: Certificate) -> None:
+    server = ScriptedServer(
+        grpc.ssl_server_credentials(
+            [(certificate.key, certificate.certificate)], identity.certificate, require_client_auth=True
+        )
+    )
+    server.answer("Enqueue", KEYS)
+    try:
+        enqueue(server, tls(certificate.certificate, identity.certificate, identity.key))
+        with pytest.raises(LeaseBrokerError, match="UNAVAILABLE"):
+            enqueue(server, tls(certificate.certificate))
+    finally:
+        server.close()
+    assert len(server.headers) == 1
+
+
+def test_token_file_is_read_again_when_a_token_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    server = ScriptedServer()
+    server.answer("Enqueue", KEYS, error(grpc.StatusCode.UNAUTHENTICATED), KEYS)
+    try:
+        with Client(server.address, token=file) as client:
+            client.enqueue("work", [{}])
+            file.write_text("new\n")
+            client.enqueue("work", [{}])
+    finally:
+        server.close()
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+def test_token_function_is_called_for_each_attempt() -> None:
+    tokens = iter(["first", "second"])
+    server = ScriptedServer()
+    server.answer("Enqueue", error(grpc.StatusCode.UNAUTHENTICATED), KEYS)
+    try:
+        with Client(server.address, token=lambda: next(tokens)) as client:
+            client.enqueue("work", [{}])
+    finally:
+        server.close()
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer first", "Bearer second"]
+
+
+def test_second_refusal_of_a_token_is_an_error() -> None:
+    server = ScriptedServer()
+    server.answer("Enqueue", error(grpc.StatusCode.UNAUTHENTICATED))
+    try:
+        with Client(server.address, token="wrong") as client, pytest.raises(LeaseBrokerError, match="UNAUTHENTICATED"):
+            client.enqueue("work", [{}])
+    finally:
+        server.close()
+    assert len(server.headers) == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("127.0.0.1:1", True),
+        ("localhost:1", True),
+        ("[::1]:1", True),
+        ("unix:/run/broker.sock", True),
+        ("dns:///localhost:1", True),
+        ("10.0.0.1:1", False),
+        ("db.example:1", False),
+        ("dns:///db.example:1", False),
+        ("localhost.example:1", False),
+    ],
+)
+def test_plaintext_is_only_for_this_machine(address: str, loopback: bool) -> None:
+    assert is_loopback(address) == loopback
