@@ -156,13 +156,13 @@ async fn claim_and_release(file: &File) -> Duration {
     let time = start.elapsed();
     let items = claimed.expect("claimed").into_iter();
     let items = items.flat_map(|claimed| claimed.items);
-    let release = |item: lease_broker::store::ClaimedItem| Settlement {
-        columns: Vec::new(),
-        lease: item.lease,
-        checkpoint: None,
-        ending: Ending::Release {
-            delay: Duration::ZERO,
-        },
+    let release = |item: lease_broker::store::ClaimedItem| {
+        Settlement::new(
+            item.lease,
+            Ending::Release {
+                delay: Duration::ZERO,
+            },
+        )
     };
     let releases: Vec<Settlement> = items.map(release).collect();
     assert_eq!(releases.len(), BATCH, "the table has too few ready items");

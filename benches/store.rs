@@ -68,13 +68,13 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
 }
 
 fn completions(leases: Vec<Claimed>) -> Arc<[Settlement]> {
-    let completion = |item: ClaimedItem| Settlement {
-        columns: Vec::new(),
-        checkpoint: None,
-        lease: item.lease,
-        ending: Ending::Complete {
-            follow_ups: Vec::new(),
-        },
+    let completion = |item: ClaimedItem| {
+        Settlement::new(
+            item.lease,
+            Ending::Complete {
+                follow_ups: Vec::new(),
+            },
+        )
     };
     leases
         .into_iter()
@@ -103,7 +103,8 @@ async fn cycle(store: &SqliteStore, rounds: u64, width: usize, batch: usize) -> 
         let completions = completions(leases);
         assert_eq!(completions.len(), width * batch);
         let start = Instant::now();
-        let states = store.settle(QUEUE, completions).await.expect("settled");
+        let settled = store.settle(QUEUE, completions).await.expect("settled");
+        let states = settled.results;
         times[1] += start.elapsed();
         assert!(
             states

@@ -17,6 +17,7 @@
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
+//! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
 //! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
@@ -28,6 +29,8 @@ mod claim_dispatcher;
 mod error;
 mod fail_fast_store;
 mod group_commit;
+mod lease_recorder;
+mod lease_tracer;
 mod limits;
 mod operation_metrics;
 mod queue_counters;
@@ -38,6 +41,7 @@ mod requests;
 mod response_budget;
 pub mod retention;
 mod settle;
+mod statement_spans;
 mod store_health;
 mod undelivered;
 mod wakeups;
@@ -53,6 +57,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use self::error::Error;
+pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::QueueStatus;
@@ -66,12 +71,15 @@ pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
 use self::claim_dispatcher::ClaimDispatcher;
 use self::fail_fast_store::FailFastStore;
 use self::group_commit::GroupCommit;
+use self::lease_recorder::{LeaseRecorder, Unobserved};
+use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::response_budget::ResponseBudget;
 use self::retention::Retention;
+use self::statement_spans::QueueSpans;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
@@ -79,7 +87,8 @@ use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
 use crate::lease_id::{self, InvalidLeaseId, LeaseId};
 use crate::queue::QueueSpec;
-use crate::sampling::Sampler;
+use crate::sampling::TraceSettings;
+use crate::span::Spans;
 use crate::store::{
     EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, Store,
     StoreError,
@@ -94,6 +103,7 @@ pub struct Broker {
     index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
     metrics: Arc<OperationMetrics>,
+    leases: Arc<LeaseRecorder>,
     /// Cancelled when the broker stops giving leases.
     draining: CancellationToken,
     /// Cancelled when the reapers and the probes of the store must end.
@@ -130,8 +140,32 @@ pub struct BrokerConfig {
     pub stats_interval: Duration,
     /// The bytes that leases may take in responses.
     pub budgets: config::Budgets,
-    /// Decides which leases are recorded as spans, here and by the workers.
-    pub sampler: Sampler,
+    /// Which leases are recorded as spans, and what the spans show.
+    pub traces: TraceSettings,
+    /// The kind of the store.
+    pub store: config::StoreKind,
+}
+
+/// What receives the broker's measurements and spans.
+#[derive(Clone)]
+pub struct Observers {
+    /// Receives the duration of each store operation.
+    pub operations: OperationObserver,
+    /// Receives the durations of leases.
+    pub leases: Arc<dyn LeaseObserver>,
+    /// The place to which spans go.
+    pub spans: Spans,
+}
+
+/// Observes nothing.
+impl Default for Observers {
+    fn default() -> Self {
+        Self {
+            operations: Arc::new(|_, _, _, _| ()),
+            leases: Arc::new(Unobserved),
+            spans: Spans::default(),
+        }
+    }
 }
 
 impl From<&Config> for BrokerConfig {
@@ -142,7 +176,8 @@ impl From<&Config> for BrokerConfig {
             reaper: config.reaper,
             stats_interval: config.telemetry.stats_interval,
             budgets: config.budgets,
-            sampler: config.telemetry.sampler(),
+            traces: config.telemetry.trace_settings(),
+            store: config.store.kind,
         }
     }
 }
@@ -155,10 +190,10 @@ impl Broker {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(store: Arc<dyn Store>, queues: &[QueueSpec], config: BrokerConfig) -> Self {
-        Self::start_observed(store, queues, config, Arc::new(|_, _, _, _| ()))
+        Self::start_observed(store, queues, config, Observers::default())
     }
 
-    /// Does the same as [`Broker::start`], and passes the duration of each store operation to `observer`.
+    /// Does the same as [`Broker::start`], and reports measurements and spans to `observers`.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -166,18 +201,34 @@ impl Broker {
         store: Arc<dyn Store>,
         queues: &[QueueSpec],
         config: BrokerConfig,
-        observer: OperationObserver,
+        observers: Observers,
     ) -> Self {
         let store_health = Arc::new(StoreHealth::new());
-        let metrics = Arc::new(OperationMetrics::new(queues.len(), observer));
+        let metrics = OperationMetrics::new(queues.len(), observers.operations);
+        let metrics = Arc::new(metrics);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let probes = store_health.clone();
         tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
         let monitored = store.clone();
+        let names = queues.iter().map(|queue| queue.name.clone()).collect();
+        let spans = observers.spans;
+        let leases = Arc::new(LeaseRecorder {
+            store: store.clone(),
+            metrics: metrics.clone(),
+            tracer: Arc::new(LeaseTracer::new(
+                spans.clone(),
+                config.traces,
+                *store.secret(),
+                names,
+            )),
+            observer: observers.leases,
+            tasks: TaskTracker::new(),
+        });
         let store = Arc::new(FailFastStore {
             store,
             health: store_health.clone(),
             metrics: metrics.clone(),
+            leases: leases.clone(),
         });
         let mut broker = Self {
             store,
@@ -186,6 +237,7 @@ impl Broker {
             index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
             metrics,
+            leases,
             draining: CancellationToken::new(),
             stop,
             tasks,
@@ -197,7 +249,12 @@ impl Broker {
         let budget = Arc::new(ResponseBudget::new(config.budgets.response_bytes));
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
-            let queue = broker.start_queue(index, spec, &wakeups, &budget, config);
+            let spans = QueueSpans {
+                spans: spans.clone(),
+                system: config.store.system_name(),
+                queue: spec.name.as_str().into(),
+            };
+            let queue = broker.start_queue(index, spec, &wakeups, &budget, config, &spans);
             let monitor = QueueMonitor {
                 store: monitored.clone(),
                 health: broker.store_health.clone(),
@@ -224,6 +281,7 @@ impl Broker {
         wakeups_by_queue: &Arc<[Arc<Wakeups>]>,
         budget: &Arc<ResponseBudget>,
         config: BrokerConfig,
+        spans: &QueueSpans,
     ) -> Queue {
         let (store, tasks) = (&self.store, &self.group_commit_tasks);
         let wakeups = wakeups_by_queue[index.0].clone();
@@ -239,45 +297,60 @@ impl Broker {
             let retention = Retention::new(store.clone(), index, spec);
             self.tasks.spawn(retention.run(self.stop.clone()));
         }
-        let settlements =
-            write_operations::settle(tasks, store.clone(), index, spec, wakeups_by_queue.clone());
+        let settlements = write_operations::settle(
+            tasks,
+            store.clone(),
+            index,
+            spec,
+            wakeups_by_queue.clone(),
+            spans,
+        );
         let leased_queue = LeasedQueue {
             name: spec.name.clone(),
             columns: store.columns(index),
             max_attempts: spec.retry.max_attempts,
             secret: *store.secret(),
-            sampler: config.sampler,
+            index,
+            tracer: self.leases.tracer.clone(),
             settlements: settlements.clone(),
             budget: budget.clone(),
         };
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
             store.clone(),
-            index,
             config.polling,
             wakeups.clone(),
             Arc::new(leased_queue),
+            spans.of(Operation::Claim),
             self.draining.clone(),
         );
         Queue {
             index,
             last_refresh: Arc::default(),
             claims,
-            heartbeats: write_operations::heartbeat(tasks, store.clone(), index),
+            heartbeats: write_operations::heartbeat(tasks, store.clone(), index, spans),
             settlements,
             claim_releases: write_operations::release_claims(
                 tasks,
                 store.clone(),
                 index,
                 wakeups.clone(),
+                spans,
             ),
             enqueues_once: write_operations::enqueue_once(
                 tasks,
                 store.clone(),
                 index,
                 wakeups.clone(),
+                spans,
             ),
-            enqueues: write_operations::enqueue(tasks, store.clone(), index, wakeups.clone()),
+            enqueues: write_operations::enqueue(
+                tasks,
+                store.clone(),
+                index,
+                wakeups.clone(),
+                spans,
+            ),
             wakeups,
             spec: spec.clone(),
         }
@@ -356,6 +429,9 @@ impl Broker {
         self.tasks.wait().await;
         // Last, because the claim dispatchers release leases through group commit until they end.
         self.group_commit_tasks.stop().await;
+        // These can outlive the calls that wanted them.
+        self.leases.tasks.close();
+        self.leases.tasks.wait().await;
     }
 
     fn queue(&self, name: &str) -> Result<&Queue, Error> {

@@ -1,19 +1,86 @@
 //! The span of the call that a task serves. Log lines name it, so that a line leads to the trace and back.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use tokio::task::futures::TaskLocalFuture;
 
 use crate::trace_context::Span;
 
 tokio::task_local! {
-    static CALL: Option<Span>;
+    static CALL: Option<CallTrace>;
 }
 
-/// Runs a future as part of the call with this span. `None`: the call has no span.
-pub fn in_call<F: Future>(span: Option<Span>, future: F) -> TaskLocalFuture<Option<Span>, F> {
-    CALL.scope(span, future)
+/// The place of a call in a trace.
+#[derive(Clone, Debug)]
+pub enum CallTrace {
+    /// The call is recorded.
+    Recorded(Arc<RecordedCall>),
+    /// The call is not recorded. This is its caller's span.
+    Caller(Span),
 }
 
-/// Returns the span of the call that this task serves.
+/// The span of a recorded call. It is open until the call has been answered.
+#[derive(Debug)]
+pub struct RecordedCall {
+    span: Span,
+    statements: Mutex<Vec<Span>>,
+}
+
+impl RecordedCall {
+    /// Begins the span.
+    pub fn new(span: Span) -> Self {
+        Self {
+            span,
+            statements: Mutex::default(),
+        }
+    }
+
+    /// Returns the identity of the span.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// Adds a statement that served the call together with others, and whose span is not a child of the call's.
+    pub fn add_statement(&self, statement: Span) {
+        let statements = self.statements.lock();
+        let mut statements = statements.unwrap_or_else(PoisonError::into_inner);
+        statements.push(statement);
+    }
+
+    /// Takes the statements that were added.
+    pub fn take_statements(&self) -> Vec<Span> {
+        let mut statements = self
+            .statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *statements)
+    }
+}
+
+/// Runs a future as part of a call. `None`: nothing is known about the call's trace.
+pub fn in_call<F: Future>(
+    call: Option<CallTrace>,
+    future: F,
+) -> TaskLocalFuture<Option<CallTrace>, F> {
+    CALL.scope(call, future)
+}
+
+/// Returns the span that the log names: that of the call, or its caller's.
 pub fn current() -> Option<Span> {
-    CALL.try_with(|span| *span).ok().flatten()
+    let span = |call: &CallTrace| match call {
+        CallTrace::Recorded(call) => call.span,
+        CallTrace::Caller(span) => *span,
+    };
+    CALL.try_with(|call| call.as_ref().map(span)).ok().flatten()
+}
+
+/// Returns the call that this task serves, if it is recorded.
+pub fn recorded() -> Option<Arc<RecordedCall>> {
+    let recorded = |call: &CallTrace| match call {
+        CallTrace::Recorded(call) => Some(call.clone()),
+        CallTrace::Caller(_) => None,
+    };
+    CALL.try_with(|call| call.as_ref().and_then(recorded))
+        .ok()
+        .flatten()
 }

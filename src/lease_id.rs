@@ -105,6 +105,28 @@ impl LeaseOrigin {
         }
     }
 
+    /// Returns the origin of a lease that ends, as its row shows it. The duration is not known, so it is zero.
+    ///
+    /// The row can have the trace context of this lease itself, for the leases that follow. That is not a producer.
+    pub fn of_row(
+        secret: &Secret,
+        queue: &str,
+        lease: &LeaseRef,
+        claim_time: i64,
+        trace_parent: Option<&str>,
+    ) -> Self {
+        let origin = Self::new(claim_time, Duration::ZERO, trace_parent);
+        let alone = Self {
+            producer: None,
+            ..origin
+        };
+        let own_span = || trace_context(secret, queue, lease, &alone).span;
+        match origin.producer {
+            Some(producer) if producer == own_span() => alone,
+            _ => origin,
+        }
+    }
+
     /// Returns the item's trace context, if it has a valid one.
     pub fn producer_context(&self) -> Option<TraceContext> {
         let sampled = self.sampled;
@@ -238,27 +260,69 @@ pub fn trace_context(
 ) -> TraceContext {
     let mut key = Vec::with_capacity(16);
     write_key(&mut key, &lease.key);
-    let queue = queue.as_bytes();
-    let fence = lease.fence.to_be_bytes();
-    let (trace, parent) = if let Some(Span { trace_id, span_id }) = origin.producer {
-        (trace_id.to_be_bytes(), Some(span_id.to_be_bytes()))
+    let trace_id = if let Some(producer) = origin.producer {
+        producer.trace_id
     } else {
-        let parts = [queue, lease.token.as_bytes(), &fence, &key];
-        (secret.hash(Purpose::Trace, &parts), None)
+        let fence = lease.fence.to_be_bytes();
+        let parts = [queue.as_bytes(), lease.token.as_bytes(), &fence, &key];
+        // Zero is not a valid id.
+        u128::from_be_bytes(secret.hash(Purpose::Trace, &parts)).max(1)
     };
-    // The token is not a part. So the span of an earlier lease of the item can be computed without its token, which the
-    // row no longer has.
-    let parent = parent.as_ref().map_or(&[][..], |id| id);
-    let span = secret.hash(Purpose::Span, &[queue, &trace, parent, &key, &fence]);
-    let span_id = span.first_chunk().copied().map_or(0, u64::from_be_bytes);
+    let parent = origin.producer.map(|producer| producer.span_id);
     TraceContext {
         span: Span {
-            // Zero is not a valid id.
-            trace_id: u128::from_be_bytes(trace).max(1),
-            span_id: span_id.max(1),
+            trace_id,
+            span_id: span_id(secret, queue, trace_id, parent, &key, lease.fence),
         },
         sampled: origin.sampled,
     }
+}
+
+/// Returns the span of the item's lease before this one. `None`: its trace is not known, because the row had no trace
+/// context when this lease was given.
+///
+/// If an earlier lease began the trace of the item, its span is the parent of all later ones.
+pub fn previous_span(
+    secret: &Secret,
+    queue: &str,
+    lease: &LeaseRef,
+    origin: &LeaseOrigin,
+) -> Option<Span> {
+    let Span {
+        trace_id,
+        span_id: parent,
+    } = origin.producer?;
+    let fence = lease.fence.checked_sub(1).filter(|fence| *fence > 0)?;
+    let mut key = Vec::with_capacity(16);
+    write_key(&mut key, &lease.key);
+    let first = span_id(secret, queue, trace_id, None, &key, fence);
+    let span_id = if first == parent {
+        parent
+    } else {
+        span_id(secret, queue, trace_id, Some(parent), &key, fence)
+    };
+    Some(Span { trace_id, span_id })
+}
+
+/// Returns the id of a lease's span.
+///
+/// The token is not a part of it. So the span of an earlier lease of the item can be computed without its token, which the
+/// row no longer has.
+fn span_id(
+    secret: &Secret,
+    queue: &str,
+    trace_id: u128,
+    parent: Option<u64>,
+    key: &[u8],
+    fence: i64,
+) -> u64 {
+    let (trace, parent) = (trace_id.to_be_bytes(), parent.map(u64::to_be_bytes));
+    let parent = parent.as_ref().map_or(&[][..], |id| id);
+    let parts = [queue.as_bytes(), &trace, parent, key, &fence.to_be_bytes()];
+    let hash = secret.hash(Purpose::Span, &parts);
+    let id = hash.first_chunk().copied().map_or(0, u64::from_be_bytes);
+    // Zero is not a valid id.
+    id.max(1)
 }
 
 /// Returns the bytes that these values of a key take in a lease id, at most a few too many. If a key takes more than

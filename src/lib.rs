@@ -22,7 +22,7 @@
 //!   the broker, over HTTP. No layer above imports these two.
 //!
 //! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
-//! [`trace_context`], [`sampling`], [`span`], [`call_trace`] and [`value`], which import no layer. [`cli`] starts the layers.
+//! [`trace_context`], [`lease_trace`], [`sampling`], [`span`], [`call_trace`] and [`value`], which import no layer. [`cli`] starts the layers.
 //!
 //! # Words
 //!
@@ -54,6 +54,7 @@ pub mod config;
 pub mod grpc;
 pub mod item_state;
 pub mod lease_id;
+pub mod lease_trace;
 pub mod logging;
 mod process;
 pub mod queue;

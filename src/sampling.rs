@@ -52,6 +52,19 @@ impl Default for Sampler {
     }
 }
 
+/// Which leases are recorded as spans, and what the spans show.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceSettings {
+    /// Decides which traces are recorded.
+    pub sampler: Sampler,
+    /// The number of leases per second that are recorded although their traces are not, for each way to end badly.
+    pub keep_per_second: u32,
+    /// True: spans show the keys of items.
+    pub item_keys: bool,
+    /// True: spans show the error messages of workers.
+    pub error_messages: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use opentelemetry::trace::{SpanKind, TraceId};

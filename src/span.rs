@@ -71,6 +71,9 @@ pub struct SpanLink {
 pub trait SpanSink: Send + Sync {
     /// Takes a span. Never waits: a span for which there is no room is dropped and counted.
     fn emit(&self, span: FinishedSpan);
+
+    /// Counts a span that was not made, because too many others of its kind were.
+    fn leave_out(&self);
 }
 
 /// The place to which spans go, if there is one.
@@ -86,6 +89,13 @@ impl Spans {
     /// Returns whether spans go anywhere. If not, callers need not make any.
     pub fn are_wanted(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Counts a span that was not made, because too many others of its kind were.
+    pub fn leave_out(&self) {
+        if let Some(sink) = &self.0 {
+            sink.leave_out();
+        }
     }
 
     /// Passes a span on, or drops it if no one wants spans.

@@ -51,6 +51,8 @@ pub use self::purge::{PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
+use crate::lease_trace::LeaseTrace;
+use crate::trace_context::TraceContext;
 use crate::value::{Key, Value};
 
 /// Identifies a queue by its index in the list of queues that the store was opened with.
@@ -122,6 +124,8 @@ pub trait Store: Send + Sync + 'static {
     /// The values in [`Settlement::columns`] are written only by the settlement that ends the lease. A repeated
     /// settlement does not write them again. An archived row has the written values.
     ///
+    /// The completion of an item of a recurring queue removes the row's trace context, so that each run has a trace of its own.
+    ///
     /// A settlement that cannot be applied is [`Settled::Refused`] and changes nothing. The other settlements of the
     /// list are applied. A settlement is refused if a follow-up item sets a column that does not exist or that a new
     /// item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those of
@@ -131,11 +135,34 @@ pub trait Store: Send + Sync + 'static {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Settled>, StoreError>;
+    ) -> Result<SettleResults, StoreError>;
 
-    /// Releases every lease that the claim calls with these tokens got and that is still held, without a delay. Returns
-    /// the number of released leases of each call, in request order. If a token is in the list twice, its leases count
-    /// once.
+    /// Stores trace contexts in the rows of leases that are held or have expired, unless a row has a text there already. The
+    /// item's next lease continues the trace. A lease that has ended is passed over.
+    async fn note_traces(
+        &self,
+        queue: QueueIndex,
+        notes: Arc<[TraceNote]>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns up to `limit` leases that have expired and that the reaper has not ended yet, those that were due first. Leases
+    /// whose rows have a text as trace context are left out.
+    async fn find_expired_untraced(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, StoreError>;
+
+    /// Returns the leases on the rows with these keys, in any order. Leases whose rows have a text as trace context are left
+    /// out.
+    async fn find_leased_untraced(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<Vec<LeaseRef>, StoreError>;
+
+    /// Releases every lease that the claim calls with these tokens got and that is still held, without a delay. If a token is
+    /// in the list twice, its leases count once.
     ///
     /// A claim that runs at the same time with one of these tokens is waited for, and its leases are released too. The
     /// operation takes one transaction for each 1,000 leases.
@@ -143,7 +170,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
-    ) -> Result<Vec<usize>, StoreError>;
+    ) -> Result<ReleasedClaims, StoreError>;
 
     /// Parses a key from its text form, the one that its `Display` writes.
     ///
@@ -151,8 +178,7 @@ pub trait Store: Send + Sync + 'static {
     /// The reason why the text is no key of the queue.
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
 
-    /// Takes the leases on the rows with these keys away from their workers. Returns one result per key, in request
-    /// order.
+    /// Takes the leases on the rows with these keys away from their workers.
     ///
     /// The attempt counts, as for an expiry: if no attempts are left, the item becomes dead. The fence and the owner stay
     /// on the row, the token is cleared, and the reason is stored as the error. Until the next claim of the item, a
@@ -164,7 +190,7 @@ pub trait Store: Send + Sync + 'static {
         queue: QueueIndex,
         keys: Arc<[Key]>,
         cancellation: Cancellation,
-    ) -> Result<Vec<Cancelled>, StoreError>;
+    ) -> Result<CancelResults, StoreError>;
 
     /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those
     /// that were due first.
@@ -366,6 +392,20 @@ pub struct Renewal {
     /// The checkpoint to store. Empty: the stored one is removed. `None`: the stored one stays. Only for queues with
     /// checkpoints.
     pub checkpoint: Option<Vec<u8>>,
+    /// What the lease's span tells. The store does not read it. `None`: nothing is known.
+    pub trace: Option<Box<LeaseTrace>>,
+}
+
+impl Renewal {
+    /// Returns a renewal without a checkpoint.
+    pub fn new(lease: LeaseRef, duration: Duration) -> Self {
+        Self {
+            lease,
+            duration,
+            checkpoint: None,
+            trace: None,
+        }
+    }
 }
 
 /// The result of a [`Renewal`].
@@ -439,6 +479,30 @@ pub struct Settlement {
     /// The checkpoint to store, as in [`Renewal`], in the statement that ends the lease. Only for failures and releases, and
     /// only for queues with checkpoints. A completion removes the stored one.
     pub checkpoint: Option<Vec<u8>>,
+    /// What the lease's span tells. The store does not read it. `None`: nothing is known.
+    pub trace: Option<Box<LeaseTrace>>,
+}
+
+impl Settlement {
+    /// Returns a settlement that writes no columns and no checkpoint.
+    pub fn new(lease: LeaseRef, ending: Ending) -> Self {
+        Self {
+            lease,
+            ending,
+            columns: Vec::new(),
+            checkpoint: None,
+            trace: None,
+        }
+    }
+}
+
+/// A trace context for the row of a lease.
+#[derive(Clone, Debug)]
+pub struct TraceNote {
+    /// The lease.
+    pub lease: LeaseRef,
+    /// The context of the lease's span.
+    pub context: TraceContext,
 }
 
 /// The way in which a worker ends a lease.
@@ -464,11 +528,23 @@ pub enum Ending {
     },
 }
 
+/// The result of [`Store::settle`].
+#[derive(Clone, Debug)]
+pub struct SettleResults {
+    /// The time at which leases ended, by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. If the settlements
+    /// took several transactions, that of the last one. `None`: no lease ended.
+    pub time: Option<i64>,
+    /// One result per settlement, in request order.
+    pub results: Vec<Settled>,
+}
+
 /// The result of one settlement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// The lease has ended, by this settlement or by an earlier one of the same kind. The present state of its item.
+    /// This settlement has ended the lease. The new state of its item.
     Ended(State),
+    /// An earlier settlement of the same kind has ended the lease. The present state of its item.
+    Repeated(State),
     /// The lease is not held. The settlement changed nothing.
     Lost,
     /// A completion found no row with the key of the lease. Only completions have this result.
@@ -500,24 +576,60 @@ pub struct NewItem {
     pub trace_parent: Option<String>,
 }
 
+impl Settled {
+    /// Returns the present state of the item if this settlement, or an earlier one of the same kind, has ended the lease.
+    pub const fn state(&self) -> Option<State> {
+        match self {
+            Self::Ended(state) | Self::Repeated(state) => Some(*state),
+            Self::Lost | Self::Gone | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// The result of [`Store::release_claims`].
+#[derive(Clone, Debug, Default)]
+pub struct ReleasedClaims {
+    /// The number of released leases of each call, in request order.
+    pub counts: Vec<usize>,
+    /// The released leases.
+    pub ended: Vec<EndedLease>,
+}
+
+/// The result of [`Store::cancel`].
+#[derive(Clone, Debug, Default)]
+pub struct CancelResults {
+    /// One result per key, in request order.
+    pub results: Vec<Cancelled>,
+    /// The cancelled leases.
+    pub ended: Vec<EndedLease>,
+}
+
 /// The result of [`Store::reap`].
 #[derive(Clone, Debug, Default)]
 pub struct Reaped {
     /// The expired leases that this run ended.
-    pub expired: Vec<Expired>,
+    pub expired: Vec<EndedLease>,
     /// The number of delayed items that became ready.
     pub promoted: usize,
     /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed.
     pub next_due: Option<Duration>,
 }
 
-/// An expired lease that the reaper ended.
+/// A lease that was ended without its lease id, as its row showed it.
 #[derive(Clone, Debug)]
-pub struct Expired {
+pub struct EndedLease {
     /// The lease.
     pub lease: LeaseRef,
     /// The id of the worker that held it.
     pub owner: Option<String>,
-    /// The new state of the item: ready or dead.
+    /// The new state of the item.
     pub state: State,
+    /// The trace context in the row.
+    pub trace_parent: Option<String>,
+    /// The time of the claim. All times are by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
+    pub claim_time: i64,
+    /// The time at which it expired or would have expired.
+    pub expire_time: i64,
+    /// The time of the operation that ended it.
+    pub end_time: i64,
 }

@@ -10,6 +10,7 @@ mod broker_instruments;
 mod call_instruments;
 mod gate;
 mod instruments;
+mod lease_durations;
 mod log_instruments;
 mod metric_push;
 mod operation_durations;
@@ -38,7 +39,7 @@ use uuid::Uuid;
 use self::gate::{Gate, GateSettings};
 use self::metric_push::{MetricPush, SharedReader};
 use self::otlp::Credentials;
-use crate::broker::{Broker, OperationObserver};
+use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
@@ -51,7 +52,7 @@ pub struct Telemetry {
     registry: Registry,
     provider: SdkMeterProvider,
     queues: Vec<QueueSpec>,
-    operation_observer: OperationObserver,
+    observers: Observers,
     call_metrics: Arc<CallMetrics>,
     gate: Option<Arc<Gate>>,
     span_counters: Arc<SpanCounters>,
@@ -119,11 +120,13 @@ impl Telemetry {
             registry,
             provider,
             queues: config.queues.clone(),
-            operation_observer: operation_durations::observer(
-                &meter,
-                config.store.kind,
-                &queue_names,
-            ),
+            observers: Observers {
+                operations: operation_durations::observer(&meter, config.store.kind, &queue_names),
+                leases: lease_durations::observer(&meter, &queue_names),
+                spans: gate
+                    .clone()
+                    .map_or_else(Spans::default, |gate| Spans::to(gate)),
+            },
             call_metrics: call_instruments::register(&meter),
             gate,
             span_counters,
@@ -134,8 +137,7 @@ impl Telemetry {
 
     /// Returns the place to which the layers report spans. Without a collector, no one wants spans.
     pub fn spans(&self) -> Spans {
-        let gate = self.gate.clone();
-        gate.map_or_else(Spans::default, |gate| Spans::to(gate))
+        self.observers.spans.clone()
     }
 
     /// Returns the numbers of spans.
@@ -160,9 +162,9 @@ impl Telemetry {
         tokio::join!(spans, metrics);
     }
 
-    /// Returns the function to which the broker passes the duration of each store operation.
-    pub fn operation_observer(&self) -> OperationObserver {
-        self.operation_observer.clone()
+    /// Returns what receives the broker's measurements and spans.
+    pub fn broker_observers(&self) -> Observers {
+        self.observers.clone()
     }
 
     /// Returns the counters that the gRPC server uses.

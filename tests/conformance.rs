@@ -60,6 +60,8 @@ mod repeated_settlement;
 mod retried_claim;
 #[path = "conformance/settle.rs"]
 mod settle;
+#[path = "conformance/trace.rs"]
+mod trace;
 #[path = "conformance/types.rs"]
 mod types;
 #[path = "conformance/written_columns.rs"]
@@ -397,6 +399,16 @@ macro_rules! conformance {
                     any_broker_can_settle_a_lease
                     lease_named_twice_is_settled_once
                     empty_list_settles_nothing
+                }
+                trace {
+                    reaper_reports_the_whole_lease
+                    cancellation_reports_the_whole_lease
+                    release_of_a_claim_reports_its_leases
+                    settlement_tells_when_leases_ended
+                    next_lease_has_the_stored_trace
+                    trace_of_a_producer_or_of_an_ended_lease_is_not_replaced
+                    leases_without_a_trace_are_found
+                    each_run_of_a_recurring_item_has_its_own_trace
                 }
                 types {
                     integers_are_unchanged

@@ -10,5 +10,7 @@ mod export;
 mod failing_collectors;
 #[path = "telemetry/fixture.rs"]
 mod fixture;
+#[path = "telemetry/lease_spans.rs"]
+mod lease_spans;
 #[path = "telemetry/log_lines.rs"]
 mod log_lines;

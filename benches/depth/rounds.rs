@@ -61,11 +61,7 @@ impl Operation {
             }
             Self::Heartbeat => {
                 let (leases, _) = claim(file, BATCH).await;
-                let renewal = |lease: &LeaseRef| Renewal {
-                    lease: lease.clone(),
-                    duration: LEASE,
-                    checkpoint: None,
-                };
+                let renewal = |lease: &LeaseRef| Renewal::new(lease.clone(), LEASE);
                 let renewals: Arc<[Renewal]> = leases.iter().map(renewal).collect();
                 let start = Instant::now();
                 let held = store.heartbeat(QUEUE, renewals).await.expect("held");
@@ -115,19 +111,19 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
 }
 
 async fn complete(file: &File, leases: &[LeaseRef]) -> Duration {
-    let completion = |lease: &LeaseRef| Settlement {
-        columns: Vec::new(),
-        checkpoint: None,
-        lease: lease.clone(),
-        ending: Ending::Complete {
-            follow_ups: Vec::new(),
-        },
+    let completion = |lease: &LeaseRef| {
+        Settlement::new(
+            lease.clone(),
+            Ending::Complete {
+                follow_ups: Vec::new(),
+            },
+        )
     };
     let completions: Arc<[Settlement]> = leases.iter().map(completion).collect();
     let start = Instant::now();
     let states = file.store.settle(QUEUE, completions).await;
     let time = start.elapsed();
-    let states = states.expect("settled");
+    let states = states.expect("settled").results;
     assert!(
         states
             .iter()

@@ -235,15 +235,10 @@ fn completion() -> Ending {
 }
 
 async fn settle(store: &Arc<dyn Store>, leases: Vec<Lease>, ending: Ending) -> Vec<Settled> {
-    let settlement = |lease: Lease| Settlement {
-        columns: Vec::new(),
-        checkpoint: None,
-        lease: lease.lease,
-        ending: ending.clone(),
-    };
+    let settlement = |lease: Lease| Settlement::new(lease.lease, ending.clone());
     let settlements = leases.into_iter().map(settlement).collect();
     let states = store.settle(QUEUE, settlements).await;
-    states.expect("settled")
+    states.expect("settled").results
 }
 
 fn assert_applied(results: &[Settled]) {

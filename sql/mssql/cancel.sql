@@ -3,7 +3,7 @@
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of rows. @P6: JSON array of rows, {i: index
 --   in the request, k1 to k3: key}. No row is in the list twice. @P7: JSON array of one object, {n: the new state; s and d: the delay
 --   in seconds, and the milliseconds beyond; e: the reason; m: number of attempts after which an item is dead, 0 means never}.
--- Results: index and new state of each row whose lease was cancelled. If the list has more rows, a second result has index and
+-- Results: index and new state of each row whose lease was cancelled, and the lease. If the list has more rows, a second result has index and
 --   present state of the others. A row that does not exist is in neither.
 -- Locks, in order: U, then X, on the leased rows, in the order of the key (leases.sql says how far that holds).
 -- Indexes: the key's.
@@ -25,10 +25,12 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME(), @next int, @due datetime2(3), @rea
 SELECT @next = j.n, @due = DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), @max_attempts = j.m,
     @reason = LEFT(TRANSLATE(j.e COLLATE Latin1_General_100_BIN2, @P1, @P2), 1024)
 FROM OPENJSON(@P7) WITH (n int '$.n', s int '$.s', d int '$.d', e nvarchar(max) '$.e', m int '$.m') AS j;
-DECLARE @held TABLE (lb_i int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_next int NOT NULL);
+DECLARE @held TABLE (lb_i int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
+    lb_since datetime2(7) NULL, lb_due datetime2(7) NULL, lb_trace nvarchar(56) NULL, lb_next int NOT NULL);
 BEGIN TRANSACTION;
-INSERT @held (lb_i, {key_names}, lb_f, lb_next)
-SELECT l.lb_i, {t_key_columns}, t.{lease_fence},
+INSERT @held (lb_i, {key_names}, lb_f, lb_attempt, lb_t, lb_owner, lb_since, lb_due, lb_trace, lb_next)
+SELECT l.lb_i, {t_key_columns}, t.{lease_fence}, t.{lease_attempt}, t.{lease_token}, t.{lease_owner},
+    t.{lease_state_time}, t.{lease_due_time}, CONVERT(nvarchar(56), t.{trace_parent}),
     CASE WHEN @max_attempts > 0 AND t.{lease_attempt} >= @max_attempts THEN 4 ELSE @next END
 FROM {key_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
@@ -44,7 +46,7 @@ WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = d.lb_f THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
 IF @@ROWCOUNT <> @held_count
     THROW 51224, N'a settlement of one of these leases came at the same moment', 1;
-SELECT d.lb_i, d.lb_next AS lb_state FROM @held AS d;
+SELECT d.lb_i, d.lb_next AS lb_state, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;
 IF @held_count < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state
     FROM {key_list}

@@ -22,16 +22,17 @@
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations}, lb_due datetime2(7) NOT NULL,
-    lb_state tinyint NOT NULL, lb_next tinyint NOT NULL,
-    lb_attempt int NOT NULL, lb_f bigint NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL);
+DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations},
+    lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
+    lb_since datetime2(7) NULL, lb_due datetime2(7) NOT NULL, lb_trace nvarchar(56) NULL,
+    lb_state tinyint NOT NULL, lb_next tinyint NOT NULL);
 BEGIN TRANSACTION;
 
 -- :: pick_due
-INSERT @due ({key_names}, lb_due, lb_state, lb_next, lb_attempt, lb_f, lb_t, lb_owner)
-SELECT TOP (@P1) {t_key_columns}, t.{lease_due_time}, t.{lease_state},
-    CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END,
-    t.{lease_attempt}, t.{lease_fence}, t.{lease_token}, t.{lease_owner}
+INSERT @due ({key_names}, lb_f, lb_attempt, lb_t, lb_owner, lb_since, lb_due, lb_trace, lb_state, lb_next)
+SELECT TOP (@P1) {t_key_columns}, t.{lease_fence}, t.{lease_attempt}, t.{lease_token}, t.{lease_owner},
+    t.{lease_state_time}, t.{lease_due_time}, CONVERT(nvarchar(56), t.{trace_parent}),
+    t.{lease_state}, CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END
 FROM {table} AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK{due_hint})
 WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time}
@@ -56,7 +57,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
 DECLARE @changed_count int = @@ROWCOUNT;
 IF @changed_count > 0 AND @changed_count < @count
     THROW 51224, N'another statement changed some of the due rows at the same moment', 1;
-SELECT {d_key_values}, d.lb_state, d.lb_next, d.lb_attempt, d.lb_f, d.lb_t, d.lb_owner
+SELECT {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now, d.lb_state, d.lb_next
 FROM @due AS d
 WHERE @changed_count > 0
 ORDER BY d.lb_due;

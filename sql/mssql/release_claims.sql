@@ -3,7 +3,7 @@
 -- Sections: `release_claims` is the batch. The broker runs it again until it releases fewer than 1,000 leases.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of claims. @P6: JSON array of claims, {i:
 --   index of the request, t: token}. No token is in the list twice.
--- Results: for each claim with a released lease its index and the number of these leases.
+-- Results: index of the claim and the lease, for each released lease.
 -- Locks, in order:
 --   1. For each claim, in the order of the tokens: the application lock of its token. If it is not free, the batch fails with 51222
 --      and the broker runs it again. The batch waits at most 5 s for all of them together.
@@ -22,7 +22,8 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
 DECLARE @claims TABLE (lb_t uniqueidentifier NOT NULL PRIMARY KEY, lb_i int NOT NULL);
-DECLARE @held TABLE (lb_i int NOT NULL, {key_declarations}, lb_t uniqueidentifier NOT NULL, lb_f bigint NOT NULL);
+DECLARE @held TABLE (lb_i int NOT NULL, {key_declarations}, lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
+    lb_since datetime2(7) NULL, lb_due datetime2(7) NULL, lb_trace nvarchar(56) NULL);
 DECLARE @token uniqueidentifier, @token_lock_result int, @token_lock_wait int, @token_lock_name nvarchar(255);
 BEGIN TRANSACTION;
 INSERT @claims (lb_t, lb_i)
@@ -37,8 +38,9 @@ BEGIN
     IF @token_lock_result < 0 THROW 51222, N'a claim has held the application lock of its token for 5 s', 1;
 END;
 SET @now = SYSUTCDATETIME();
-INSERT @held (lb_i, {key_names}, lb_t, lb_f)
-SELECT TOP (1000) c.lb_i, {t_key_columns}, t.{lease_token}, t.{lease_fence}
+INSERT @held (lb_i, {key_names}, lb_f, lb_attempt, lb_t, lb_owner, lb_since, lb_due, lb_trace)
+SELECT TOP (1000) c.lb_i, {t_key_columns}, t.{lease_fence}, t.{lease_attempt}, t.{lease_token}, t.{lease_owner},
+    t.{lease_state_time}, t.{lease_due_time}, CONVERT(nvarchar(56), t.{trace_parent})
 FROM (SELECT TOP (@P5) * FROM @claims) AS c INNER JOIN {table} AS t WITH (UPDLOCK, ROWLOCK{token_hint}) ON t.{lease_token} = c.lb_t
 WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
@@ -52,5 +54,5 @@ WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_token} = d.lb_t AND t.{leas
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
 IF @@ROWCOUNT <> @held_count
     THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
-SELECT d.lb_i, COUNT(*) AS lb_n FROM @held AS d GROUP BY d.lb_i;
+SELECT d.lb_i, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;
 COMMIT TRANSACTION;

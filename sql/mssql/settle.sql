@@ -17,7 +17,7 @@
 --   {written_columns} sets the columns. No two leases have the same key. The lists of follow-ups begin at @P7.
 --   A checkpoint of a failure or a release is written as one more of these columns. Without one, {clear_checkpoint} removes the
 --   checkpoints of completed items, if the queue has checkpoints.
--- Results: index and new state of each lease that this batch ends. If it ends fewer than the list has, a second result has
+-- Results: index and new state of each lease that this batch ends, and the time. If it ends fewer than the list has, a second result has
 --   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
 --   completion whose key has no row.
 -- Locks, in order: U on the rows of held leases, in the order of the key (leases.sql says how far that holds). X on the rows
@@ -29,6 +29,7 @@
 -- Why two steps: `begin` reads the rows under U locks and returns them. `update_ended` and `delete_completed` change them. On
 --   SQL Server both see the same rows. Babelfish ignores the lock hints, so `verify_count` compares both counts. If they
 --   differ, it throws 51224, the batch is rolled back, and the broker runs it again.
+-- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.
 -- Why no OUTPUT: Babelfish runs a joined UPDATE with OUTPUT as a product with the whole table. A table with triggers accepts
 --   OUTPUT only with INTO a table variable.
 
@@ -44,7 +45,7 @@
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;
-SELECT l.lb_i, l.lb_state
+SELECT l.lb_i, l.lb_state, @now AS lb_now
 FROM {lease_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
 WHERE {is_held}
@@ -77,7 +78,7 @@ SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.
     {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
     {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
         WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
-    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{clear_checkpoint}{written_columns}{mirror_ended}
+    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{clear_checkpoint}{clear_trace}{written_columns}{mirror_ended}
 FROM {lease_list}
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
 WHERE {is_held}{except_deleted}

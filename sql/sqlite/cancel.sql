@@ -10,7 +10,8 @@
 -- Why `cancel` clears the token: a late settlement by the worker must find no row.
 
 -- :: read_item
-SELECT {lease_state}, {lease_attempt}
+SELECT {key}, {lease_fence}, {lease_attempt}, {lease_token}, {lease_owner}, {lease_state_time}, {lease_due_time}, {trace_parent},
+    {lease_state}
 FROM {table}
 WHERE {key_match}
 

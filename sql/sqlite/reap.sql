@@ -10,7 +10,8 @@
 -- Why `promote` keeps the token: if a settlement delayed the item, the same settlement sent again must still be recognized.
 
 -- :: find_due
-SELECT {key}, {lease_state}, {lease_attempt}, {lease_fence}, {lease_token}, {lease_owner}
+SELECT {key}, {lease_fence}, {lease_attempt}, {lease_token}, {lease_owner}, {lease_state_time}, {lease_due_time}, {trace_parent},
+    {lease_state}
 FROM {table} INDEXED BY {due_index}
 WHERE {lease_state} IN (1, 2) AND {lease_due_time} <= ?5
 ORDER BY {lease_due_time}

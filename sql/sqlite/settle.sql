@@ -12,11 +12,12 @@
 -- Why token and fence stay on the row: the same settlement sent again must be recognized. The row tells which kind of
 --   settlement ended the lease: a completion leaves state 3 or sets the attempts to 0, a failure leaves at least one attempt
 --   and the owner, a release clears the owner.
+-- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.
 
 -- :: complete
 UPDATE {table}
 SET {lease_state} = ?8, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_error} = NULL,
-    {lease_attempt} = CASE ?8 WHEN 3 THEN {lease_attempt} ELSE 0 END{clear_checkpoint}{written_columns}{mirror_complete}
+    {lease_attempt} = CASE ?8 WHEN 3 THEN {lease_attempt} ELSE 0 END{clear_checkpoint}{clear_trace}{written_columns}{mirror_complete}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?7 AND {lease_due_time} > ?5
 
 -- :: delete

@@ -21,7 +21,8 @@ use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
-use crate::lease_id::LeaseRef;
+use crate::lease_id::LeaseId;
+use crate::lease_trace::LeaseTrace;
 use crate::store::{
     Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
     Settlement, StoreError,
@@ -80,6 +81,7 @@ impl Broker {
                 duration: lease_duration.unwrap_or(id.origin.duration),
                 lease: id.lease,
                 checkpoint: checkpoint.clone(),
+                trace: Some(Box::new(LeaseTrace::new(id.origin))),
             });
             let durations = renewal.iter().map(|renewal| renewal.duration);
             shortest = durations.fold(shortest, Duration::min);
@@ -105,7 +107,7 @@ impl Broker {
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
         let settlements = self.settlements_of(queue, completions)?;
-        self.settle(queue, settlements).await
+        self.settle(queue, settlements, None).await
     }
 
     /// Checks completions and decodes their lease ids.
@@ -168,8 +170,9 @@ impl Broker {
         self.metrics.add_call(queue.index, Operation::Claim);
         let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
         let call = call.map_err(|error| error.in_message("next"))?;
+        let worker = call.worker.clone();
         let (results, leases) = tokio::join!(
-            self.settle(queue, settlements),
+            self.settle(queue, settlements, Some(&worker)),
             queue.claims.claim(call, None)
         );
         let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
@@ -190,7 +193,7 @@ impl Broker {
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
         let settlements = self.settlements_of_failures(queue, failures)?;
-        self.settle(queue, settlements).await
+        self.settle(queue, settlements, None).await
     }
 
     /// Checks failures, decodes their lease ids, and decides what becomes of their items.
@@ -208,9 +211,8 @@ impl Broker {
             let checkpoint = failure.checkpoint;
             let message = || format!("failures[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let lease = self.decode_lease_id(queue, &failure.lease_id)?;
-            let lease = lease.map(|id| id.lease);
-            let attempt = lease.as_ref().map_or(1, |lease| lease.attempt);
+            let id = self.decode_lease_id(queue, &failure.lease_id)?;
+            let attempt = id.as_ref().map_or(1, |id| id.lease.attempt);
             let random = rand::rng().random();
             let policy = &queue.spec.retry;
             let ending = Ending::Fail {
@@ -224,7 +226,7 @@ impl Broker {
                     .take(limits::MAX_ERROR_LENGTH)
                     .collect(),
             };
-            settlements.push(settlement(lease, ending, failure.columns, checkpoint));
+            settlements.push(settlement(id, ending, failure.columns, checkpoint));
         }
         Ok(settlements)
     }
@@ -257,11 +259,10 @@ impl Broker {
             let message = || format!("releases[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
             let id = self.decode_lease_id(queue, &release.lease_id)?;
-            let lease = id.map(|id| id.lease);
             let ending = Ending::Release { delay };
-            settlements.push(settlement(lease, ending, Ok(Vec::new()), checkpoint));
+            settlements.push(settlement(id, ending, Ok(Vec::new()), checkpoint));
         }
-        let results = self.settle(queue, settlements).await?;
+        let results = self.settle(queue, settlements, None).await?;
         if request_ids.is_empty() {
             return Ok(Released {
                 results,
@@ -332,15 +333,17 @@ impl Broker {
 /// Returns the settlement of a lease, or the result of a settlement that does not reach the store: its lease id cannot be
 /// decoded, or one of the columns is malformed.
 fn settlement(
-    lease: Option<LeaseRef>,
+    id: Option<LeaseId>,
     ending: Ending,
     columns: Result<Vec<(String, Value)>, Refusal>,
     checkpoint: Option<Vec<u8>>,
 ) -> Result<Settlement, Settled> {
+    let LeaseId { lease, origin } = id.ok_or(Settled::Lost)?;
     Ok(Settlement {
-        lease: lease.ok_or(Settled::Lost)?,
+        lease,
         ending,
         columns: columns.map_err(Settled::Refused)?,
         checkpoint,
+        trace: Some(Box::new(LeaseTrace::new(origin))),
     })
 }

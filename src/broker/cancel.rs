@@ -55,7 +55,7 @@ impl Broker {
             },
         };
         let cancelled = self.store.cancel(queue.index, keys.into(), cancellation);
-        let cancelled = cancelled.await?;
+        let cancelled = cancelled.await?.results;
         let has_entered = |state| {
             let mut results = cancelled.iter();
             results.any(|result| result.cancelled && result.state == Some(state))

@@ -12,7 +12,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rand::RngExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -24,10 +24,13 @@ use uuid::Uuid;
 use super::error::Error;
 use super::group_commit::broker_stopped;
 use super::response_budget::ResponseBytes;
-use super::undelivered::{LeasedQueue, UndeliveredLeases, releases_of};
+use super::statement_spans::StatementSpans;
+use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
+use crate::call_trace::{self, RecordedCall};
 use crate::config::Polling;
-use crate::store::{ClaimCall, Claimed, ClaimedItem, QueueIndex, Store, StoreError, TooLargeItem};
+use crate::lease_trace::ReleaseReason;
+use crate::store::{ClaimCall, Claimed, ClaimedItem, Settlement, Store, StoreError, TooLargeItem};
 
 /// The largest number of items that the claims of one store operation ask for.
 const MAX_GROUP_ITEMS: usize = 1_000;
@@ -65,6 +68,8 @@ struct PendingClaim {
     /// must then reach the store even if its own caller goes away, because no other claim would get those leases or
     /// release them.
     takes_over_leases: bool,
+    /// The call, if it is recorded.
+    recorded: Option<Arc<RecordedCall>>,
     caller: oneshot::Sender<Result<UndeliveredLeases, Error>>,
 }
 
@@ -102,19 +107,19 @@ impl ClaimDispatcher {
     pub(super) fn spawn(
         tasks: &TaskTracker,
         store: Arc<dyn Store>,
-        queue: QueueIndex,
         polling: Polling,
         wakeups: Arc<Wakeups>,
         leased_queue: Arc<LeasedQueue>,
+        spans: StatementSpans,
         draining: CancellationToken,
     ) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
         let task = DispatcherTask {
             store,
-            queue,
             polling,
             wakeups,
             leased_queue: leased_queue.clone(),
+            spans,
             arrived: VecDeque::new(),
             waiting: VecDeque::new(),
             prune_threshold: 0,
@@ -158,6 +163,7 @@ impl ClaimDispatcher {
             wait_until,
             status: status.clone(),
             takes_over_leases: false,
+            recorded: call_trace::recorded(),
             caller,
         };
         if self.messages.send(Message::Claim(claim)).is_err() {
@@ -196,10 +202,10 @@ impl ClaimDispatcher {
 /// The state of the task behind [`ClaimDispatcher`].
 struct DispatcherTask {
     store: Arc<dyn Store>,
-    queue: QueueIndex,
     polling: Polling,
     wakeups: Arc<Wakeups>,
     leased_queue: Arc<LeasedQueue>,
+    spans: StatementSpans,
     /// New claims, for which the store has not been asked yet.
     arrived: VecDeque<PendingClaim>,
     /// Claims that wait for an item, the longest waiting first. The last store operation left no item for them.
@@ -300,7 +306,14 @@ impl DispatcherTask {
                 self.refuse_overload(group);
                 break;
             };
-            let results = match self.store.claim(self.queue, calls, reserved.bytes()).await {
+            let start = SystemTime::now();
+            let queue = self.leased_queue.index;
+            let claim = self.store.claim(queue, calls, reserved.bytes());
+            let outcome = claim.await;
+            let items = outcome.iter().flatten().map(|claimed| claimed.items.len());
+            let recorded = group.iter().map(|claim| claim.recorded.clone());
+            self.spans.report(recorded, items.sum(), start, &outcome);
+            let results = match outcome {
                 Ok(results) if results.len() == group.len() => results,
                 Ok(results) => {
                     let (results, calls) = (results.len(), group.len());
@@ -336,18 +349,22 @@ impl DispatcherTask {
                     self.poll_interval = self.polling.min_interval;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
                     let token = claim.call.has_request_id.then_some(claim.call.token);
+                    let duration = claim.call.duration;
                     let counted = reserved.split(claimed.bytes);
                     match claim.answer(Ok(claimed), counted, &self.leased_queue) {
                         None => answered_tokens.extend(token),
-                        Some(items) => abandoned.push((token, items)),
+                        Some(items) => abandoned.push((token, duration, items)),
                     }
                 }
             }
             for claim in unserved.into_iter().rev() {
                 self.arrived.push_front(claim);
             }
-            for (token, items) in abandoned {
-                self.release_abandoned(token, items, &answered_tokens).await;
+            for (token, duration, items) in abandoned {
+                let gone = ReleaseReason::CallerGone;
+                let releases = self.leased_queue.releases_of(items, duration, gone);
+                self.release_abandoned(token, releases, &answered_tokens)
+                    .await;
             }
             // Claims without items go before those that are still waiting, because they have waited longer.
             let waited_less = std::mem::take(&mut self.waiting);
@@ -397,12 +414,12 @@ impl DispatcherTask {
     async fn release_abandoned(
         &mut self,
         token: Option<Uuid>,
-        items: Vec<ClaimedItem>,
+        releases: Vec<Settlement>,
         answered_tokens: &[Uuid],
     ) {
         let settlements = &self.leased_queue.settlements;
         let Some(token) = token else {
-            settlements.submit_detached(releases_of(items));
+            settlements.submit_detached(releases);
             return;
         };
         if answered_tokens.contains(&token) {
@@ -413,7 +430,7 @@ impl DispatcherTask {
             Some(retry) => retry.takes_over_leases = true,
             None => {
                 // If the release fails, the leases expire.
-                let _ = settlements.submit(releases_of(items)).await;
+                let _ = settlements.submit(releases).await;
             }
         }
     }

@@ -11,16 +11,18 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
+use super::lease_recorder::LeaseRecorder;
 use super::operation_metrics::{Operation, OperationMetrics};
-use super::queue_counters::{LeaseCall, LeaseEnd};
 use super::store_health::StoreHealth;
-use super::undelivered::releases_of;
+use super::undelivered::release_all;
 use crate::item_state::State;
-use crate::lease_id::Secret;
+use crate::lease_id::{LeaseRef, Secret};
+use crate::lease_trace::ReleaseReason;
+use crate::store::millis::millis_rounded_up;
 use crate::store::{
-    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce,
-    EnqueuedOnce, FollowUp, ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal,
-    Renewed, RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError, TraceNote,
 };
 use crate::value::Key;
 
@@ -32,7 +34,7 @@ type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
 ///
 /// Leases of a call with a request id stay, because its caller gets them when it sends the call again.
 async fn release_late_leases(
-    store: Arc<dyn Store>,
+    leases: Arc<LeaseRecorder>,
     queue: QueueIndex,
     calls: Arc<[ClaimCall]>,
     claim: ClaimFuture,
@@ -42,10 +44,20 @@ async fn release_late_leases(
     };
     let late = calls.iter().zip(leases_by_call);
     let late = late.filter(|(call, _)| !call.has_request_id);
-    let late: Vec<ClaimedItem> = late.flat_map(|(_, claimed)| claimed.items).collect();
+    let late = late.flat_map(|(call, claimed)| {
+        let abandoned = ReleaseReason::Abandoned;
+        release_all(
+            &leases.tracer,
+            queue,
+            call.duration,
+            abandoned,
+            claimed.items,
+        )
+    });
+    let late: Arc<[Settlement]> = late.collect();
     if !late.is_empty() {
         // If the release fails, the leases expire.
-        let _ = store.settle(queue, releases_of(late).into()).await;
+        let _ = leases.settle(queue, late).await;
     }
 }
 
@@ -54,6 +66,8 @@ pub(super) struct FailFastStore {
     pub(super) store: Arc<dyn Store>,
     pub(super) health: Arc<StoreHealth>,
     pub(super) metrics: Arc<OperationMetrics>,
+    /// Extends and ends leases on the same store.
+    pub(super) leases: Arc<LeaseRecorder>,
 }
 
 impl FailFastStore {
@@ -80,9 +94,23 @@ impl FailFastStore {
 
 impl FailFastStore {
     /// Counts the leases of a claim, and takes the store's time from the first one.
-    fn count_claimed(&self, queue: QueueIndex, claimed: &[Claimed], duration: Duration) {
+    fn count_claimed(
+        &self,
+        queue: QueueIndex,
+        calls: &[ClaimCall],
+        claimed: &[Claimed],
+        duration: Duration,
+    ) {
         let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
         self.metrics.queue(queue).claimed.add(leases);
+        for (call, claimed) in calls.iter().zip(claimed) {
+            let asked = millis_rounded_up(call.duration);
+            let waits = claimed.items.iter().filter_map(|item| {
+                let claim_time = item.expiry.expire_time.saturating_sub(asked);
+                Some(claim_time.saturating_sub(item.ready_time?))
+            });
+            self.leases.observe_waits(queue, waits);
+        }
         if let Some(item) = claimed.iter().flat_map(|claimed| &claimed.items).next() {
             let time_left = i64::try_from(item.expiry.time_left.as_millis());
             let store_time = item
@@ -92,19 +120,6 @@ impl FailFastStore {
             self.metrics.set_store_time(store_time, duration);
         }
     }
-}
-
-/// Returns the follow-up items of the completions that were applied.
-fn follow_ups<'a>(
-    settlements: &'a [Settlement],
-    results: &'a [Settled],
-) -> impl Iterator<Item = &'a FollowUp> {
-    let applied = settlements.iter().zip(results);
-    let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
-    applied.flat_map(|(settlement, _)| match &settlement.ending {
-        Ending::Complete { follow_ups } => follow_ups.as_slice(),
-        Ending::Fail { .. } | Ending::Release { .. } => &[],
-    })
 }
 
 #[async_trait]
@@ -146,10 +161,11 @@ impl Store for FailFastStore {
         let start = Instant::now();
         let outcome = self.run(queue, Operation::Claim, claim, leases).await;
         if let Ok(claimed) = &outcome {
-            self.count_claimed(queue, claimed, start.elapsed());
+            self.count_claimed(queue, &calls, claimed, start.elapsed());
         }
         if let Some(claim) = unfinished {
-            tokio::spawn(release_late_leases(self.store.clone(), queue, calls, claim));
+            let leases = self.leases.clone();
+            tokio::spawn(release_late_leases(leases, queue, calls, claim));
         }
         outcome
     }
@@ -159,46 +175,52 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
-        let work = self.store.heartbeat(queue, renewals);
-        let renewed = self
-            .run(queue, Operation::Heartbeat, work, Vec::len)
-            .await?;
-        let is_extended = |renewed: &&Renewed| renewed.expiry().is_some();
-        let extended = renewed.iter().filter(is_extended).count();
-        let counters = self.metrics.queue(queue);
-        counters.extended.add(extended);
-        counters.add_lost(LeaseCall::Heartbeat, renewed.len() - extended);
-        Ok(renewed)
+        let work = self.leases.heartbeat(queue, renewals);
+        self.run(queue, Operation::Heartbeat, work, Vec::len).await
     }
 
     async fn settle(
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Settled>, StoreError> {
-        let work = self.store.settle(queue, settlements.clone());
-        let results = self.run(queue, Operation::Settle, work, Vec::len).await?;
-        let counters = self.metrics.queue(queue);
-        counters.add_settlements(&settlements, &results);
-        for follow_up in follow_ups(&settlements, &results) {
-            self.metrics.queue(follow_up.queue).enqueued.add(1);
-        }
-        Ok(results)
+    ) -> Result<SettleResults, StoreError> {
+        let work = self.leases.settle(queue, settlements);
+        let items = |settled: &SettleResults| settled.results.len();
+        self.run(queue, Operation::Settle, work, items).await
+    }
+
+    async fn note_traces(
+        &self,
+        queue: QueueIndex,
+        notes: Arc<[TraceNote]>,
+    ) -> Result<(), StoreError> {
+        self.store.note_traces(queue, notes).await
+    }
+
+    async fn find_expired_untraced(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        self.store.find_expired_untraced(queue, limit).await
+    }
+
+    async fn find_leased_untraced(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        self.store.find_leased_untraced(queue, keys).await
     }
 
     async fn release_claims(
         &self,
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
-    ) -> Result<Vec<usize>, StoreError> {
-        let work = self.store.release_claims(queue, tokens);
-        let items = |counts: &Vec<usize>| counts.iter().sum();
-        let counts = self.run(queue, Operation::Settle, work, items).await?;
-        let released = counts.iter().sum();
-        self.metrics
-            .queue(queue)
-            .add_ended(LeaseEnd::Released, released);
-        Ok(counts)
+    ) -> Result<ReleasedClaims, StoreError> {
+        let work = self.leases.release_claims(queue, tokens);
+        let items = |released: &ReleasedClaims| released.ended.len();
+        self.run(queue, Operation::Settle, work, items).await
     }
 
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
@@ -210,19 +232,16 @@ impl Store for FailFastStore {
         queue: QueueIndex,
         keys: Arc<[Key]>,
         cancellation: Cancellation,
-    ) -> Result<Vec<Cancelled>, StoreError> {
-        let work = self.store.cancel(queue, keys, cancellation);
-        let results = self.run(queue, Operation::Settle, work, Vec::len).await?;
-        self.metrics.queue(queue).add_cancelled(&results);
-        Ok(results)
+    ) -> Result<CancelResults, StoreError> {
+        let work = self.leases.cancel(queue, keys, cancellation);
+        let items = |cancelled: &CancelResults| cancelled.results.len();
+        self.run(queue, Operation::Settle, work, items).await
     }
 
     async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        let work = self.store.reap(queue, limit);
+        let work = self.leases.reap(queue, limit);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
-        let reaped = self.run(queue, Operation::Reap, work, items).await?;
-        self.metrics.queue(queue).add_reaped(&reaped);
-        Ok(reaped)
+        self.run(queue, Operation::Reap, work, items).await
     }
 
     async fn enqueue(

@@ -18,6 +18,7 @@
 //! - If the store rejects one call, only that call fails.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -26,6 +27,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::statement_spans::StatementSpans;
+use crate::call_trace::{self, RecordedCall};
 use crate::store::{Rejection, StoreError};
 
 /// The largest number of items in a call group, unless a single call has more. SQL Server locks the whole table for a
@@ -44,6 +47,8 @@ type StoreOperation<I, R> =
 /// A submitted call: its items, and the channel for their results.
 struct Call<I, R> {
     items: Vec<I>,
+    /// The call, if it is recorded.
+    recorded: Option<Arc<RecordedCall>>,
     reply: oneshot::Sender<Result<Vec<R>, StoreError>>,
 }
 
@@ -73,6 +78,7 @@ where
         tasks: &TaskTracker,
         close: &CancellationToken,
         max_concurrent: usize,
+        spans: StatementSpans,
         operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
         + Send
         + Sync
@@ -81,7 +87,7 @@ where
         let (calls, inbox) = mpsc::unbounded_channel();
         let run = async move |close| {
             let operation: StoreOperation<I, R> = Box::new(operation);
-            run_groups(inbox, &operation, max_concurrent, close).await;
+            run_groups(inbox, &operation, max_concurrent, &spans, close).await;
         };
         tasks.spawn(run(close.clone()));
         Self { calls }
@@ -112,7 +118,11 @@ where
     fn send(&self, items: Vec<I>) -> oneshot::Receiver<Result<Vec<R>, StoreError>> {
         let (reply, receiver) = oneshot::channel();
         // If the task has ended, the call is dropped with its `reply`, and the receiver reports that.
-        let _ = self.calls.send(Call { items, reply });
+        let _ = self.calls.send(Call {
+            items,
+            recorded: call_trace::recorded(),
+            reply,
+        });
         receiver
     }
 }
@@ -126,6 +136,7 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
     mut inbox: mpsc::UnboundedReceiver<Call<I, R>>,
     operation: &StoreOperation<I, R>,
     max_concurrent: usize,
+    spans: &StatementSpans,
     close: CancellationToken,
 ) {
     let mut running = FuturesUnordered::new();
@@ -140,7 +151,7 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
         if running.is_empty() && !next_group.calls.is_empty()
             || has_capacity && next_group.may_start_early()
         {
-            running.push(run_group(next_group.take(), operation));
+            running.push(run_group(next_group.take(), operation, spans));
             continue;
         }
         tokio::select! {
@@ -213,7 +224,11 @@ impl<I, R> CallGroup<I, R> {
 /// If the store rejects an item, the call of that item gets the error and leaves the group, and the operation runs
 /// again for the remaining calls. Otherwise one bad item would fail every call that happened to share the operation.
 /// Any other error goes to every call.
-async fn run_group<I: Clone, R>(mut group: Vec<Call<I, R>>, operation: &StoreOperation<I, R>) {
+async fn run_group<I: Clone, R>(
+    mut group: Vec<Call<I, R>>,
+    operation: &StoreOperation<I, R>,
+    spans: &StatementSpans,
+) {
     while !group.is_empty() {
         let items: Arc<[I]> = match &mut *group {
             // The only call of a group gives its items away: it is not needed for a second run, and nothing is cloned.
@@ -224,7 +239,11 @@ async fn run_group<I: Clone, R>(mut group: Vec<Call<I, R>>, operation: &StoreOpe
                 .collect(),
         };
         let item_count = items.len();
-        match operation(items).await {
+        let start = SystemTime::now();
+        let outcome = operation(items).await;
+        let recorded = group.iter().map(|call| call.recorded.clone());
+        spans.report(recorded, item_count, start, &outcome);
+        match outcome {
             Ok(results) if results.len() == item_count => {
                 let mut results = results.into_iter();
                 let last = group.len() - 1;
@@ -281,6 +300,8 @@ fn fail_all<I, R>(group: Vec<Call<I, R>>, error: &StoreError) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::operation_metrics::Operation;
+    use crate::broker::statement_spans::QueueSpans;
     use futures_util::FutureExt as _;
     use std::sync::Mutex;
     use tokio::sync::Semaphore;
@@ -306,6 +327,7 @@ mod tests {
             tasks,
             &CancellationToken::new(),
             max_concurrent,
+            QueueSpans::none().of(Operation::Other),
             move |items: Arc<[u32]>| {
                 let (gate, started) = (gate.clone(), started.clone());
                 async move {

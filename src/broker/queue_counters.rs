@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::item_state::State;
+use crate::lease_trace::ReleaseReason;
 use crate::store::{Cancelled, Ending, Reaped, Settled, Settlement};
 
 /// A number that any task can change.
@@ -45,10 +46,14 @@ pub struct QueueCounters {
     pub claimed: Counter,
     /// Leases that heartbeats extended.
     pub extended: Counter,
-    /// Leases that ended, by [`LeaseEnd`]. A settlement that is sent again and applied again counts again.
+    /// Leases that ended, by [`LeaseEnd`].
     pub ended: [Counter; LeaseEnd::ALL.len()],
     /// Settlements and heartbeats of leases that are not held, by [`LeaseCall`].
     pub lost: [Counter; LeaseCall::ALL.len()],
+    /// Settlements that an earlier one of the same kind had made, by [`LeaseCall`].
+    pub repeated: [Counter; LeaseCall::ALL.len()],
+    /// Leases that no worker has received, and that the broker has released, by [`ReleaseReason`].
+    pub undelivered: [Counter; ReleaseReason::ALL.len()],
     /// Completions that found no row.
     pub gone: Counter,
     /// Settlements whose values the database refused, by [`LeaseCall`].
@@ -136,6 +141,24 @@ impl LeaseCall {
     }
 }
 
+/// Returns the way in which a settlement of this kind ends its lease.
+pub(super) const fn end_of(ending: &Ending) -> LeaseEnd {
+    match ending {
+        Ending::Complete { .. } => LeaseEnd::Completed,
+        Ending::Fail { .. } => LeaseEnd::Failed,
+        Ending::Release { .. } => LeaseEnd::Released,
+    }
+}
+
+/// Returns the call that makes a settlement of this kind.
+pub(super) const fn call_of(ending: &Ending) -> LeaseCall {
+    match ending {
+        Ending::Complete { .. } => LeaseCall::Complete,
+        Ending::Fail { .. } => LeaseCall::Fail,
+        Ending::Release { .. } => LeaseCall::Release,
+    }
+}
+
 impl QueueCounters {
     pub(super) fn add_ended(&self, end: LeaseEnd, leases: usize) {
         self.ended[end as usize].add(leases);
@@ -148,18 +171,19 @@ impl QueueCounters {
     /// Counts the results of a store operation that settled leases.
     pub(super) fn add_settlements(&self, settlements: &[Settlement], results: &[Settled]) {
         for (settlement, result) in settlements.iter().zip(results) {
-            let (end, call) = match settlement.ending {
-                Ending::Complete { .. } => (LeaseEnd::Completed, LeaseCall::Complete),
-                Ending::Fail { .. } => (LeaseEnd::Failed, LeaseCall::Fail),
-                Ending::Release { .. } => (LeaseEnd::Released, LeaseCall::Release),
-            };
+            let (end, call) = (end_of(&settlement.ending), call_of(&settlement.ending));
             match result {
                 Settled::Ended(state) => {
                     self.add_ended(end, 1);
                     if end == LeaseEnd::Failed && *state == State::Dead {
                         self.dead_by_failure.add(1);
                     }
+                    let trace = settlement.trace.as_ref();
+                    if let Some(reason) = trace.and_then(|trace| trace.release_reason) {
+                        self.undelivered[reason as usize].add(1);
+                    }
                 }
+                Settled::Repeated(_) => self.repeated[call as usize].add(1),
                 Settled::Gone => self.gone.add(1),
                 Settled::Refused(_) => self.refused[call as usize].add(1),
                 // An unknown id is a lease without a key here. It has been counted already.

@@ -9,19 +9,33 @@ use super::limits::check_delay;
 use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
+use crate::call_trace;
 use crate::lease_id::{self, LeaseId};
+use crate::lease_trace::LeaseTrace;
 use crate::store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement, StoreError};
 
 impl Broker {
-    /// Ends leases. A settlement is an `Err` if its result is already known.
+    /// Ends leases. A settlement is an `Err` if its result is already known. `worker`: the id of the worker, if the call names
+    /// it.
     ///
     /// Returns one result per settlement, in request order.
     pub(super) async fn settle(
         &self,
         queue: &Queue,
-        settlements: Vec<Result<Settlement, Settled>>,
+        mut settlements: Vec<Result<Settlement, Settled>>,
+        worker: Option<&str>,
     ) -> Result<Vec<Settled>, Error> {
         self.metrics.add_call(queue.index, Operation::Settle);
+        if self.leases.tracer.is_wanted() {
+            let call = call_trace::recorded().map(|call| call.span());
+            for settlement in settlements.iter_mut().flatten() {
+                if let Some(trace) = &mut settlement.trace {
+                    trace.call = call;
+                    trace.worker = worker.map(str::to_owned);
+                }
+                self.leases.tracer.prepare(queue.index, settlement);
+            }
+        }
         let results = submit_valid(settlements, &queue.settlements).await;
         Ok(results?)
     }
@@ -50,6 +64,7 @@ impl Broker {
                 ending: Ending::Complete { follow_ups },
                 columns,
                 checkpoint: None,
+                trace: Some(Box::new(LeaseTrace::new(id.origin))),
             }),
             Err(refusal) => Err(Settled::Refused(refusal)),
         })

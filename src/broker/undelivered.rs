@@ -17,11 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::group_commit::GroupCommit;
+use super::lease_tracer::LeaseTracer;
 use super::response_budget::{ResponseBudget, ResponseBytes};
 use crate::lease_id::{self, LeaseOrigin, Secret};
-use crate::sampling::Sampler;
+use crate::lease_trace::{LeaseTrace, ReleaseReason};
 use crate::store::millis::millis_rounded_up;
-use crate::store::{Claimed, ClaimedItem, Ending, ItemSize, Settled, Settlement, TooLargeItem};
+use crate::store::{
+    Claimed, ClaimedItem, Ending, ItemSize, QueueIndex, Settled, Settlement, TooLargeItem,
+};
 use crate::trace_context::TraceContext;
 
 /// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background.
@@ -34,6 +37,8 @@ pub struct UndeliveredLeases {
     too_large: Vec<TooLargeItem>,
     /// The duration that the claim asked for.
     duration: Duration,
+    /// True: a worker has received those leases that fitted into the response.
+    is_delivered: bool,
     queue: Arc<LeasedQueue>,
 }
 
@@ -47,8 +52,10 @@ pub(super) struct LeasedQueue {
     pub(super) max_attempts: Option<u32>,
     /// The secret that signs lease ids.
     pub(super) secret: Secret,
+    /// The queue's index.
+    pub(super) index: QueueIndex,
     /// Decides which leases are recorded.
-    pub(super) sampler: Sampler,
+    pub(super) tracer: Arc<LeaseTracer>,
     /// The group commit that releases leases.
     pub(super) settlements: GroupCommit<Settlement, Settled>,
     /// The memory that leases may take in responses.
@@ -80,6 +87,7 @@ impl UndeliveredLeases {
             items: claimed.items,
             too_large: claimed.too_large,
             duration,
+            is_delivered: false,
             queue,
         }
     }
@@ -121,6 +129,7 @@ impl UndeliveredLeases {
         };
         let rest = self.items.split_off(count);
         let delivered = std::mem::replace(&mut self.items, rest);
+        self.is_delivered = true;
         let (queue, duration) = (self.queue.clone(), self.duration);
         delivered.into_iter().filter_map(move |item| {
             let LeasedQueue { name, secret, .. } = &*queue;
@@ -128,7 +137,7 @@ impl UndeliveredLeases {
             let mut trace_context = lease_id::trace_context(secret, name, &item.lease, &origin);
             let producer = origin.producer_context();
             let trace_id = trace_context.span.trace_id;
-            origin.sampled = queue.sampler.samples(producer, trace_id);
+            origin.sampled = queue.tracer.samples(producer, trace_id);
             trace_context.sampled = origin.sampled;
             let Some(id) = lease_id::encode(secret, name, &item.lease, &origin) else {
                 queue.settlements.submit_detached(vec![dead_item(item)]);
@@ -152,8 +161,13 @@ impl UndeliveredLeases {
 impl Drop for UndeliveredLeases {
     fn drop(&mut self) {
         let undelivered = std::mem::take(&mut self.items);
-        let settlements = &self.queue.settlements;
-        settlements.submit_detached(releases_of(undelivered));
+        let reason = if self.is_delivered {
+            ReleaseReason::ResponseFull
+        } else {
+            ReleaseReason::CallerGone
+        };
+        let releases = self.queue.releases_of(undelivered, self.duration, reason);
+        self.queue.settlements.submit_detached(releases);
     }
 }
 
@@ -174,26 +188,43 @@ fn origin_of(item: &ClaimedItem, duration: Duration) -> LeaseOrigin {
 fn dead_item(item: ClaimedItem) -> Settlement {
     let bytes = lease_id::key_bytes(&*item.lease.key.0);
     let max = lease_id::MAX_KEY_BYTES;
-    Settlement {
-        lease: item.lease,
-        ending: Ending::Fail {
+    Settlement::new(
+        item.lease,
+        Ending::Fail {
             error: format!("the key takes {bytes} bytes in a lease id; at most {max} fit"),
             retry: None,
         },
-        columns: Vec::new(),
-        checkpoint: None,
+    )
+}
+
+impl LeasedQueue {
+    /// Returns the settlements that release the leases of a claim of `duration` without a delay.
+    pub(super) fn releases_of(
+        &self,
+        items: Vec<ClaimedItem>,
+        duration: Duration,
+        reason: ReleaseReason,
+    ) -> Vec<Settlement> {
+        release_all(&self.tracer, self.index, duration, reason, items).collect()
     }
 }
 
-/// Returns the settlements that release the leases without a delay.
-pub(super) fn releases_of(items: Vec<ClaimedItem>) -> Vec<Settlement> {
-    let releases = items.into_iter().map(|item| Settlement {
-        lease: item.lease,
-        ending: Ending::Release {
-            delay: Duration::ZERO,
-        },
-        columns: Vec::new(),
-        checkpoint: None,
-    });
-    releases.collect()
+/// Returns the settlements that release the leases of a claim of `duration` without a delay.
+pub(super) fn release_all(
+    tracer: &LeaseTracer,
+    queue: QueueIndex,
+    duration: Duration,
+    reason: ReleaseReason,
+    items: Vec<ClaimedItem>,
+) -> impl Iterator<Item = Settlement> {
+    items.into_iter().map(move |item| {
+        let mut trace = LeaseTrace::new(origin_of(&item, duration));
+        trace.release_reason = Some(reason);
+        let delay = Duration::ZERO;
+        let mut release = Settlement::new(item.lease, Ending::Release { delay });
+        tracer.sample(queue, &release.lease, &mut trace.origin);
+        release.trace = Some(Box::new(trace));
+        tracer.prepare(queue, &mut release);
+        release
+    })
 }

@@ -12,6 +12,8 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::group_commit::GroupCommit;
+use super::operation_metrics::Operation;
+use super::statement_spans::QueueSpans;
 use super::wakeups::Wakeups;
 use crate::item_state::State;
 use crate::queue::{OnComplete, QueueSpec};
@@ -46,11 +48,13 @@ pub(super) fn heartbeat(
     tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
+    spans: &QueueSpans,
 ) -> GroupCommit<Renewal, Renewed> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
         store.max_concurrent_operations(),
+        spans.of(Operation::Heartbeat),
         move |renewals| {
             let store = store.clone();
             async move { store.heartbeat(queue, renewals).await }.boxed()
@@ -65,15 +69,17 @@ pub(super) fn release_claims(
     store: Arc<dyn Store>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
+    spans: &QueueSpans,
 ) -> GroupCommit<Uuid, usize> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
         store.max_concurrent_operations(),
+        spans.of(Operation::Settle),
         move |tokens: Arc<[Uuid]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
-                let counts = store.release_claims(queue, tokens).await?;
+                let counts = store.release_claims(queue, tokens).await?.counts;
                 if counts.iter().any(|count| *count > 0) {
                     wakeups.items_ready.notify_one();
                 }
@@ -90,11 +96,13 @@ pub(super) fn enqueue(
     store: Arc<dyn Store>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
+    spans: &QueueSpans,
 ) -> GroupCommit<NewItem, Key> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
         store.max_concurrent_operations(),
+        spans.of(Operation::Enqueue),
         move |items: Arc<[NewItem]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
@@ -118,11 +126,13 @@ pub(super) fn enqueue_once(
     store: Arc<dyn Store>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
+    spans: &QueueSpans,
 ) -> GroupCommit<Arc<EnqueueOnce>, Result<EnqueuedOnce, StoreError>> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
         1,
+        spans.of(Operation::Enqueue),
         move |requests: Arc<[Arc<EnqueueOnce>]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
@@ -156,21 +166,23 @@ pub(super) fn settle(
     queue: QueueIndex,
     spec: &QueueSpec,
     wakeups: Arc<[Arc<Wakeups>]>,
+    spans: &QueueSpans,
 ) -> GroupCommit<Settlement, Settled> {
     let on_complete = spec.on_complete.clone();
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
         store.max_concurrent_operations(),
+        spans.of(Operation::Settle),
         move |settlements: Arc<[Settlement]>| {
             let (store, wakeups, on_complete) =
                 (store.clone(), wakeups.clone(), on_complete.clone());
             async move {
-                let results = store.settle(queue, settlements.clone()).await?;
+                let results = store.settle(queue, settlements.clone()).await?.results;
                 for (settlement, result) in settlements.iter().zip(&results) {
-                    if let Settled::Ended(state) = result {
+                    if let Some(state) = result.state() {
                         let ending = &settlement.ending;
-                        wake_after_settlement(ending, *state, queue, &on_complete, &wakeups);
+                        wake_after_settlement(ending, state, queue, &on_complete, &wakeups);
                     }
                 }
                 Ok(results)

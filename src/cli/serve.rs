@@ -120,7 +120,7 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
         store,
         &config.queues,
         settings,
-        telemetry.operation_observer(),
+        telemetry.broker_observers(),
     ));
     telemetry.observe_broker(&broker);
     let _ = started_broker.set(broker.clone());

@@ -53,6 +53,14 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
+    /// Returns the name of the database system in OpenTelemetry's conventions.
+    pub const fn system_name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Mssql => "microsoft.sql_server",
+        }
+    }
+
     /// Returns the kind's name, as the setting `store.kind` has it.
     pub const fn name(self) -> &'static str {
         match self {

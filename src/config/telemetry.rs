@@ -9,7 +9,7 @@ use super::duration;
 use super::error::InvalidSetting;
 use super::otel_variables::OtelVariables;
 use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
-use crate::sampling::Sampler;
+use crate::sampling::{Sampler, TraceSettings};
 
 /// Settings of the traces and metrics.
 #[derive(Clone, Debug, Deserialize)]
@@ -43,6 +43,13 @@ pub struct Telemetry {
     pub sample_ratio: f64,
     /// True: a trace that a caller has begun is recorded if, and only if, the caller records it.
     pub trust_parents: bool,
+    /// The number of leases per second that are recorded although their traces are not, for each of failed, expired, cancelled
+    /// and lost ones. 0 to 1,000,000.
+    pub keep_per_second: usize,
+    /// True: spans show the keys of items.
+    pub item_keys: bool,
+    /// True: spans show the error messages of workers.
+    pub error_messages: bool,
     /// The number of spans per second that may enter the queue. 1 to 1,000,000.
     pub max_spans_per_second: usize,
     /// The number of spans that wait for a message. 1 to 1,000,000.
@@ -123,6 +130,16 @@ impl Telemetry {
         Sampler::new(self.sample_ratio, self.trust_parents)
     }
 
+    /// Returns what decides about the spans of leases.
+    pub fn trace_settings(&self) -> TraceSettings {
+        TraceSettings {
+            sampler: self.sampler(),
+            keep_per_second: u32::try_from(self.keep_per_second).unwrap_or(u32::MAX),
+            item_keys: self.item_keys,
+            error_messages: self.error_messages,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         for (key, endpoint) in [
             ("endpoint", &self.endpoint),
@@ -134,6 +151,10 @@ impl Telemetry {
         if !(0.0..=1.0).contains(&self.sample_ratio) {
             let (key, ratio) = ("telemetry.sample_ratio", self.sample_ratio);
             return Err(InvalidSetting::out_of_range(key, ratio, 0, 1));
+        }
+        let (key, kept) = ("telemetry.keep_per_second", self.keep_per_second);
+        if kept > 1_000_000 {
+            return Err(InvalidSetting::out_of_range(key, kept, 0, 1_000_000));
         }
         for (key, value, max) in [
             ("max_spans_per_second", self.max_spans_per_second, 1_000_000),

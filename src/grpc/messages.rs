@@ -370,7 +370,7 @@ pub(super) fn settle_results(
             let mut problem = String::new();
             let mut state = ItemState::Unspecified;
             let outcome = match result {
-                Settled::Ended(ended_in) => {
+                Settled::Ended(ended_in) | Settled::Repeated(ended_in) => {
                     state = item_state(ended_in);
                     Outcome::Applied
                 }

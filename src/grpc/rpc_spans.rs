@@ -15,9 +15,9 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::call_metrics::{CallMetrics, code_name};
-use crate::call_trace;
+use crate::call_trace::{self, CallTrace, RecordedCall};
 use crate::sampling::Sampler;
-use crate::span::{AttributeValue, FinishedSpan, SpanKind, Spans};
+use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 use crate::trace_context::{Span, TraceContext};
 
 /// Marks a response of a claim without leases, as an extension.
@@ -70,12 +70,12 @@ where
         let parent = request.headers().get("traceparent");
         let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
         let recording = self.record(parent, request.uri().path());
-        let span = match &recording {
-            Some(recording) => Some(recording.span),
-            None => parent.map(|parent| parent.span),
+        let call = match &recording {
+            Some(recording) => Some(CallTrace::Recorded(recording.call.clone())),
+            None => parent.map(|parent| CallTrace::Caller(parent.span)),
         };
         TracedFuture {
-            response: call_trace::in_call(span, self.inner.call(request)),
+            response: call_trace::in_call(call, self.inner.call(request)),
             recording,
         }
     }
@@ -99,10 +99,10 @@ impl<S> TracedService<S> {
         Some(Recording {
             spans: self.spans.clone(),
             method: name.or(self.methods.last()).cloned().unwrap_or_default(),
-            span: Span {
+            call: Arc::new(RecordedCall::new(Span {
                 trace_id,
                 span_id: rand::random::<u64>().max(1),
-            },
+            })),
             parent: parent.map(|parent| parent.span.span_id),
             start: SystemTime::now(),
             code: Some(Code::Cancelled),
@@ -114,7 +114,7 @@ pin_project! {
     /// The response of a call with a span.
     pub(super) struct TracedFuture<F> {
         #[pin]
-        response: TaskLocalFuture<Option<Span>, F>,
+        response: TaskLocalFuture<Option<CallTrace>, F>,
         recording: Option<Recording>,
     }
 }
@@ -139,7 +139,7 @@ where
 struct Recording {
     spans: Spans,
     method: String,
-    span: Span,
+    call: Arc<RecordedCall>,
     parent: Option<u64>,
     start: SystemTime,
     /// The result. `None`: the span is not reported.
@@ -152,6 +152,16 @@ impl Recording {
         let status = Status::from_header_map(response.headers());
         let has_no_leases = response.extensions().get::<NoLeases>().is_some();
         self.code = (!has_no_leases).then(|| status.map_or(Code::Ok, |status| status.code()));
+    }
+
+    /// Returns links to the statements that served this call and whose spans are children of other calls.
+    fn links(&self) -> Vec<SpanLink> {
+        let statements = self.call.take_statements().into_iter();
+        let link = |span| SpanLink {
+            span,
+            kind: "statement",
+        };
+        statements.map(link).collect()
     }
 }
 
@@ -173,7 +183,7 @@ impl Drop for Recording {
         self.spans.emit(FinishedSpan {
             name: method.clone().into(),
             kind: SpanKind::Server,
-            span: self.span,
+            span: self.call.span(),
             parent: self.parent,
             start: self.start,
             end: SystemTime::now(),
@@ -186,7 +196,7 @@ impl Drop for Recording {
                     AttributeValue::Word(code_name(code)),
                 ),
             ],
-            links: Vec::new(),
+            links: self.links(),
         });
     }
 }

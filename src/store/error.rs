@@ -21,6 +21,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns a word for the kind of error.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Rejected(_) => "rejected",
+            Self::Unavailable(_) => "unavailable",
+            Self::Misconfigured(_) => "misconfigured",
+            Self::Io(_) => "io",
+            Self::Bug(_) => "bug",
+        }
+    }
+
     /// Returns an outage of which only the reason is known.
     pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into().into())

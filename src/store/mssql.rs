@@ -16,6 +16,7 @@ mod enqueue;
 mod enqueue_once;
 mod error;
 mod heartbeat;
+mod held_lease;
 mod index;
 mod inspect;
 mod item_bytes;
@@ -43,6 +44,7 @@ mod settle;
 mod soft_lock_types;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod types;
 mod utf16;
 mod value_limits;
@@ -60,12 +62,12 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
-    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn,
-    Settled, Settlement, Stats, Store, StoreError,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError, TraceNote,
 };
 use crate::item_state::State;
-use crate::lease_id::Secret;
+use crate::lease_id::{LeaseRef, Secret};
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
@@ -220,7 +222,7 @@ impl Store for MssqlStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Settled>, StoreError> {
+    ) -> Result<SettleResults, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.settle(queue, &settlements).await
         })
@@ -231,9 +233,42 @@ impl Store for MssqlStore {
         &self,
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> Result<ReleasedClaims, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.release_claims(queue, &tokens).await
+        })
+        .await
+    }
+
+    async fn note_traces(
+        &self,
+        queue: QueueIndex,
+        notes: Arc<[TraceNote]>,
+    ) -> Result<(), StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.note_traces(queue, &notes).await
+        })
+        .await
+    }
+
+    async fn find_expired_untraced(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.find_expired_untraced(queue, limit).await
+        })
+        .await
+    }
+
+    async fn find_leased_untraced(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.find_leased_untraced(queue, &keys).await
         })
         .await
     }
@@ -247,7 +282,7 @@ impl Store for MssqlStore {
         queue: QueueIndex,
         keys: Arc<[Key]>,
         cancellation: Cancellation,
-    ) -> Result<Vec<Cancelled>, StoreError> {
+    ) -> Result<CancelResults, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.cancel(queue, &keys, &cancellation).await
         })

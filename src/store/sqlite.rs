@@ -17,6 +17,7 @@ mod enqueue_once;
 mod error;
 mod foreign_keys;
 mod heartbeat;
+mod held_lease;
 mod index;
 mod inspect;
 mod migrations;
@@ -35,6 +36,7 @@ mod state_index;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod types;
 mod writer;
 mod written_columns;
@@ -56,12 +58,13 @@ use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
-    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Refusal, Renewal, Renewed,
-    RetentionTurn, Settled, Settlement, Stats, Store, StoreError,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal,
+    Renewed, RetentionTurn, SettleResults, Settled, Settlement, Stats, Store, StoreError,
+    TraceNote,
 };
 use crate::item_state::State;
-use crate::lease_id::Secret;
+use crate::lease_id::{LeaseRef, Secret};
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
@@ -192,7 +195,7 @@ impl Store for SqliteStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Settled>, StoreError> {
+    ) -> Result<SettleResults, StoreError> {
         for undo_scope in [UndoScope::List, UndoScope::Settlement] {
             let settlements = settlements.clone();
             let settle = move |context: &WriteContext| {
@@ -212,25 +215,67 @@ impl Store for SqliteStore {
                 settle::settle(context, queue, settlement, UndoScope::List)
             })
         });
-        let results = join_all(alone).await.into_iter();
-        let results = results.map(|result| match result {
-            Err(StoreError::Rejected(rejection)) => Ok(vec![Settled::Refused(Refusal {
-                field: None,
-                problem: rejection.problem,
-            })]),
-            other => other,
-        });
-        Ok(results.collect::<Result<Vec<_>, _>>()?.concat())
+        let mut settled = SettleResults {
+            time: None,
+            results: Vec::with_capacity(settlements.len()),
+        };
+        for outcome in join_all(alone).await {
+            match outcome {
+                Err(StoreError::Rejected(rejection)) => {
+                    settled.results.push(Settled::Refused(Refusal {
+                        field: None,
+                        problem: rejection.problem,
+                    }));
+                }
+                outcome => {
+                    let SettleResults { time, results } = outcome?;
+                    settled.time = time.or(settled.time);
+                    settled.results.extend(results);
+                }
+            }
+        }
+        Ok(settled)
     }
 
     async fn release_claims(
         &self,
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> Result<ReleasedClaims, StoreError> {
         let release =
             move |context: &WriteContext| release_claims::release_claims(context, queue, &tokens);
         self.writer.run(release).await
+    }
+
+    async fn note_traces(
+        &self,
+        queue: QueueIndex,
+        notes: Arc<[TraceNote]>,
+    ) -> Result<(), StoreError> {
+        let note = move |context: &WriteContext| trace::note_traces(context, queue, &notes);
+        self.writer.run(note).await
+    }
+
+    async fn find_expired_untraced(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        let find = move |connection: &Connection, queue: &QueueStatements, now| {
+            trace::find_expired(connection, queue, limit, now)
+        };
+        self.read(queue, find).await
+    }
+
+    async fn find_leased_untraced(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        let find = move |connection: &Connection, queue: &QueueStatements, _| {
+            trace::find_leased(connection, queue, &keys)
+        };
+        self.read(queue, find).await
     }
 
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
@@ -242,7 +287,7 @@ impl Store for SqliteStore {
         queue: QueueIndex,
         keys: Arc<[Key]>,
         cancellation: Cancellation,
-    ) -> Result<Vec<Cancelled>, StoreError> {
+    ) -> Result<CancelResults, StoreError> {
         let cancel =
             move |context: &WriteContext| cancel::cancel(context, queue, &keys, &cancellation);
         self.writer.run(cancel).await

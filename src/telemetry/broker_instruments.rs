@@ -9,10 +9,12 @@ use opentelemetry::metrics::Meter;
 
 use super::instruments::{
     CLAIMS_WAITING, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument,
-    LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, SETTLEMENTS_REFUSED, STATEMENT_CALLS,
-    STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET, STORE_UP, UNKNOWN_LEASE_IDS,
+    LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED, SETTLEMENTS_REFUSED,
+    SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET,
+    STORE_UP, UNKNOWN_LEASE_IDS,
 };
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
+use crate::lease_trace::ReleaseReason;
 use crate::store::QueueIndex;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
@@ -117,6 +119,8 @@ fn register_queues(meter: &Meter, queues: &Queues) {
     });
     for (instrument, series) in [
         (LEASES_ENDED, ended_series()),
+        (LEASES_UNDELIVERED, undelivered_series()),
+        (SETTLEMENTS_REPEATED, repeated_series()),
         (SETTLEMENTS_REFUSED, refused_series()),
         (ITEMS_DEAD, dead_series()),
     ] {
@@ -137,6 +141,24 @@ fn ended_series() -> Vec<Series> {
     let series = LeaseEnd::ALL.into_iter().map(|end| -> Series {
         let labels = vec![KeyValue::new("outcome", end.name())];
         (labels, |counters, index| counters.ended[index].get())
+    });
+    series.collect()
+}
+
+fn undelivered_series() -> Vec<Series> {
+    let series = ReleaseReason::ALL.into_iter().map(|reason| -> Series {
+        let labels = vec![KeyValue::new("reason", reason.name())];
+        (labels, |counters, index| counters.undelivered[index].get())
+    });
+    series.collect()
+}
+
+/// A heartbeat is not a settlement, so it cannot be repeated in this sense.
+fn repeated_series() -> Vec<Series> {
+    let calls = [LeaseCall::Complete, LeaseCall::Fail, LeaseCall::Release];
+    let series = calls.into_iter().map(|call| -> Series {
+        let labels = vec![KeyValue::new("operation", call.name())];
+        (labels, |counters, index| counters.repeated[index].get())
     });
     series.collect()
 }

@@ -104,6 +104,10 @@ impl SpanSink for Gate {
             self.counters.add_dropped(1);
         }
     }
+
+    fn leave_out(&self) {
+        self.counters.add_not_kept(1);
+    }
 }
 
 /// The task that sends spans to the collector.

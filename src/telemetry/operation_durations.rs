@@ -8,7 +8,6 @@ use opentelemetry::metrics::{BoundHistogram, Meter};
 use super::instruments::OPERATION_DURATION;
 use crate::broker::{Operation, OperationObserver};
 use crate::config::StoreKind;
-use crate::store::StoreError;
 
 /// The boundaries that the conventions advise.
 const BOUNDARIES: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0];
@@ -19,10 +18,7 @@ pub(super) fn observer(
     store: StoreKind,
     queue_names: &[String],
 ) -> OperationObserver {
-    let system = match store {
-        StoreKind::Sqlite => "sqlite",
-        StoreKind::Mssql => "microsoft.sql_server",
-    };
+    let system = store.system_name();
     let histogram = OPERATION_DURATION.histogram(meter, &BOUNDARIES);
     let labels = move |queue: &str, operation: Operation| {
         vec![
@@ -43,19 +39,9 @@ pub(super) fn observer(
             // Failures are rare, so their labels are built when they occur.
             Some(error) => {
                 let mut labels = labels(&queue_names[queue.0], operation);
-                labels.push(KeyValue::new("error.type", error_type(error)));
+                labels.push(KeyValue::new("error.type", error.kind()));
                 histogram.record(seconds, &labels);
             }
         }
     })
-}
-
-fn error_type(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Rejected(_) => "rejected",
-        StoreError::Unavailable(_) => "unavailable",
-        StoreError::Misconfigured(_) => "misconfigured",
-        StoreError::Io(_) => "io",
-        StoreError::Bug(_) => "bug",
-    }
 }

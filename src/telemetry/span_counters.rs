@@ -10,6 +10,7 @@ pub struct SpanCounters {
     exported: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
+    not_kept: AtomicU64,
 }
 
 macro_rules! counters {
@@ -37,5 +38,7 @@ impl SpanCounters {
         failed add_failed
         /// Returns the number of spans for which there was no room or no time.
         dropped add_dropped
+        /// Returns the number of leases that ended badly and have no span, because too many others did. No span was made.
+        not_kept add_not_kept
     }
 }

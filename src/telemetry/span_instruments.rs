@@ -25,10 +25,11 @@ pub(super) fn register(
     SPANS_EMITTED.counter(meter, move |observer| {
         observer.observe(emitted.emitted(), &[]);
     });
-    let results: [(&str, Counter); 3] = [
+    let results: [(&str, Counter); 4] = [
         ("exported", SpanCounters::exported),
         ("failed", SpanCounters::failed),
         ("dropped", SpanCounters::dropped),
+        ("not_kept", SpanCounters::not_kept),
     ];
     let (counters, log) = (counters.clone(), log.clone());
     SPANS.counter(meter, move |observer| {

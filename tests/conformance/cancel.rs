@@ -26,7 +26,10 @@ async fn cancel(broker: &Broker, keys: &[&str], how: Cancellation) -> Vec<Cancel
     });
     let keys: Vec<Key> = keys.collect();
     let cancelled = broker.store.cancel(broker.queue, keys.into(), how).await;
-    cancelled.expect("the leases are cancelled")
+    let cancelled = cancelled.expect("the leases are cancelled");
+    let ended = cancelled.results.iter().filter(|result| result.cancelled);
+    assert_eq!(cancelled.ended.len(), ended.count());
+    cancelled.results
 }
 
 fn cancelled(state: State) -> Cancelled {

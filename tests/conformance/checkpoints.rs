@@ -28,6 +28,7 @@ fn renewal(lease: &LeaseRef, checkpoint: Option<&[u8]>) -> Renewal {
         lease: lease.clone(),
         duration: HOUR,
         checkpoint: checkpoint.map(<[u8]>::to_vec),
+        trace: None,
     }
 }
 
@@ -48,12 +49,13 @@ fn settlement(lease: &LeaseRef, ending: Ending, checkpoint: Option<&[u8]>) -> Se
         ending,
         columns: Vec::new(),
         checkpoint: checkpoint.map(<[u8]>::to_vec),
+        trace: None,
     }
 }
 
 async fn settle(broker: &Broker, settlements: Vec<Settlement>) -> Vec<Settled> {
     let settled = broker.store.settle(broker.queue, settlements.into()).await;
-    settled.expect("settle")
+    settled.expect("settle").results
 }
 
 pub(crate) async fn next_lease_has_the_checkpoint<H: Harness>() {
@@ -80,11 +82,14 @@ pub(crate) async fn failure_and_release_store_a_checkpoint<H: Harness>() {
         let checkpoint = format!("{ending:?}");
         let settled = settlement(&lease, ending, Some(checkpoint.as_bytes()));
         let results = settle(&fixture, vec![settled.clone()]).await;
-        assert!(matches!(results[0], Settled::Ended(_)), "{results:?}");
+        let [Settled::Ended(state)] = results[..] else {
+            panic!("{results:?}");
+        };
         // A settlement that is sent again stores nothing.
         let mut again = settled;
         again.checkpoint = Some(b"again".to_vec());
-        assert_eq!(settle(&fixture, vec![again]).await, results);
+        let repeated = settle(&fixture, vec![again]).await;
+        assert_eq!(repeated, [Settled::Repeated(state)]);
         if wait {
             fixture.advance(2 * MINUTE).await;
             fixture.reap(9).await;
@@ -249,7 +254,7 @@ pub(crate) async fn expiry_and_cancellation_keep_the_checkpoint<H: Harness>() {
         .store
         .cancel(fixture.queue, keys.into(), cancellation)
         .await;
-    assert!(cancelled.expect("cancelled")[0].cancelled);
+    assert!(cancelled.expect("cancelled").results[0].cancelled);
     let checkpoint = fixture.one().await.checkpoint;
     assert_eq!(checkpoint.as_deref(), Some(&b"half"[..]));
 }

@@ -44,11 +44,8 @@ pub(crate) async fn each_lease_has_its_own_result_in_request_order<H: Harness>()
     let items = fixture.claim(3).await;
     fixture.complete(&items[1].lease).await;
     let renewals = [(2, MINUTE), (1, MINUTE), (0, HOUR), (2, 2 * HOUR)];
-    let renewals = renewals.map(|(at, duration): (usize, Duration)| Renewal {
-        lease: items[at].lease.clone(),
-        duration,
-        checkpoint: None,
-    });
+    let renewals = renewals
+        .map(|(at, duration): (usize, Duration)| Renewal::new(items[at].lease.clone(), duration));
     let held = fixture
         .store
         .heartbeat(fixture.queue, renewals.into())

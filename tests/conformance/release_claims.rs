@@ -17,7 +17,9 @@ async fn claim(broker: &Broker, token: Uuid, max_items: usize) -> Vec<String> {
 
 async fn release(broker: &Broker, tokens: &[Uuid]) -> Vec<usize> {
     let released = broker.store.release_claims(broker.queue, tokens.into());
-    released.await.expect("the claims are released")
+    let released = released.await.expect("the claims are released");
+    assert_eq!(released.ended.len(), released.counts.iter().sum::<usize>());
+    released.counts
 }
 
 pub(crate) async fn all_leases_of_a_claim_are_released<H: Harness>() {

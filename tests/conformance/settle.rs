@@ -157,7 +157,8 @@ pub(crate) async fn lease_named_twice_is_settled_once<H: Harness>() {
     ];
     let states = fixture.try_settle(settlements).await.expect("settle");
     let completed = Settled::Ended(State::Completed);
-    assert_eq!(states, [completed.clone(), completed, Settled::Lost]);
+    let repeated = Settled::Repeated(State::Completed);
+    assert_eq!(states, [completed, repeated, Settled::Lost]);
 }
 
 pub(crate) async fn empty_list_settles_nothing<H: Harness>() {

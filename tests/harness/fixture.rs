@@ -217,11 +217,7 @@ impl Broker {
 
     pub(crate) async fn renew(&self, lease: &LeaseRef, duration: Duration) -> Renewed {
         let lease = lease.clone();
-        let renewal = Renewal {
-            lease,
-            duration,
-            checkpoint: None,
-        };
+        let renewal = Renewal::new(lease, duration);
         let renewed = self.store.heartbeat(self.queue, [renewal].into()).await;
         renewed.expect("heartbeat").remove(0)
     }
@@ -231,13 +227,14 @@ impl Broker {
         settlements: Vec<(&LeaseRef, Ending)>,
     ) -> Result<Vec<Settled>, StoreError> {
         let asked = settlements.len();
-        let settlements = settlements.into_iter().map(|(lease, ending)| Settlement {
-            columns: Vec::new(),
-            checkpoint: None,
-            lease: lease.clone(),
-            ending,
-        });
-        let results = self.store.settle(self.queue, settlements.collect()).await?;
+        let settlements = settlements
+            .into_iter()
+            .map(|(lease, ending)| Settlement::new(lease.clone(), ending));
+        let results = self
+            .store
+            .settle(self.queue, settlements.collect())
+            .await?
+            .results;
         assert_eq!(results.len(), asked, "one result per settlement");
         Ok(results)
     }
@@ -250,7 +247,7 @@ impl Broker {
     /// Settles a lease and returns the state of its item, or `None` if the lease is lost.
     pub(crate) async fn settle(&self, lease: &LeaseRef, ending: Ending) -> Option<State> {
         match self.outcome(lease, ending).await {
-            Settled::Ended(state) => Some(state),
+            Settled::Ended(state) | Settled::Repeated(state) => Some(state),
             Settled::Lost => None,
             other => panic!("{other:?}"),
         }

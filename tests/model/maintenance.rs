@@ -121,7 +121,7 @@ impl<H: Harness> Run<H> {
             .store
             .cancel(broker.queue, keys.collect(), cancellation)
             .await;
-        for (id, answer) in ids.into_iter().zip(answers.expect("cancel")) {
+        for (id, answer) in ids.into_iter().zip(answers.expect("cancel").results) {
             let expected = self.model.cancel(id, delay, dead_letter);
             assert_eq!((answer.cancelled, answer.state), expected, "{id}");
         }

@@ -125,6 +125,7 @@ impl<H: Harness> Run<H> {
             lease: lease.clone(),
             duration: time(duration),
             checkpoint: checkpoint.clone(),
+            trace: None,
         });
         let broker = self.broker();
         let answers = broker
@@ -188,10 +189,11 @@ impl<H: Harness> Run<H> {
             checkpoint: checkpoint.clone(),
             lease: lease.clone(),
             ending: ending(*end),
+            trace: None,
         });
         let broker = self.broker();
         let answers = broker.store.settle(broker.queue, asked.collect()).await;
-        let answers = answers.expect("settle");
+        let answers = answers.expect("settle").results;
         assert_eq!(answers.len(), settlements.len());
         for ((lease, end, write, checkpoint), answer) in settlements.iter().zip(answers) {
             match self.model.settle(lease, *end, *write, checkpoint.as_ref()) {
@@ -237,7 +239,7 @@ impl<H: Harness> Run<H> {
             .store
             .release_claims(broker.queue, tokens.clone().into())
             .await;
-        let released = released.expect("release").into_iter().sum::<usize>();
+        let released = released.expect("release").ended.len();
         let expected: usize = tokens
             .into_iter()
             .map(|token| self.model.release_request(token))

@@ -210,12 +210,7 @@ async fn check_operations(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> R
     expect_that(items.len() == 2, "two items are claimed")?;
     for item in &items {
         let (lease, duration) = (item.lease.clone(), MINUTE);
-        let renewal = [Renewal {
-            lease,
-            duration,
-            checkpoint: None,
-        }]
-        .into();
+        let renewal = [Renewal::new(lease, duration)].into();
         let held = broker.store.heartbeat(broker.queue, renewal).await;
         let held = held.map_err(|error| format!("{}: {error}", item.lease.key))?;
         expect_that(

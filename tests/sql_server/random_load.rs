@@ -306,11 +306,7 @@ impl Worker {
         if self.random.random_bool(0.3) {
             let extend = |broker: Broker| {
                 let (lease, duration) = (item.lease.clone(), HOUR);
-                let renewal = [Renewal {
-                    lease,
-                    duration,
-                    checkpoint: None,
-                }];
+                let renewal = [Renewal::new(lease, duration)];
                 async move { broker.store.heartbeat(broker.queue, renewal.into()).await }
             };
             let held = self.retry_while_unavailable(extend).await;
@@ -339,17 +335,12 @@ impl Worker {
     }
 
     async fn settle(&self, item: &ClaimedItem, ending: Ending) -> Settled {
-        let settlement = Settlement {
-            columns: Vec::new(),
-            checkpoint: None,
-            lease: item.lease.clone(),
-            ending,
-        };
+        let settlement = Settlement::new(item.lease.clone(), ending);
         let settle = |broker: Broker| {
             let settlement = [settlement.clone()];
             async move {
                 let settled = broker.store.settle(broker.queue, settlement.into()).await;
-                settled.map(|mut results| results.remove(0))
+                settled.map(|mut settled| settled.results.remove(0))
             }
         };
         self.retry_while_unavailable(settle).await

@@ -1,5 +1,6 @@
 //! Spans of calls and metrics arrive at a collector.
 
+use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use crate::collector::{Collector, Protocol, attributes_of};
@@ -15,10 +16,10 @@ async fn call_of_a_recorded_trace_becomes_a_span() {
         let mut broker = Fixture::exporting(&collector, protocol, "sample_ratio = 0");
         broker.enqueue_traced(RECORDED).await;
         let received = collector
-            .wait_for(|received| !received.spans.is_empty())
+            .wait_for(|received| received.spans.len() == 2)
             .await;
-        let span = &received.spans[0];
-        assert_eq!(span.name, ENQUEUE);
+        let of_call = |span: &&Span| span.name == ENQUEUE;
+        let span = received.spans.iter().find(of_call).expect("a span");
         assert_eq!(span.kind(), SpanKind::Server);
         assert_eq!(
             span.trace_id,
@@ -35,7 +36,22 @@ async fn call_of_a_recorded_trace_becomes_a_span() {
             received.resource["service.version"],
             env!("CARGO_PKG_VERSION")
         );
-        assert_eq!(broker.stop()["exported"], 1);
+        let statement = received.spans.iter().find(|span| !of_call(span));
+        let statement = statement.expect("the span of the statement");
+        assert_eq!(statement.name, "enqueue work");
+        assert_eq!(statement.kind(), SpanKind::Client);
+        assert_eq!(statement.parent_span_id, span.span_id);
+        assert_eq!(statement.trace_id, span.trace_id);
+        let attributes = attributes_of(&statement.attributes);
+        for (name, value) in [
+            ("db.system.name", "sqlite"),
+            ("db.operation.name", "enqueue"),
+            ("db.operation.batch.size", "1"),
+            ("lease_broker.statement.calls", "1"),
+        ] {
+            assert_eq!(attributes[name], value, "{name}");
+        }
+        assert_eq!(broker.stop()["exported"], 2);
     }
 }
 
@@ -53,7 +69,8 @@ async fn untrusted_callers_do_not_decide() {
     let settings = "sample_ratio = 1\ntrust_parents = false";
     let mut broker = Fixture::exporting(&collector, Protocol::Grpc, settings);
     broker.enqueue_traced(NOT_RECORDED).await;
-    assert_eq!(broker.stop()["exported"], 1);
+    // The call and its statement.
+    assert_eq!(broker.stop()["exported"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,13 +80,12 @@ async fn claim_without_leases_is_not_recorded() {
     assert_eq!(broker.claim_traced(RECORDED).await, 0);
     broker.enqueue_traced(RECORDED).await;
     assert_eq!(broker.claim_traced(RECORDED).await, 1);
-    assert_eq!(broker.stop()["exported"], 2);
+    broker.stop();
     let spans = collector.received().spans;
-    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(
-        names,
-        [ENQUEUE, "leasebroker.v1.LeaseBrokerService/ClaimBatch"]
-    );
+    let names = spans.iter().map(|span| span.name.as_str());
+    let of_calls: Vec<&str> = names.filter(|name| name.contains('/')).collect();
+    let claim = "leasebroker.v1.LeaseBrokerService/ClaimBatch";
+    assert_eq!(of_calls, [ENQUEUE, claim]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +169,7 @@ async fn variables_of_opentelemetry_take_effect_and_are_logged() {
     broker.enqueue_traced(NOT_RECORDED).await;
     broker.stop();
     let received = collector.received();
-    assert_eq!(received.spans.len(), 1);
+    assert_eq!(received.spans.len(), 2, "the call and its statement");
     assert_eq!(received.headers["x-key"], "from-the-environment");
     assert_eq!(received.resource["service.name"], "rain");
     assert_eq!(received.resource["deployment.environment.name"], "test");

@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use crate::collector::{Behaviour, Collector, Protocol};
 use crate::fixture::Fixture;
+use crate::support::client::item;
 use crate::support::timeout::wait_until_blocking;
 
-/// Makes calls whose spans fill the queue many times over.
+/// Makes calls that have one span each. They are refused, so they have no statement.
 async fn make_spans(broker: &Fixture, spans: usize) {
+    let unknown = broker.client.for_queue("nowhere");
     for _ in 0..spans {
-        broker.client.enqueue(&["x"]).await;
+        let refused = unknown.try_enqueue(vec![item("x")]).await;
+        refused.expect_err("the queue is unknown");
     }
 }
 

@@ -38,21 +38,31 @@ pub(crate) fn held_row(index: i32) -> Vec<Cell> {
     vec![Cell::Int(Some(index)), NOW, DUE]
 }
 
-/// A row of a settlement: index of the lease in the request, new state.
+/// A row of a settlement: index of the lease in the request, new state, server time.
 pub(crate) fn settled_row(index: i32, state: u8) -> Vec<Cell> {
+    vec![Cell::Int(Some(index)), Cell::TinyInt(Some(state)), NOW]
+}
+
+/// A row of a lease that an earlier settlement has ended: index of the lease in the request, present state.
+pub(crate) fn earlier_row(index: i32, state: u8) -> Vec<Cell> {
     vec![Cell::Int(Some(index)), Cell::TinyInt(Some(state))]
 }
 
-/// A row of the reaper: key, old state, new state, attempt, fence, token, owner.
+/// A row of the reaper: key, fence, attempt, token, owner, time of the claim, due time, trace context, server time, old state,
+/// new state.
 pub(crate) fn expired_row(id: i64) -> Vec<Cell> {
     vec![
         Cell::BigInt(Some(id)),
-        Cell::TinyInt(Some(1)),
-        Cell::TinyInt(Some(0)),
-        Cell::Int(Some(1)),
         Cell::BigInt(Some(1)),
+        Cell::Int(Some(1)),
         Cell::Guid(Some(Uuid::from_u128(5))),
         Cell::text("worker"),
+        NOW,
+        DUE,
+        Cell::Text(None),
+        NOW,
+        Cell::TinyInt(Some(1)),
+        Cell::TinyInt(Some(0)),
     ]
 }
 
@@ -75,6 +85,13 @@ pub(crate) fn held(count: i32) -> Tokens {
 pub(crate) fn settled(count: i32, state: u8) -> Tokens {
     let rows: Vec<Vec<Cell>> = (0..count).map(|index| settled_row(index, state)).collect();
     Tokens::new().rows(&rows)
+}
+
+/// Rows of a settlement that ends no lease, because an earlier one has ended all of them.
+pub(crate) fn settled_earlier(count: i32, state: u8) -> Tokens {
+    let ended = Tokens::new().columns(&settled_row(0, state));
+    let rows: Vec<Vec<Cell>> = (0..count).map(|index| earlier_row(index, state)).collect();
+    ended.end_of_statement().rows(&rows)
 }
 
 pub(crate) fn reaped(ids: RangeInclusive<i64>) -> Tokens {

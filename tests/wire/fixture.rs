@@ -136,13 +136,9 @@ impl Fixture {
 
     /// Completes the given number of leases.
     pub(crate) async fn complete(&self, leases: i64) -> Result<Vec<Settled>, StoreError> {
-        let settlements = (1..=leases).map(|id| Settlement {
-            columns: Vec::new(),
-            checkpoint: None,
-            lease: lease(id),
-            ending: complete(),
-        });
-        with_timeout(self.store.settle(QUEUE, settlements.collect())).await
+        let settlements = (1..=leases).map(|id| Settlement::new(lease(id), complete()));
+        let settled = with_timeout(self.store.settle(QUEUE, settlements.collect())).await?;
+        Ok(settled.results)
     }
 
     /// Completes the given number of leases, each with two follow-ups.
@@ -151,13 +147,14 @@ impl Fixture {
             queue: QUEUE,
             item: NewItem { delay, ..item(0) },
         };
-        let settlements = (1..=leases).map(|id| Settlement {
-            columns: Vec::new(),
-            checkpoint: None,
-            lease: lease(id),
-            ending: complete_with(vec![follow_up(Duration::ZERO), follow_up(HOUR)]),
+        let settlements = (1..=leases).map(|id| {
+            Settlement::new(
+                lease(id),
+                complete_with(vec![follow_up(Duration::ZERO), follow_up(HOUR)]),
+            )
         });
-        with_timeout(self.store.settle(QUEUE, settlements.collect())).await
+        let settled = with_timeout(self.store.settle(QUEUE, settlements.collect())).await?;
+        Ok(settled.results)
     }
 
     pub(crate) async fn reap(&self) -> Result<lease_broker::store::Reaped, StoreError> {
@@ -206,11 +203,7 @@ pub(crate) fn lease(id: i64) -> LeaseRef {
 }
 
 pub(crate) fn renewals(leases: i64) -> std::sync::Arc<[Renewal]> {
-    let renewal = |id| Renewal {
-        lease: lease(id),
-        duration: HOUR,
-        checkpoint: None,
-    };
+    let renewal = |id| Renewal::new(lease(id), HOUR);
     (1..=leases).map(renewal).collect()
 }
 

@@ -5,7 +5,7 @@ use lease_broker::store::{EnqueuedOnce, Settled, StoreError};
 
 use crate::answers::{
     OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, remembered, settled,
-    settled_row,
+    settled_earlier, settled_row,
 };
 use crate::fixture::{Fixture, request_digest};
 use crate::responder::script::Reply;
@@ -63,6 +63,20 @@ async fn settlement_is_retried_with_the_same_parameters() {
         ]
     );
     assert_sent_twice(&fixture);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settlement_whose_answer_was_lost_is_no_repeat() {
+    let fixture = Fixture::start().await;
+    let earlier = || Reply::Answer(settled_earlier(1, 3));
+    fixture.server.on(OPERATION, vec![earlier()]);
+    let states = fixture.complete(1).await.expect("settled");
+    assert_eq!(states, [Settled::Repeated(State::Completed)]);
+    // The second try finds what the first one has done.
+    let replies = vec![Reply::Cut(Tokens::new()), earlier()];
+    fixture.server.on(OPERATION, replies);
+    let states = fixture.complete(1).await.expect("settled");
+    assert_eq!(states, [Settled::Ended(State::Completed)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -142,16 +142,16 @@ async fn malformed_heartbeat_answer_is_an_error() {
 async fn malformed_settlement_answer_is_an_error() {
     let row = settled_row(0, 3);
     let mut rows = with_wrong_values(&row, &[0, 1]);
-    rows.extend(with_fewer_columns(&row, 0..2));
+    rows.extend(with_fewer_columns(&row, 0..3));
     assert_eq!(problems(rows, None, complete).await, NO_PROBLEMS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_reaper_answer_is_an_error() {
     let row = expired_row(1);
-    // Other tests cover the key and the token. The owner may be NULL.
-    let mut rows = with_wrong_values(&row, &[1, 2, 3, 4]);
-    rows.extend(with_fewer_columns(&row, 0..7));
+    // Other tests cover the key and the token. Owner, times of the lease and trace context may be NULL.
+    let mut rows = with_wrong_values(&row, &[1, 2, 8, 9, 10]);
+    rows.extend(with_fewer_columns(&row, 0..11));
     let next = Some(next_due_row());
     assert_eq!(problems(rows, next, reap).await, NO_PROBLEMS);
     let mut rows = with_wrong_values(&next_due_row(), &[0, 1]);
@@ -198,7 +198,7 @@ async fn null_or_mistyped_key_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expired_lease_without_a_token_is_an_error() {
-    let rows = with_wrong_values(&expired_row(1), &[5]);
+    let rows = with_wrong_values(&expired_row(1), &[3]);
     let next = Some(next_due_row());
     assert_eq!(problems(rows, next, reap).await, NO_PROBLEMS);
 }
@@ -218,7 +218,7 @@ async fn unknown_state_is_an_error() {
     let settled = vec![("settled to 9".to_owned(), settled_row(0, 9))];
     let mut found = problems(settled, None, complete).await;
     let mut row = expired_row(1);
-    row[2] = Cell::TinyInt(Some(9));
+    row[10] = Cell::TinyInt(Some(9));
     let expired = vec![("expired to 9".to_owned(), row)];
     found.extend(problems(expired, Some(next_due_row()), reap).await);
     assert_eq!(found, NO_PROBLEMS);

@@ -16,7 +16,7 @@ use super::utf16::cut;
 use super::value_limits;
 use crate::item_state::State;
 use crate::store::key_text::{self, KeyKind};
-use crate::store::{Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
 use crate::value::{Key, Value};
 
 impl MssqlOperations {
@@ -25,21 +25,12 @@ impl MssqlOperations {
         queue: QueueIndex,
         keys: &[Key],
         cancellation: &Cancellation,
-    ) -> Result<Vec<Cancelled>, StoreError> {
+    ) -> Result<CancelResults, StoreError> {
         let queue = self.queue(queue)?;
-        // A statement may name a row only once. The other requests for the row are answered from its result.
-        let mut first_index = HashMap::new();
-        let mut list = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            let first = *first_index.entry(key.to_string()).or_insert(index);
-            if first == index && queue.can_have_key(key) {
-                let mut entry = ListEntry::default();
-                entry.insert("i", json!(index));
-                QueueStatements::insert_key(&mut entry, key);
-                list.push(entry);
-            }
-        }
-        let parameters = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
+        let parameters = ListParameters::new(vec![
+            queue.key_entries(keys),
+            vec![entry_of(queue, cancellation)],
+        ]);
         let results = self
             .pool
             .query(
@@ -48,24 +39,29 @@ impl MssqlOperations {
                 RetrySafety::AtMostOnce,
             )
             .await?;
-        let mut cancelled = vec![Cancelled::NO_ROW; keys.len()];
-        decode::result_set(&results, 0)?;
-        for (set, is_cancelled) in results.iter().zip([true, false]) {
-            for row in set {
-                let index = decode::request_index(row, 0, keys.len())?;
-                cancelled[index] = Cancelled {
-                    cancelled: is_cancelled,
-                    state: Some(decode::state(row, 1)?),
-                };
-            }
+        let mut cancelled = CancelResults {
+            results: vec![Cancelled::NO_ROW; keys.len()],
+            ended: Vec::new(),
+        };
+        for row in decode::result_set(&results, 0)? {
+            let index = decode::request_index(row, 0, keys.len())?;
+            let state = decode::state(row, 1)?;
+            cancelled.ended.push(queue.read_ended(row, 2, state)?);
+            cancelled.results[index] = Cancelled {
+                cancelled: true,
+                state: Some(state),
+            };
         }
+        for row in results.get(1).into_iter().flatten() {
+            let index = decode::request_index(row, 0, keys.len())?;
+            cancelled.results[index].state = Some(decode::state(row, 1)?);
+        }
+        // A key that is in the list twice was sent only once.
+        let mut first_index = HashMap::new();
         for (index, key) in keys.iter().enumerate() {
-            let first = first_index[&key.to_string()];
+            let first = *first_index.entry(key.to_string()).or_insert(index);
             if first != index {
-                cancelled[index] = Cancelled {
-                    cancelled: false,
-                    state: cancelled[first].state,
-                };
+                cancelled.results[index].state = cancelled.results[first].state;
             }
         }
         Ok(cancelled)

@@ -16,6 +16,14 @@ pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     placeholders.insert("table", table);
     index::set_names(&mut placeholders, queue);
     set_checkpoint_placeholders(&mut placeholders, queue);
+    let trace = quote(queue.soft_lock.name(SoftLockColumn::TraceParent));
+    let clear_trace = match queue.on_complete {
+        OnComplete::Recur(_) => {
+            format!(", {trace} = CASE WHEN l.lb_kind <> 0 THEN t.{trace} END")
+        }
+        _ => String::new(),
+    };
+    placeholders.insert("clear_trace", clear_trace);
     if let OnComplete::Archive(archive) = &queue.on_complete {
         let archive = quote_table(archive);
         placeholders.insert("archive_literal", text_literal(&archive));

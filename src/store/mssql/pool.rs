@@ -140,16 +140,7 @@ impl Pool {
         parameters: &[&dyn ToSql],
         retry_safety: RetrySafety,
     ) -> Result<Vec<Vec<Row>>, OperationFailure> {
-        let mut tries = self.tries();
-        loop {
-            let failure = match tries.run(sql, parameters).await {
-                Ok(results) => return Ok(results),
-                Err(failure) => failure,
-            };
-            if !failure.may_run_again(retry_safety) || !tries.wait_for_next(&failure).await {
-                return Err(failure);
-            }
-        }
+        self.tries().query(sql, parameters, retry_safety).await
     }
 
     /// Starts an operation that may need several tries. Its command timeout begins now.
@@ -158,6 +149,7 @@ impl Pool {
             pool: self,
             start: Instant::now(),
             count: 0,
+            may_have_been_applied: false,
         }
     }
 
@@ -232,9 +224,34 @@ pub(super) struct Tries<'a> {
     pool: &'a Pool,
     start: Instant,
     count: u32,
+    may_have_been_applied: bool,
 }
 
 impl Tries<'_> {
+    /// Runs a batch, and retries it as [`Pool::query`] does.
+    pub(super) async fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+        retry_safety: RetrySafety,
+    ) -> Result<Vec<Vec<Row>>, OperationFailure> {
+        loop {
+            let failure = match self.run(sql, parameters).await {
+                Ok(results) => return Ok(results),
+                Err(failure) => failure,
+            };
+            if !failure.may_run_again(retry_safety) || !self.wait_for_next(&failure).await {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Returns whether the server can have applied a batch of an earlier try, because the connection broke before its answer
+    /// arrived.
+    pub(super) fn may_have_been_applied(&self) -> bool {
+        self.may_have_been_applied
+    }
+
     /// Runs a batch once.
     pub(super) async fn run(
         &mut self,
@@ -248,6 +265,7 @@ impl Tries<'_> {
             Ok(Err(failure)) => failure,
             Err(_) => OperationFailure::new(timed_out(self.command_timeout()), self.count),
         };
+        self.may_have_been_applied |= failure.was_sent() && failure.breaks_connection();
         if failure.breaks_connection() {
             self.pool.connections.manager().record_failure();
         }

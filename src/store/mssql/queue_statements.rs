@@ -1,6 +1,6 @@
 //! The statements of one queue. They are rendered from the templates in `sql/mssql` once, when the store is opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -15,6 +15,7 @@ use super::list_parameters::ListEntry;
 use super::purge::PurgeStatements;
 use super::quote::quote;
 use super::soft_lock_types::queue_columns;
+use super::trace::TraceStatements;
 use super::types::{self, ColumnType};
 use super::{index, partitions, placeholders};
 use crate::item_state::State;
@@ -73,6 +74,7 @@ pub(super) struct Statements {
     pub(super) extend_with_checkpoints: Option<String>,
     pub(super) settle: SettleSections,
     pub(super) release_claims: String,
+    pub(super) trace: TraceStatements,
     pub(super) cancel: String,
     pub(super) reap: String,
     pub(super) stats: String,
@@ -219,7 +221,12 @@ impl QueueStatements {
                 "release_claims",
                 &placeholders,
             )),
-            cancel: guard(render_cancel(&placeholders)),
+            trace: TraceStatements::new(spec, &placeholders, table.has_triggers),
+            cancel: guard(render(
+                file!("cancel"),
+                "cancel",
+                &with_key_list(&placeholders),
+            )),
             reap: guard(render_reap(spec, &placeholders)),
             stats: render(file!("stats"), "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
@@ -291,6 +298,22 @@ impl QueueStatements {
         for (number, value) in (1..).zip(&key.0) {
             entry.insert(format!("k{number}"), types::encode_key(value));
         }
+    }
+
+    /// Returns the list of rows of `cancel.sql`. A statement may name a row only once, so a key that is in the list twice has
+    /// the entry of its first index.
+    pub(super) fn key_entries(&self, keys: &[Key]) -> Vec<ListEntry> {
+        let mut seen = HashSet::new();
+        let mut entries = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            if seen.insert(key.to_string()) && self.can_have_key(key) {
+                let mut entry = ListEntry::default();
+                entry.insert("i", json!(index));
+                Self::insert_key(&mut entry, key);
+                entries.push(entry);
+            }
+        }
+        entries
     }
 
     /// Returns the entry of a lease in the list of `leases.sql`. `index` is the index of its request.
@@ -427,13 +450,16 @@ fn render_redrive_without_checkpoint(
     render(file!("redrive"), "redrive", &placeholders)
 }
 
-/// Renders the cancellation. It contains its list of keys.
-fn render_cancel(placeholders: &Placeholders) -> String {
+/// Adds the list of keys in `cancel.sql` to the placeholders.
+pub(super) fn with_key_list(placeholders: &Placeholders) -> Placeholders {
     let mut placeholders = placeholders.clone();
     let list = render(file!("cancel"), "key_list", &placeholders);
     placeholders.insert("key_list", list);
-    render(file!("cancel"), "cancel", &placeholders)
+    placeholders
 }
+
+/// The states with a due time, as the filter of the due index has them. Another condition would not match the filter.
+pub(super) const ALL_DUE: &str = "IN (1, 2)";
 
 /// Adds the sections of `leases.sql`, and the fields that `file` adds to its list, to the placeholders.
 pub(super) fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeholders {
@@ -468,7 +494,7 @@ fn render_reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
     let sections = if spec.filtered_indexes {
         vec![
             section("begin"),
-            pick_due("IN (1, 2)"),
+            pick_due(ALL_DUE),
             section("update_due"),
             section("next_due"),
         ]

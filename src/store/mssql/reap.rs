@@ -4,8 +4,7 @@ use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::store::{Expired, QueueIndex, Reaped, StoreError};
+use crate::store::{QueueIndex, Reaped, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
@@ -23,23 +22,15 @@ impl MssqlOperations {
             )
             .await?;
         let mut reaped = Reaped::default();
-        // The columns are the key, state before, state after, attempts, fence, token and owner.
-        let first = queue.key.len();
+        // The lease, the state before and the state after.
+        let states = queue.held_columns();
         for row in decode::result_set(&results, 0)? {
-            if decode::state(row, first)? != State::Leased {
+            if decode::state(row, states)? != State::Leased {
                 reaped.promoted += 1;
                 continue;
             }
-            reaped.expired.push(Expired {
-                lease: LeaseRef {
-                    key: queue.read_key(row, 0)?,
-                    attempt: decode::integer_as(row, first + 2)?,
-                    fence: decode::integer(row, first + 3)?,
-                    token: decode::token(row, first + 4)?,
-                },
-                owner: decode::optional_text(row, first + 5)?,
-                state: decode::state(row, first + 1)?,
-            });
+            let state = decode::state(row, states + 1)?;
+            reaped.expired.push(queue.read_ended(row, 0, state)?);
         }
         if let Some(row) = decode::result_set(&results, 1)?.first() {
             reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);

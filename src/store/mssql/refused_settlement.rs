@@ -77,10 +77,11 @@ impl MssqlOperations {
             },
             columns: settlement.columns.clone(),
             checkpoint: None,
+            trace: None,
         };
         match self.run_batch(queue, &[part], &[0], ROLLBACK).await {
             Err(StoreError::Rejected(rejection)) => Some(Err(rejection)),
-            Ok(settled) => matches!(*settled, [(0, Settled::Ended(_))]).then_some(Ok(())),
+            Ok(settled) => matches!(*settled.results, [(0, Settled::Ended(_))]).then_some(Ok(())),
             Err(_) => None,
         }
     }

@@ -9,7 +9,8 @@ use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
-use crate::store::{QueueIndex, StoreError};
+use crate::item_state::State;
+use crate::store::{QueueIndex, ReleasedClaims, StoreError};
 
 /// Maximum number of leases that one batch releases (`release_claims.sql`).
 const MAX_RELEASED: usize = 1_000;
@@ -19,7 +20,7 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         tokens: &[Uuid],
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> Result<ReleasedClaims, StoreError> {
         let queue = self.queue(queue)?;
         let mut seen = HashSet::new();
         let mut list = Vec::new();
@@ -32,7 +33,10 @@ impl MssqlOperations {
             }
         }
         let parameters = ListParameters::new(vec![list]);
-        let mut counts = vec![0; tokens.len()];
+        let mut released = ReleasedClaims {
+            counts: vec![0; tokens.len()],
+            ended: Vec::new(),
+        };
         loop {
             let results = self
                 .pool
@@ -42,15 +46,14 @@ impl MssqlOperations {
                     RetrySafety::Idempotent,
                 )
                 .await?;
-            let mut released = 0;
-            for row in decode::result_set(&results, 0)? {
+            let rows = decode::result_set(&results, 0)?;
+            for row in rows {
                 let index = decode::request_index(row, 0, tokens.len())?;
-                let count: usize = decode::integer_as(row, 1)?;
-                counts[index] += count;
-                released += count;
+                released.counts[index] += 1;
+                released.ended.push(queue.read_ended(row, 1, State::Ready)?);
             }
-            if released < MAX_RELEASED {
-                return Ok(counts);
+            if rows.len() < MAX_RELEASED {
+                return Ok(released);
             }
         }
     }

@@ -14,10 +14,19 @@ use super::utf16::cut;
 use crate::item_state::State;
 use crate::queue::OnComplete;
 use crate::store::follow_ups;
-use crate::store::{Ending, QueueIndex, Settled, Settlement, StoreError};
+use crate::store::{Ending, QueueIndex, SettleResults, Settled, Settlement, StoreError};
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
 pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
+
+/// The results of one batch.
+#[derive(Default)]
+pub(super) struct BatchResults {
+    /// The server's time. `None`: no lease ended.
+    time: Option<i64>,
+    /// The results by the index of the settlement. Those of lost leases are missing.
+    pub(super) results: Vec<(usize, Settled)>,
+}
 
 /// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or
 /// all are delayed.
@@ -34,9 +43,12 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         settlements: &[Settlement],
-    ) -> Result<Vec<Settled>, StoreError> {
+    ) -> Result<SettleResults, StoreError> {
         let queue = self.queue(queue)?;
-        let mut results = vec![Settled::Lost; settlements.len()];
+        let mut settled = SettleResults {
+            time: None,
+            results: vec![Settled::Lost; settlements.len()],
+        };
         let mut remaining = Vec::with_capacity(settlements.len());
         for (index, settlement) in settlements.iter().enumerate() {
             if !queue.can_have_key(&settlement.lease.key) {
@@ -52,7 +64,7 @@ impl MssqlOperations {
                 refusal => refusal,
             };
             match refusal {
-                Some(refusal) => results[index] = Settled::Refused(refusal),
+                Some(refusal) => settled.results[index] = Settled::Refused(refusal),
                 None => remaining.push(index),
             }
         }
@@ -62,11 +74,11 @@ impl MssqlOperations {
             let (batch, later): (Vec<usize>, Vec<usize>) = remaining
                 .into_iter()
                 .partition(|index| keys.insert(settlements[*index].lease.key.to_string()));
-            self.settle_keys(queue, settlements, batch, &mut results)
+            self.settle_keys(queue, settlements, batch, &mut settled)
                 .await?;
             remaining = later;
         }
-        Ok(results)
+        Ok(settled)
     }
 
     /// Settles the settlements at `indexes`, each of another key, and sets their results.
@@ -78,7 +90,7 @@ impl MssqlOperations {
         queue: &QueueStatements,
         settlements: &[Settlement],
         indexes: Vec<usize>,
-        results: &mut [Settled],
+        settled: &mut SettleResults,
     ) -> Result<(), StoreError> {
         let mut batches = vec![indexes];
         while let Some(mut batch) = batches.pop() {
@@ -90,11 +102,13 @@ impl MssqlOperations {
                 Err(StoreError::Rejected(rejection)) => {
                     let settlement = &settlements[batch[0]];
                     let refusal = self.find_refused_part(queue, settlement, rejection).await;
-                    results[batch[0]] = Settled::Refused(refusal);
+                    settled.results[batch[0]] = Settled::Refused(refusal);
                 }
                 outcome => {
-                    for (index, result) in outcome? {
-                        results[index] = result;
+                    let outcome = outcome?;
+                    settled.time = outcome.time.or(settled.time);
+                    for (index, result) in outcome.results {
+                        settled.results[index] = result;
                     }
                 }
             }
@@ -112,24 +126,31 @@ impl MssqlOperations {
         settlements: &[Settlement],
         indexes: &[usize],
         end: &str,
-    ) -> Result<Vec<(usize, Settled)>, StoreError> {
+    ) -> Result<BatchResults, StoreError> {
         let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
-        let results = self
-            .pool
+        let mut tries = self.pool.tries();
+        let answer = tries
             .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;
-        let results = results.map_err(into_rejection)?;
+        let answer = answer.map_err(into_rejection)?;
         // The first result set has the leases that this batch ended. A second one has those that an earlier settlement
         // ended, and the completions without a row.
-        let mut settled = Vec::new();
-        for row in decode::result_set(&results, 0)? {
+        let mut settled = BatchResults::default();
+        for row in decode::result_set(&answer, 0)? {
             let index = decode::request_index(row, 0, settlements.len())?;
-            settled.push((index, Settled::Ended(decode::state(row, 1)?)));
+            let result = Settled::Ended(decode::state(row, 1)?);
+            settled.results.push((index, result));
+            settled.time = Some(decode::time(row, 2)?);
         }
-        for row in results.iter().skip(1).flatten() {
+        for row in answer.iter().skip(1).flatten() {
             let index = decode::request_index(row, 0, settlements.len())?;
-            let state = decode::optional_state(row, 1)?;
-            settled.push((index, state.map_or(Settled::Gone, Settled::Ended)));
+            let result = match decode::optional_state(row, 1)? {
+                None => Settled::Gone,
+                // The earlier settlement is a try of this operation, whose answer was lost.
+                Some(state) if tries.may_have_been_applied() => Settled::Ended(state),
+                Some(state) => Settled::Repeated(state),
+            };
+            settled.results.push((index, result));
         }
         Ok(settled)
     }

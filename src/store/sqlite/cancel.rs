@@ -1,7 +1,6 @@
 //! Cancels leases by the keys of their items.
 
-use rusqlite::OptionalExtension as _;
-
+use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
@@ -9,7 +8,7 @@ use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::store::key_text::{self, KeyKind};
 use crate::store::millis::millis_rounded_up;
-use crate::store::{Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
 use crate::value::Key;
 
 /// Cancels the leases on the rows with these keys. See [`Store::cancel`](crate::store::Store::cancel).
@@ -18,53 +17,44 @@ pub(super) fn cancel(
     queue: QueueIndex,
     keys: &[Key],
     cancellation: &Cancellation,
-) -> Result<Vec<Cancelled>, StoreError> {
+) -> Result<CancelResults, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
     let mut read_item = context.connection.prepare_cached(&queue.sql.read_item)?;
     let mut cancel = context.connection.prepare_cached(&queue.sql.cancel)?;
-    keys.iter()
-        .map(|key| {
-            if key.0.len() != queue.key_len {
-                return Ok(Cancelled::NO_ROW);
-            }
+    let mut cancelled = CancelResults::default();
+    for key in keys {
+        let mut result = Cancelled::NO_ROW;
+        if key.0.len() == queue.key_len {
             bind_key(&mut read_item, key)?;
-            let row = {
-                let mut rows = read_item.raw_query();
-                let row = rows.next().optional()?.flatten();
-                row.map(|row| Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?)))
-                    .transpose()?
-            };
-            let Some((code, attempts)) = row else {
-                return Ok(Cancelled::NO_ROW);
-            };
-            let attempts: u32 = attempts;
-            let state = State::from_code(code);
-            if state != Some(State::Leased) {
-                let cancelled = false;
-                return Ok(Cancelled { cancelled, state });
+            let mut rows = read_item.raw_query();
+            if let Some(row) = rows.next()? {
+                let code = row.get(queue.key_len + HELD_COLUMNS)?;
+                result.state = State::from_code(code);
+                if result.state == Some(State::Leased) {
+                    let mut ended = queue.read_ended(row, now, State::Ready)?;
+                    let is_exhausted = queue.spec.retry.is_exhausted(ended.lease.attempt);
+                    let mut due = None;
+                    if cancellation.dead_letter || is_exhausted {
+                        ended.state = State::Dead;
+                    } else if !cancellation.delay.is_zero() {
+                        ended.state = State::Delayed;
+                        due = Some(now.saturating_add(millis_rounded_up(cancellation.delay)));
+                    }
+                    bind_key(&mut cancel, key)?;
+                    let (state, reason) = (ended.state.code(), &cancellation.reason);
+                    bind(&mut cancel, 4, &[&due, &now, &state, reason])?;
+                    result.cancelled = cancel.raw_execute()? > 0;
+                    result.state = Some(ended.state);
+                    if result.cancelled {
+                        cancelled.ended.push(ended);
+                    }
+                }
             }
-            let is_exhausted = queue.spec.retry.is_exhausted(attempts);
-            let (state, due) = if cancellation.dead_letter || is_exhausted {
-                (State::Dead, None)
-            } else if cancellation.delay.is_zero() {
-                (State::Ready, None)
-            } else {
-                let due = now.saturating_add(millis_rounded_up(cancellation.delay));
-                (State::Delayed, Some(due))
-            };
-            bind_key(&mut cancel, key)?;
-            bind(
-                &mut cancel,
-                4,
-                &[&due, &now, &state.code(), &cancellation.reason],
-            )?;
-            Ok(Cancelled {
-                cancelled: cancel.raw_execute()? > 0,
-                state: Some(state),
-            })
-        })
-        .collect()
+        }
+        cancelled.results.push(result);
+    }
+    Ok(cancelled)
 }
 
 impl QueueStatements {

@@ -21,6 +21,12 @@ pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
         let text = queue.max_checkpoint_bytes.map(|_| text);
         placeholders.insert(placeholder, text.unwrap_or_default());
     }
+    let trace = quote(queue.soft_lock.name(SoftLockColumn::TraceParent));
+    let clear_trace = match queue.on_complete {
+        OnComplete::Recur(_) => format!(", {trace} = NULL"),
+        _ => String::new(),
+    };
+    placeholders.insert("clear_trace", clear_trace);
     index::set_names(&mut placeholders, queue);
     if let OnComplete::Archive(archive) = &queue.on_complete {
         placeholders.insert("archive", quote(archive));

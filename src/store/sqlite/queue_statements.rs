@@ -28,6 +28,7 @@ const HEARTBEAT: &str = include_str!("../../../sql/sqlite/heartbeat.sql");
 const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
 const RELEASE_CLAIMS: &str = include_str!("../../../sql/sqlite/release_claims.sql");
 const REAP: &str = include_str!("../../../sql/sqlite/reap.sql");
+const TRACE: &str = include_str!("../../../sql/sqlite/trace.sql");
 const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
 const REDRIVE: &str = include_str!("../../../sql/sqlite/redrive.sql");
 
@@ -82,7 +83,11 @@ pub(super) struct Statements {
     pub(super) fail: String,
     pub(super) release: String,
     pub(super) find_earlier_settlement: String,
+    pub(super) find_claim: String,
     pub(super) release_claim: String,
+    pub(super) note_trace: String,
+    pub(super) find_expired_untraced: String,
+    pub(super) find_leased_untraced: String,
     pub(super) find_due: String,
     pub(super) expire: String,
     pub(super) promote: String,
@@ -219,7 +224,11 @@ impl Statements {
             fail: text(SETTLE, "fail"),
             release: text(SETTLE, "release"),
             find_earlier_settlement: text(SETTLE, "find_earlier_settlement"),
+            find_claim: text(RELEASE_CLAIMS, "find_claim"),
             release_claim: text(RELEASE_CLAIMS, "release_claim"),
+            note_trace: text(TRACE, "note_trace"),
+            find_expired_untraced: text(TRACE, "find_expired_untraced"),
+            find_leased_untraced: text(TRACE, "find_leased_untraced"),
             find_due: text(REAP, "find_due"),
             expire: text(REAP, "expire"),
             promote: text(REAP, "promote"),

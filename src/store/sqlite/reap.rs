@@ -1,22 +1,22 @@
 //! Ends expired leases and makes delayed items ready.
 
 use rusqlite::OptionalExtension as _;
-use uuid::Uuid;
 
 use super::clock::duration_between;
+use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
-use crate::store::{Expired, QueueIndex, Reaped, StoreError};
+use crate::store::{EndedLease, QueueIndex, Reaped, StoreError};
 
 /// A row whose due time has passed.
-struct DueRow {
-    lease: LeaseRef,
-    /// True if the item is leased, false if it is delayed.
-    is_leased: bool,
-    owner: Option<String>,
+enum DueRow {
+    /// Its lease has expired. The state is the one that it gets.
+    Leased(EndedLease),
+    /// Its delay is over.
+    Delayed(LeaseRef),
 }
 
 /// Reaps a queue. See [`Store::reap`](crate::store::Store::reap).
@@ -29,14 +29,15 @@ pub(super) fn reap(
     let now = context.now();
     let mut reaped = Reaped::default();
     for row in find_due(context, queue, now, limit)? {
-        if row.is_leased {
-            reaped.expired.extend(expire(context, queue, now, row)?);
-        } else {
-            let mut statement = context.connection.prepare_cached(&queue.sql.promote)?;
-            bind_key(&mut statement, &row.lease.key)?;
-            // The statement does not use ?6 and ?7, new state and error text.
-            bind(&mut statement, 5, &[&now, &0, &"", &row.lease.fence])?;
-            reaped.promoted += statement.raw_execute()?;
+        match row {
+            DueRow::Leased(lease) => reaped.expired.extend(expire(context, queue, lease)?),
+            DueRow::Delayed(item) => {
+                let mut statement = context.connection.prepare_cached(&queue.sql.promote)?;
+                bind_key(&mut statement, &item.key)?;
+                // The statement does not use ?6 and ?7, new state and error text.
+                bind(&mut statement, 5, &[&now, &0, &"", &item.fence])?;
+                reaped.promoted += statement.raw_execute()?;
+            }
         }
     }
     let mut statement = context.connection.prepare_cached(&queue.sql.next_due)?;
@@ -55,22 +56,19 @@ fn find_due(
     let mut statement = context.connection.prepare_cached(&queue.sql.find_due)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     bind(&mut statement, 4, &[&limit, &now])?;
-    let first = queue.key_len;
+    let state_column = queue.key_len + HELD_COLUMNS;
     let mut rows = statement.raw_query();
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let token: Option<Vec<u8>> = row.get(first + 3)?;
-        found.push(DueRow {
-            is_leased: row.get::<_, i64>(first)? == i64::from(State::Leased.code()),
-            lease: LeaseRef {
-                key: queue.read_key(row)?,
-                token: token
-                    .and_then(|token| Uuid::from_slice(&token).ok())
-                    .unwrap_or_default(),
-                fence: row.get(first + 2)?,
-                attempt: row.get(first + 1)?,
-            },
-            owner: row.get(first + 4)?,
+        let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
+        found.push(if is_leased {
+            let mut lease = queue.read_ended(row, now, State::Ready)?;
+            if queue.spec.retry.is_exhausted(lease.lease.attempt) {
+                lease.state = State::Dead;
+            }
+            DueRow::Leased(lease)
+        } else {
+            DueRow::Delayed(queue.read_lease(row)?)
         });
     }
     Ok(found)
@@ -80,29 +78,20 @@ fn find_due(
 fn expire(
     context: &WriteContext,
     queue: &QueueStatements,
-    now: i64,
-    row: DueRow,
-) -> Result<Option<Expired>, StoreError> {
-    let state = if queue.spec.retry.is_exhausted(row.lease.attempt) {
-        State::Dead
-    } else {
-        State::Ready
-    };
-    let error = match &row.owner {
+    expired: EndedLease,
+) -> Result<Option<EndedLease>, StoreError> {
+    let error = match &expired.owner {
         Some(owner) => format!("the lease of {owner} expired"),
         None => "the lease expired".to_owned(),
     };
     let mut statement = context.connection.prepare_cached(&queue.sql.expire)?;
-    bind_key(&mut statement, &row.lease.key)?;
+    bind_key(&mut statement, &expired.lease.key)?;
+    let (state, fence) = (expired.state.code(), expired.lease.fence);
     bind(
         &mut statement,
         5,
-        &[&now, &state.code(), &error, &row.lease.fence],
+        &[&expired.end_time, &state, &error, &fence],
     )?;
-    let expired = statement.raw_execute()? > 0;
-    Ok(expired.then_some(Expired {
-        lease: row.lease,
-        owner: row.owner,
-        state,
-    }))
+    let changed = statement.raw_execute()? > 0;
+    Ok(changed.then_some(expired))
 }

@@ -4,22 +4,32 @@ use uuid::Uuid;
 
 use super::statement::{Token, bind};
 use super::writer::WriteContext;
-use crate::store::{QueueIndex, StoreError};
+use crate::item_state::State;
+use crate::store::{QueueIndex, ReleasedClaims, StoreError};
 
 /// Releases the leases with these tokens. See [`Store::release_claims`](crate::store::Store::release_claims).
 pub(super) fn release_claims(
     context: &WriteContext,
     queue: QueueIndex,
     tokens: &[Uuid],
-) -> Result<Vec<usize>, StoreError> {
-    let sql = &context.queue(queue)?.sql.release_claim;
+) -> Result<ReleasedClaims, StoreError> {
+    let queue = context.queue(queue)?;
     let now = context.now();
-    let mut statement = context.connection.prepare_cached(sql)?;
-    tokens
-        .iter()
-        .map(|token| {
-            bind(&mut statement, 4, &[&Token(token), &now])?;
-            Ok(statement.raw_execute()?)
-        })
-        .collect()
+    let mut find = context.connection.prepare_cached(&queue.sql.find_claim)?;
+    let mut release = context
+        .connection
+        .prepare_cached(&queue.sql.release_claim)?;
+    let mut released = ReleasedClaims::default();
+    for token in tokens {
+        bind(&mut find, 4, &[&Token(token), &now])?;
+        let mut rows = find.raw_query();
+        while let Some(row) = rows.next()? {
+            released
+                .ended
+                .push(queue.read_ended(row, now, State::Ready)?);
+        }
+        bind(&mut release, 4, &[&Token(token), &now])?;
+        released.counts.push(release.raw_execute()?);
+    }
+    Ok(released)
 }

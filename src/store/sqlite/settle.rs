@@ -15,8 +15,8 @@ use crate::lease_id::LeaseRef;
 use crate::queue::OnComplete;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
-    Ending, FollowUp, NewItem, QueueIndex, Refusal, Rejection, Settled, Settlement, StoreError,
-    follow_ups,
+    Ending, FollowUp, NewItem, QueueIndex, Refusal, Rejection, SettleResults, Settled, Settlement,
+    StoreError, follow_ups,
 };
 
 /// The changes that are undone if the database refuses one settlement of a list.
@@ -39,7 +39,7 @@ pub(super) fn settle(
     queue: QueueIndex,
     settlements: &[Settlement],
     undo_scope: UndoScope,
-) -> Result<Vec<Settled>, StoreError> {
+) -> Result<SettleResults, StoreError> {
     let queue = context.queue(queue)?;
     let mut settler = Settler {
         context,
@@ -67,7 +67,11 @@ pub(super) fn settle(
             UndoScope::Settlement => settler.settle_in_savepoint(settlement),
         }
     };
-    settlements.iter().map(settle).collect()
+    let results = settlements.iter().map(settle);
+    Ok(SettleResults {
+        results: results.collect::<Result<_, StoreError>>()?,
+        time: Some(context.now()),
+    })
 }
 
 /// Returns the error for a refused settlement whose operation is undone.
@@ -284,7 +288,7 @@ impl Settler<'_> {
             Ending::Release { .. } => is_unfinished && was_released,
         };
         Ok(if is_same_kind {
-            Settled::Ended(state)
+            Settled::Repeated(state)
         } else {
             Settled::Lost
         })

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker::item_state::State;
-use lease_broker::lease_id::Secret;
+use lease_broker::lease_id::{LeaseRef, Secret};
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Renewal, Renewed, RetentionTurn,
-    Settled, Settlement, Stats, Store, StoreError,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError, TraceNote,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -60,7 +60,7 @@ impl Store for SharedStore {
         &self,
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
-    ) -> Result<Vec<Settled>, StoreError> {
+    ) -> Result<SettleResults, StoreError> {
         shared(self.0.settle(queue, settlements)).await
     }
 
@@ -68,8 +68,32 @@ impl Store for SharedStore {
         &self,
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> Result<ReleasedClaims, StoreError> {
         shared(self.0.release_claims(queue, tokens)).await
+    }
+
+    async fn note_traces(
+        &self,
+        queue: QueueIndex,
+        notes: Arc<[TraceNote]>,
+    ) -> Result<(), StoreError> {
+        shared(self.0.note_traces(queue, notes)).await
+    }
+
+    async fn find_expired_untraced(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        shared(self.0.find_expired_untraced(queue, limit)).await
+    }
+
+    async fn find_leased_untraced(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        shared(self.0.find_leased_untraced(queue, keys)).await
     }
 
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
@@ -81,7 +105,7 @@ impl Store for SharedStore {
         queue: QueueIndex,
         keys: Arc<[Key]>,
         cancellation: Cancellation,
-    ) -> Result<Vec<Cancelled>, StoreError> {
+    ) -> Result<CancelResults, StoreError> {
         shared(self.0.cancel(queue, keys, cancellation)).await
     }
 

@@ -175,6 +175,7 @@ impl ProfiledQueue {
             ending: Ending::Complete {
                 follow_ups: Vec::new(),
             },
+            trace: None,
         };
         let settlements: Vec<Settlement> = leases.iter().map(settlement).collect();
         let indexes: Vec<usize> = (0..settlements.len()).collect();

@@ -165,6 +165,9 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         &table.sql.claim.with_retries,
     );
     show("heartbeat", &table.sql.extend);
+    show("note traces", &table.sql.trace.note);
+    show("find expired leases", &table.sql.trace.find_expired);
+    show("find leases", &table.sql.trace.find_leased);
     show("release claims", &table.sql.release_claims);
     show("cancel", &table.sql.cancel);
     show("reap", &table.sql.reap);
@@ -197,14 +200,12 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
             ..item
         },
     };
-    let settlement = Settlement {
-        columns: Vec::new(),
-        checkpoint: None,
+    let settlement = Settlement::new(
         lease,
-        ending: Ending::Complete {
+        Ending::Complete {
             follow_ups: vec![follow_up],
         },
-    };
+    );
     // The pool does not connect, because the test runs no statement.
     let mssql = MssqlOperations {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
@@ -523,6 +524,7 @@ async fn settlements_that_write_columns() {
             .iter()
             .map(|name| ((*name).to_owned(), Value::Null))
             .collect(),
+        trace: None,
     };
     let complete = Ending::Complete {
         follow_ups: Vec::new(),

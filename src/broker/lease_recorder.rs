@@ -1,0 +1,260 @@
+//! The store operations that extend and end leases. Each is counted and reported as spans when its result arrives, even if nobody
+//! waits for it any more.
+//!
+//! An operation that has started runs to its end, and a lease that it ends has ended. So each runs in a task of its own, which
+//! no caller can drop.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::lease_tracer::{LeaseTracer, time_of};
+use super::operation_metrics::OperationMetrics;
+use super::queue_counters::{LeaseCall, LeaseEnd, end_of};
+use crate::call_trace;
+use crate::lease_id::LeaseRef;
+use crate::store::{
+    CancelResults, Cancellation, EndedLease, Ending, FollowUp, QueueIndex, Reaped, ReleasedClaims,
+    Renewal, Renewed, SettleResults, Settled, Settlement, Store, StoreError, TraceNote,
+};
+use crate::value::Key;
+
+/// Receives the durations of leases. Each method must return at once.
+pub trait LeaseObserver: Send + Sync {
+    /// A lease has ended after this duration.
+    fn held(&self, queue: QueueIndex, end: LeaseEnd, duration: Duration);
+
+    /// An item was leased this long after it had become ready.
+    fn waited(&self, queue: QueueIndex, duration: Duration);
+
+    /// The reaper has ended a lease this long after it had expired.
+    fn reaped(&self, queue: QueueIndex, delay: Duration);
+}
+
+/// Observes nothing.
+pub(super) struct Unobserved;
+
+impl LeaseObserver for Unobserved {
+    fn held(&self, _: QueueIndex, _: LeaseEnd, _: Duration) {}
+
+    fn waited(&self, _: QueueIndex, _: Duration) {}
+
+    fn reaped(&self, _: QueueIndex, _: Duration) {}
+}
+
+/// Runs the operations on leases.
+pub(super) struct LeaseRecorder {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) metrics: Arc<OperationMetrics>,
+    pub(super) tracer: Arc<LeaseTracer>,
+    pub(super) observer: Arc<dyn LeaseObserver>,
+    /// The operations under way. The broker waits for them before it stops.
+    pub(super) tasks: TaskTracker,
+}
+
+impl LeaseRecorder {
+    /// Runs an operation to its end, whether or not the returned future is dropped.
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let outcome = self.tasks.spawn(operation).await;
+        outcome.unwrap_or_else(|error| Err(StoreError::Bug(error.to_string())))
+    }
+
+    /// Extends leases. See [`Store::heartbeat`].
+    pub(super) async fn heartbeat(
+        self: &Arc<Self>,
+        queue: QueueIndex,
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Renewed>, StoreError> {
+        let this = self.clone();
+        self.run(async move {
+            let renewed = this.store.heartbeat(queue, renewals.clone()).await?;
+            let is_extended = |renewed: &&Renewed| renewed.expiry().is_some();
+            let extended = renewed.iter().filter(is_extended).count();
+            let counters = this.metrics.queue(queue);
+            counters.extended.add(extended);
+            counters.add_lost(LeaseCall::Heartbeat, renewed.len() - extended);
+            if this.tracer.is_wanted() {
+                for (renewal, renewed) in renewals.iter().zip(&renewed) {
+                    this.trace_renewal(queue, renewal, renewed);
+                }
+            }
+            Ok(renewed)
+        })
+        .await
+    }
+
+    fn trace_renewal(&self, queue: QueueIndex, renewal: &Renewal, renewed: &Renewed) {
+        let Some(trace) = &renewal.trace else {
+            return;
+        };
+        let lease = &renewal.lease;
+        match renewed {
+            Renewed::Extended(expiry) => {
+                let time = time_of(expiry.expire_time) - expiry.time_left;
+                self.tracer
+                    .extended(queue, lease, trace, time, expiry.time_left);
+            }
+            Renewed::Lost { .. } => {
+                let (call, now) = (LeaseCall::Heartbeat, SystemTime::now());
+                self.tracer.lost(queue, lease, trace, call, now);
+            }
+        }
+    }
+
+    /// Ends leases. See [`Store::settle`].
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        queue: QueueIndex,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<SettleResults, StoreError> {
+        let this = self.clone();
+        self.run(async move {
+            let notes = settlements.iter().filter_map(|settlement| {
+                let context = settlement.trace.as_ref()?.note?;
+                let lease = settlement.lease.clone();
+                Some(TraceNote { lease, context })
+            });
+            this.note_traces(queue, notes.collect()).await;
+            let settled = this.store.settle(queue, settlements.clone()).await?;
+            let counters = this.metrics.queue(queue);
+            counters.add_settlements(&settlements, &settled.results);
+            for follow_up in follow_ups(&settlements, &settled.results) {
+                this.metrics.queue(follow_up.queue).enqueued.add(1);
+            }
+            for (settlement, result) in settlements.iter().zip(&settled.results) {
+                if let (Settled::Ended(_), Some(trace), Some(time)) =
+                    (result, &settlement.trace, settled.time)
+                {
+                    let held = duration_between(trace.origin.claim_time, time);
+                    this.observer.held(queue, end_of(&settlement.ending), held);
+                }
+                this.tracer.settled(queue, settlement, result, settled.time);
+            }
+            Ok(settled)
+        })
+        .await
+    }
+
+    /// Releases the leases of whole claims. See [`Store::release_claims`].
+    pub(super) async fn release_claims(
+        self: &Arc<Self>,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<ReleasedClaims, StoreError> {
+        let this = self.clone();
+        self.run(async move {
+            let released = this.store.release_claims(queue, tokens).await?;
+            let counters = this.metrics.queue(queue);
+            counters.add_ended(LeaseEnd::Released, released.ended.len());
+            this.observe_ended(queue, &released.ended, LeaseEnd::Released);
+            this.tracer
+                .ended(queue, &released.ended, LeaseEnd::Released, None);
+            Ok(released)
+        })
+        .await
+    }
+
+    /// Cancels leases. See [`Store::cancel`].
+    pub(super) async fn cancel(
+        self: &Arc<Self>,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<CancelResults, StoreError> {
+        let this = self.clone();
+        let call = call_trace::recorded().map(|call| call.span());
+        self.run(async move {
+            if this.tracer.is_wanted() {
+                let leases = this.store.find_leased_untraced(queue, keys.clone()).await?;
+                this.note_ends(queue, &leases, LeaseEnd::Cancelled).await;
+            }
+            let cancelled = this.store.cancel(queue, keys, cancellation).await?;
+            this.metrics.queue(queue).add_cancelled(&cancelled.results);
+            this.observe_ended(queue, &cancelled.ended, LeaseEnd::Cancelled);
+            this.tracer
+                .ended(queue, &cancelled.ended, LeaseEnd::Cancelled, call);
+            Ok(cancelled)
+        })
+        .await
+    }
+
+    /// Ends expired leases. See [`Store::reap`].
+    pub(super) async fn reap(
+        self: &Arc<Self>,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Reaped, StoreError> {
+        let this = self.clone();
+        self.run(async move {
+            if this.tracer.is_wanted() {
+                let leases = this.store.find_expired_untraced(queue, limit).await?;
+                this.note_ends(queue, &leases, LeaseEnd::Expired).await;
+            }
+            let start = SystemTime::now();
+            let reaped = this.store.reap(queue, limit).await?;
+            this.metrics.queue(queue).add_reaped(&reaped);
+            this.observe_ended(queue, &reaped.expired, LeaseEnd::Expired);
+            for expired in &reaped.expired {
+                let delay = duration_between(expired.expire_time, expired.end_time);
+                this.observer.reaped(queue, delay);
+            }
+            this.tracer.reaped(queue, &reaped, start);
+            Ok(reaped)
+        })
+        .await
+    }
+
+    /// Stores the traces of leases that are about to end without their lease ids.
+    async fn note_ends(&self, queue: QueueIndex, leases: &[LeaseRef], end: LeaseEnd) {
+        let notes = self.tracer.notes(queue, leases, end);
+        self.note_traces(queue, notes).await;
+    }
+
+    /// Stores traces in the rows of leases. If it fails, the items' next leases begin traces of their own.
+    async fn note_traces(&self, queue: QueueIndex, notes: Vec<TraceNote>) {
+        if notes.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.note_traces(queue, notes.into()).await {
+            let queue = self.tracer.queue_name(queue);
+            tracing::warn!(queue, %error, "trace context not stored");
+        }
+    }
+
+    /// Observes how long items waited until they were leased, in milliseconds.
+    pub(super) fn observe_waits(&self, queue: QueueIndex, millis: impl Iterator<Item = i64>) {
+        for millis in millis {
+            self.observer.waited(queue, duration_between(0, millis));
+        }
+    }
+
+    fn observe_ended(&self, queue: QueueIndex, leases: &[EndedLease], end: LeaseEnd) {
+        for ended in leases {
+            let held = duration_between(ended.claim_time, ended.end_time);
+            self.observer.held(queue, end, held);
+        }
+    }
+}
+
+/// Returns the follow-up items of the completions that were applied.
+fn follow_ups<'a>(
+    settlements: &'a [Settlement],
+    results: &'a [Settled],
+) -> impl Iterator<Item = &'a FollowUp> {
+    let applied = settlements.iter().zip(results);
+    let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
+    applied.flat_map(|(settlement, _)| match &settlement.ending {
+        Ending::Complete { follow_ups } => follow_ups.as_slice(),
+        Ending::Fail { .. } | Ending::Release { .. } => &[],
+    })
+}
+
+/// Returns the duration between two times in milliseconds; zero if `to` is earlier.
+fn duration_between(from: i64, to: i64) -> Duration {
+    Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
+}

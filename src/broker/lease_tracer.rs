@@ -1,0 +1,512 @@
+//! The spans of leases. `docs/observability.md` lists them with their attributes.
+//!
+//! A lease has one span, from its claim to its end. It is made when the lease ends, by the broker whose operation ended it. So
+//! a broker keeps nothing between the claim and the end, and no lease has two spans. The ids are derived from the lease, so
+//! that every broker finds the same ones.
+//!
+//! A trace is recorded or not as the sampler decides at the claim. The lease id carries the decision. Leases that end badly are
+//! recorded in any case, up to a number per second.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+
+use super::queue_counters::{LeaseCall, LeaseEnd, call_of, end_of};
+use crate::item_state::State;
+use crate::lease_id::{self, LeaseOrigin, LeaseRef, Secret};
+use crate::lease_trace::LeaseTrace;
+use crate::sampling::TraceSettings;
+use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
+use crate::store::{EndedLease, Ending, QueueIndex, Reaped, Settled, Settlement, TraceNote};
+use crate::trace_context::{Span, TraceContext};
+
+/// A way to end badly. Each has its own number of leases that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BadEnd {
+    Failed,
+    Expired,
+    Cancelled,
+    Lost,
+}
+
+/// Makes the spans of leases.
+pub(super) struct LeaseTracer {
+    spans: Spans,
+    settings: TraceSettings,
+    secret: Secret,
+    queues: Vec<String>,
+    /// The leases that may still be kept, by [`BadEnd`]. `None`: none is kept.
+    kept: Option<[DefaultDirectRateLimiter; 4]>,
+}
+
+/// Whether a lease is recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Recording {
+    No,
+    Sampled,
+    Kept,
+}
+
+/// The end of a lease, as its span shows it.
+struct End<'a> {
+    outcome: LeaseEnd,
+    time: SystemTime,
+    /// The state of the item afterwards.
+    state: State,
+    worker: Option<&'a str>,
+    attributes: Vec<(&'static str, AttributeValue)>,
+    links: Vec<SpanLink>,
+}
+
+impl LeaseTracer {
+    pub(super) fn new(
+        spans: Spans,
+        settings: TraceSettings,
+        secret: Secret,
+        queues: Vec<String>,
+    ) -> Self {
+        let limiter = |rate: NonZeroU32| {
+            let burst = rate.saturating_mul(const { NonZeroU32::new(10).unwrap() });
+            RateLimiter::direct(Quota::per_second(rate).allow_burst(burst))
+        };
+        let rate = NonZeroU32::new(settings.keep_per_second);
+        Self {
+            spans,
+            settings,
+            secret,
+            queues,
+            kept: rate.map(|rate| std::array::from_fn(|_| limiter(rate))),
+        }
+    }
+
+    pub(super) fn queue_name(&self, queue: QueueIndex) -> &str {
+        &self.queues[queue.0]
+    }
+
+    /// Returns whether spans go anywhere. If not, callers need not ask for any.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.spans.are_wanted()
+    }
+
+    /// Decides before a settlement whether its lease is recorded, and whether its row needs a note.
+    pub(super) fn prepare(&self, queue: QueueIndex, settlement: &mut Settlement) {
+        let Some(trace) = settlement.trace.as_mut().filter(|_| self.is_wanted()) else {
+            return;
+        };
+        let fails = matches!(settlement.ending, Ending::Fail { .. });
+        trace.kept = !trace.origin.sampled && fails && self.may_keep(BadEnd::Failed);
+        // A completed item has no further lease, or begins a new trace. A row with a valid context keeps it.
+        let needs_note = trace.origin.producer.is_none()
+            && !matches!(settlement.ending, Ending::Complete { .. });
+        if (trace.origin.sampled || trace.kept) && needs_note {
+            trace.note = Some(self.note(queue, &settlement.lease, &trace.origin));
+        }
+    }
+
+    /// Returns the notes for the rows of leases that are about to end without their lease ids. The rows have no trace context.
+    pub(super) fn notes(
+        &self,
+        queue: QueueIndex,
+        leases: &[LeaseRef],
+        end: LeaseEnd,
+    ) -> Vec<TraceNote> {
+        let note = |lease| {
+            let origin = LeaseOrigin::new(0, Duration::ZERO, None);
+            let context = self.note(queue, lease, &origin);
+            let is_recorded =
+                self.samples(None, context.span.trace_id) || self.may_keep(BadEnd::of(end)?);
+            is_recorded.then(|| TraceNote {
+                lease: lease.clone(),
+                context,
+            })
+        };
+        leases.iter().filter_map(note).collect()
+    }
+
+    /// Returns the context for the row of a recorded lease.
+    fn note(&self, queue: QueueIndex, lease: &LeaseRef, origin: &LeaseOrigin) -> TraceContext {
+        let name = self.queue_name(queue);
+        let context = lease_id::trace_context(&self.secret, name, lease, origin);
+        TraceContext {
+            sampled: true,
+            ..context
+        }
+    }
+
+    /// Reports the result of a settlement. `time`: the time by the store's clock, in milliseconds since 1970.
+    pub(super) fn settled(
+        &self,
+        queue: QueueIndex,
+        settlement: &Settlement,
+        result: &Settled,
+        time: Option<i64>,
+    ) {
+        let Some(trace) = settlement.trace.as_deref().filter(|_| self.is_wanted()) else {
+            return;
+        };
+        let time = time.map_or_else(SystemTime::now, time_of);
+        match result {
+            Settled::Ended(state) => {
+                let recording = match trace {
+                    LeaseTrace { origin, .. } if origin.sampled => Recording::Sampled,
+                    LeaseTrace { kept: true, .. } => Recording::Kept,
+                    LeaseTrace { .. } => return,
+                };
+                let mut attributes = Vec::new();
+                if !trace.origin.duration.is_zero() {
+                    let seconds = AttributeValue::Seconds(trace.origin.duration.as_secs_f64());
+                    attributes.push(("lease_broker.lease.duration", seconds));
+                }
+                if let Some(reason) = trace.release_reason {
+                    let reason = AttributeValue::Word(reason.name());
+                    attributes.push(("lease_broker.release.reason", reason));
+                }
+                if let (Ending::Fail { error, .. }, true) =
+                    (&settlement.ending, self.settings.error_messages)
+                {
+                    let error = AttributeValue::Text(error.clone());
+                    attributes.push(("lease_broker.item.error", error));
+                }
+                let end = End {
+                    outcome: end_of(&settlement.ending),
+                    time,
+                    state: *state,
+                    worker: trace.worker.as_deref(),
+                    attributes,
+                    links: trace.call.map(settled_by).into_iter().collect(),
+                };
+                self.emit(queue, &settlement.lease, &trace.origin, recording, end);
+            }
+            Settled::Lost => {
+                let call = call_of(&settlement.ending);
+                self.lost(queue, &settlement.lease, trace, call, time);
+            }
+            // A completion that finds no row can be a repeated one.
+            Settled::Repeated(_) | Settled::Gone | Settled::Refused(_) => {}
+        }
+    }
+
+    /// Reports a call for a lease that is not held.
+    pub(super) fn lost(
+        &self,
+        queue: QueueIndex,
+        lease: &LeaseRef,
+        trace: &LeaseTrace,
+        call: LeaseCall,
+        time: SystemTime,
+    ) {
+        let recording = if trace.origin.sampled {
+            Recording::Sampled
+        } else if self.may_keep(BadEnd::Lost) {
+            Recording::Kept
+        } else {
+            return;
+        };
+        let operation = AttributeValue::Word(call.name());
+        let mut span = self.moment("lost", queue, lease, &trace.origin, time);
+        span.error = Some("lease_lost");
+        span.attributes
+            .push(("lease_broker.settlement.operation", operation));
+        span.attributes.push(sampling_attribute(recording));
+        self.spans.emit(span);
+    }
+
+    /// Reports an extended lease, if it is sampled.
+    pub(super) fn extended(
+        &self,
+        queue: QueueIndex,
+        lease: &LeaseRef,
+        trace: &LeaseTrace,
+        time: SystemTime,
+        time_left: Duration,
+    ) {
+        if trace.origin.sampled {
+            let mut span = self.moment("heartbeat", queue, lease, &trace.origin, time);
+            let time_left = AttributeValue::Seconds(time_left.as_secs_f64());
+            span.attributes
+                .push(("lease_broker.lease.time_left", time_left));
+            self.spans.emit(span);
+        }
+    }
+
+    /// Reports leases that an operation ended without their lease ids.
+    /// `call`: the span of the call that asked for it, if it is recorded.
+    pub(super) fn ended(
+        &self,
+        queue: QueueIndex,
+        leases: &[EndedLease],
+        end: LeaseEnd,
+        call: Option<Span>,
+    ) {
+        if self.is_wanted() {
+            self.emit_ended(queue, leases, end, call.map(settled_by));
+        }
+    }
+
+    /// Reports a run of the reaper that began at `start`, and the leases that it ended. A run whose leases are not recorded has no
+    /// span.
+    pub(super) fn reaped(&self, queue: QueueIndex, reaped: &Reaped, start: SystemTime) {
+        if !self.is_wanted() || reaped.expired.is_empty() {
+            return;
+        }
+        let span = Span {
+            trace_id: rand::random::<u128>().max(1),
+            span_id: rand::random::<u64>().max(1),
+        };
+        let link = SpanLink {
+            span,
+            kind: "reaper",
+        };
+        let count =
+            |number: usize| AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX));
+        if self.emit_ended(queue, &reaped.expired, LeaseEnd::Expired, Some(link)) {
+            let name = self.queue_name(queue);
+            self.spans.emit(FinishedSpan {
+                name: format!("reap {name}").into(),
+                kind: SpanKind::Internal,
+                span,
+                parent: None,
+                start,
+                end: SystemTime::now(),
+                error: None,
+                attributes: vec![
+                    (
+                        "messaging.destination.name",
+                        AttributeValue::Text(name.to_owned()),
+                    ),
+                    ("lease_broker.reap.expired", count(reaped.expired.len())),
+                    ("lease_broker.reap.promoted", count(reaped.promoted)),
+                ],
+                links: Vec::new(),
+            });
+        }
+    }
+
+    /// Sends the spans of leases that an operation ended. Returns whether one of them is recorded.
+    fn emit_ended(
+        &self,
+        queue: QueueIndex,
+        leases: &[EndedLease],
+        end: LeaseEnd,
+        link: Option<SpanLink>,
+    ) -> bool {
+        let mut any = false;
+        for ended in leases {
+            let origin = self.origin_of_row(queue, ended);
+            let recording = self.recording_of_row(queue, ended, &origin, end);
+            if recording == Recording::No {
+                continue;
+            }
+            any = true;
+            let mut attributes = Vec::new();
+            let mut time = time_of(ended.end_time);
+            if end == LeaseEnd::Expired {
+                let expiry = time_of(ended.expire_time);
+                let delay = time.duration_since(expiry).unwrap_or_default();
+                let delay = AttributeValue::Seconds(delay.as_secs_f64());
+                attributes.push(("lease_broker.reap.delay", delay));
+                time = expiry;
+            }
+            let shown = End {
+                outcome: end,
+                time,
+                state: ended.state,
+                worker: ended.owner.as_deref(),
+                attributes,
+                links: link.into_iter().collect(),
+            };
+            self.emit(queue, &ended.lease, &origin, recording, shown);
+        }
+        any
+    }
+
+    fn origin_of_row(&self, queue: QueueIndex, ended: &EndedLease) -> LeaseOrigin {
+        LeaseOrigin::of_row(
+            &self.secret,
+            self.queue_name(queue),
+            &ended.lease,
+            ended.claim_time,
+            ended.trace_parent.as_deref(),
+        )
+    }
+
+    /// Decides whether a lease is recorded whose lease id is not known. A note on its row shows an earlier decision.
+    fn recording_of_row(
+        &self,
+        queue: QueueIndex,
+        ended: &EndedLease,
+        origin: &LeaseOrigin,
+        end: LeaseEnd,
+    ) -> Recording {
+        let name = self.queue_name(queue);
+        let context = lease_id::trace_context(&self.secret, name, &ended.lease, origin);
+        let is_noted = origin.producer.is_none() && origin.sampled;
+        if self.samples(origin.producer_context(), context.span.trace_id) {
+            Recording::Sampled
+        } else if is_noted || BadEnd::of(end).is_some_and(|end| self.may_keep(end)) {
+            Recording::Kept
+        } else {
+            Recording::No
+        }
+    }
+
+    /// Returns whether leases of a trace are recorded.
+    pub(super) fn samples(&self, producer: Option<TraceContext>, trace_id: u128) -> bool {
+        self.settings.sampler.samples(producer, trace_id)
+    }
+
+    /// Decides whether a lease is recorded that no worker has received.
+    pub(super) fn sample(&self, queue: QueueIndex, lease: &LeaseRef, origin: &mut LeaseOrigin) {
+        let name = self.queue_name(queue);
+        let context = lease_id::trace_context(&self.secret, name, lease, origin);
+        origin.sampled = self.samples(origin.producer_context(), context.span.trace_id);
+    }
+
+    fn may_keep(&self, end: BadEnd) -> bool {
+        let kept = self.kept.as_ref();
+        let kept = kept.is_some_and(|kept| kept[end as usize].check().is_ok());
+        if !kept {
+            self.spans.leave_out();
+        }
+        kept
+    }
+
+    /// Sends the span of a lease.
+    fn emit(
+        &self,
+        queue: QueueIndex,
+        lease: &LeaseRef,
+        origin: &LeaseOrigin,
+        recording: Recording,
+        shown: End<'_>,
+    ) {
+        let name = self.queue_name(queue);
+        let context = lease_id::trace_context(&self.secret, name, lease, origin);
+        let previous = lease_id::previous_span(&self.secret, name, lease, origin);
+        let start = time_of(origin.claim_time);
+        let mut attributes = self.attributes(queue, lease);
+        if let Some(worker) = shown.worker {
+            let worker = AttributeValue::Text(worker.to_owned());
+            attributes.push(("messaging.client.id", worker));
+        }
+        for (name, word) in [
+            ("lease_broker.lease.outcome", shown.outcome.name()),
+            ("lease_broker.item.state", shown.state.name()),
+        ] {
+            attributes.push((name, AttributeValue::Word(word)));
+        }
+        attributes.push(sampling_attribute(recording));
+        attributes.extend(shown.attributes);
+        let previous = previous.map(|span| SpanLink {
+            span,
+            kind: "previous_lease",
+        });
+        self.spans.emit(FinishedSpan {
+            name: format!("lease {name}").into(),
+            kind: SpanKind::Consumer,
+            span: context.span,
+            parent: origin.producer.map(|producer| producer.span_id),
+            start,
+            end: shown.time.max(start),
+            error: BadEnd::of(shown.outcome).map(BadEnd::error_type),
+            attributes,
+            links: previous.into_iter().chain(shown.links).collect(),
+        });
+    }
+
+    /// Returns a span without a duration, a child of the lease's span.
+    fn moment(
+        &self,
+        what: &str,
+        queue: QueueIndex,
+        lease: &LeaseRef,
+        origin: &LeaseOrigin,
+        time: SystemTime,
+    ) -> FinishedSpan {
+        let name = self.queue_name(queue);
+        let lease_span = lease_id::trace_context(&self.secret, name, lease, origin).span;
+        FinishedSpan {
+            name: Cow::Owned(format!("{what} {name}")),
+            kind: SpanKind::Internal,
+            span: Span {
+                trace_id: lease_span.trace_id,
+                span_id: rand::random::<u64>().max(1),
+            },
+            parent: Some(lease_span.span_id),
+            start: time,
+            end: time,
+            error: None,
+            attributes: self.attributes(queue, lease),
+            links: Vec::new(),
+        }
+    }
+
+    /// Returns the attributes that all spans of a lease have.
+    fn attributes(
+        &self,
+        queue: QueueIndex,
+        lease: &LeaseRef,
+    ) -> Vec<(&'static str, AttributeValue)> {
+        let number = |number| AttributeValue::Number(number);
+        let mut attributes = Vec::with_capacity(16);
+        attributes.extend([
+            ("messaging.system", AttributeValue::Word("lease_broker")),
+            ("messaging.operation.name", AttributeValue::Word("lease")),
+            ("messaging.operation.type", AttributeValue::Word("process")),
+            (
+                "messaging.destination.name",
+                AttributeValue::Text(self.queue_name(queue).to_owned()),
+            ),
+            ("lease_broker.lease.attempt", number(lease.attempt.into())),
+            ("lease_broker.lease.fencing_token", number(lease.fence)),
+        ]);
+        if self.settings.item_keys {
+            let key = AttributeValue::Text(lease.key.to_string());
+            attributes.push(("messaging.message.id", key));
+        }
+        attributes
+    }
+}
+
+impl BadEnd {
+    /// Returns `None` for an end that is not bad.
+    fn of(end: LeaseEnd) -> Option<Self> {
+        match end {
+            LeaseEnd::Completed | LeaseEnd::Released => None,
+            LeaseEnd::Failed => Some(Self::Failed),
+            LeaseEnd::Expired => Some(Self::Expired),
+            LeaseEnd::Cancelled => Some(Self::Cancelled),
+        }
+    }
+
+    const fn error_type(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Expired => "lease_expired",
+            Self::Cancelled => "cancelled",
+            Self::Lost => "lease_lost",
+        }
+    }
+}
+
+fn settled_by(span: Span) -> SpanLink {
+    SpanLink {
+        span,
+        kind: "settled_by",
+    }
+}
+
+fn sampling_attribute(recording: Recording) -> (&'static str, AttributeValue) {
+    let word = match recording {
+        Recording::Kept => "kept",
+        Recording::Sampled | Recording::No => "sampled",
+    };
+    ("lease_broker.sampling", AttributeValue::Word(word))
+}
+
+/// Returns the moment of a time by the store's clock, in milliseconds since 1970.
+pub(super) fn time_of(millis: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis.max(0).unsigned_abs())
+}

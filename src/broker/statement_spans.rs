@@ -1,0 +1,117 @@
+//! The spans of store operations that serve recorded calls.
+//!
+//! One operation serves many calls. Its span is a child of the first recorded one, and is linked with the others in both
+//! directions.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::operation_metrics::Operation;
+use crate::call_trace::RecordedCall;
+use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
+use crate::store::StoreError;
+use crate::trace_context::Span;
+
+/// The largest number of links of one span.
+const MAX_LINKS: usize = 32;
+
+/// Makes the spans of the operations on one queue.
+#[derive(Clone)]
+pub(super) struct QueueSpans {
+    pub(super) spans: Spans,
+    /// The name of the kind of database, as OpenTelemetry's conventions have it.
+    pub(super) system: &'static str,
+    /// The queue's name.
+    pub(super) queue: Arc<str>,
+}
+
+impl QueueSpans {
+    /// Makes no spans.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self {
+            spans: Spans::default(),
+            system: "",
+            queue: "".into(),
+        }
+    }
+
+    /// Returns what makes the spans of one kind of operation.
+    pub(super) fn of(&self, operation: Operation) -> StatementSpans {
+        StatementSpans {
+            queue: self.clone(),
+            operation,
+        }
+    }
+}
+
+/// Makes the spans of one kind of operation on one queue.
+pub(super) struct StatementSpans {
+    queue: QueueSpans,
+    operation: Operation,
+}
+
+impl StatementSpans {
+    /// Reports an operation that has ended now. `calls`: for each call that it served, the call if it is recorded.
+    pub(super) fn report<T>(
+        &self,
+        calls: impl Iterator<Item = Option<Arc<RecordedCall>>>,
+        items: usize,
+        start: SystemTime,
+        outcome: &Result<T, StoreError>,
+    ) {
+        if !self.queue.spans.are_wanted() {
+            return;
+        }
+        let (mut count, mut recorded) = (0_i64, Vec::new());
+        for call in calls {
+            count += 1;
+            recorded.extend(call);
+        }
+        let Some((first, others)) = recorded.split_first() else {
+            return;
+        };
+        let span = Span {
+            trace_id: first.span().trace_id,
+            span_id: rand::random::<u64>().max(1),
+        };
+        let number =
+            |number: usize| AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX));
+        let mut attributes = vec![
+            ("db.system.name", AttributeValue::Word(self.queue.system)),
+            (
+                "db.operation.name",
+                AttributeValue::Word(self.operation.name()),
+            ),
+            ("db.operation.batch.size", number(items)),
+            (
+                "lease_broker.statement.calls",
+                AttributeValue::Number(count),
+            ),
+        ];
+        if let Some(left_out) = others.len().checked_sub(MAX_LINKS).filter(|left| *left > 0) {
+            attributes.push(("lease_broker.link.left_out", number(left_out)));
+        }
+        for other in others {
+            other.add_statement(span);
+        }
+        self.queue.spans.emit(FinishedSpan {
+            name: format!("{} {}", self.operation.name(), self.queue.queue).into(),
+            kind: SpanKind::Client,
+            span,
+            parent: Some(first.span().span_id),
+            start,
+            end: SystemTime::now(),
+            error: outcome.as_ref().err().map(StoreError::kind),
+            attributes,
+            links: others.iter().take(MAX_LINKS).map(link_to).collect(),
+        });
+    }
+}
+
+fn link_to(call: &Arc<RecordedCall>) -> SpanLink {
+    SpanLink {
+        span: call.span(),
+        kind: "call",
+    }
+}

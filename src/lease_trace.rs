@@ -1,0 +1,61 @@
+//! What the span of a lease tells, on its way from the call that names the lease to the operation that ends it.
+
+use crate::lease_id::LeaseOrigin;
+use crate::trace_context::{Span, TraceContext};
+
+/// What the span of a lease tells besides the lease itself.
+#[derive(Clone, Debug)]
+pub struct LeaseTrace {
+    /// The claim that gave the lease.
+    pub origin: LeaseOrigin,
+    /// True if the span is recorded although the trace is not sampled.
+    pub kept: bool,
+    /// The span of the call, if it is recorded.
+    pub call: Option<Span>,
+    /// The worker's id, if the call names it.
+    pub worker: Option<String>,
+    /// The context that the row gets before the lease ends, so that the item's next lease continues the trace. `None`: the row
+    /// has one, or the lease is not recorded.
+    pub note: Option<TraceContext>,
+    /// The reason why the broker itself releases the lease. `None`: a worker ends it.
+    pub release_reason: Option<ReleaseReason>,
+}
+
+impl LeaseTrace {
+    /// Returns what is known about a lease of this claim.
+    pub fn new(origin: LeaseOrigin) -> Self {
+        Self {
+            origin,
+            kept: false,
+            call: None,
+            worker: None,
+            note: None,
+            release_reason: None,
+        }
+    }
+}
+
+/// The reason why the broker releases a lease that no worker has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseReason {
+    /// The caller of the claim is gone.
+    CallerGone,
+    /// The response has no room for the lease.
+    ResponseFull,
+    /// The store answered after the broker had failed the claim.
+    Abandoned,
+}
+
+impl ReleaseReason {
+    /// Every reason, in the order of declaration.
+    pub const ALL: [Self; 3] = [Self::CallerGone, Self::ResponseFull, Self::Abandoned];
+
+    /// Returns the name, as spans and metrics have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CallerGone => "caller_gone",
+            Self::ResponseFull => "response_full",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Leases as their rows show them. The statements that read them begin with the same columns: key, fencing token, attempt, lease
+//! token, owner, time of the claim, expiry and trace context.
+
+use rusqlite::Row;
+use uuid::Uuid;
+
+use super::queue_statements::QueueStatements;
+use crate::item_state::State;
+use crate::lease_id::LeaseRef;
+use crate::store::EndedLease;
+
+/// The number of the columns that begin such a statement, besides the key.
+pub(super) const HELD_COLUMNS: usize = 7;
+
+impl QueueStatements {
+    /// Reads the lease from the first columns: key, fencing token, attempt and token.
+    pub(super) fn read_lease(&self, row: &Row<'_>) -> rusqlite::Result<LeaseRef> {
+        let first = self.key_len;
+        let token: Option<Vec<u8>> = row.get(first + 2)?;
+        let token = token.and_then(|token| Uuid::from_slice(&token).ok());
+        Ok(LeaseRef {
+            key: self.read_key(row)?,
+            token: token.unwrap_or_default(),
+            fence: row.get(first)?,
+            attempt: row.get(first + 1)?,
+        })
+    }
+
+    /// Reads a lease that an operation at `now` ends. Its item gets this state.
+    pub(super) fn read_ended(
+        &self,
+        row: &Row<'_>,
+        now: i64,
+        state: State,
+    ) -> rusqlite::Result<EndedLease> {
+        let first = self.key_len;
+        let trace_parent = row.get_ref(first + 6)?.as_str_or_null();
+        Ok(EndedLease {
+            lease: self.read_lease(row)?,
+            owner: row.get(first + 3)?,
+            // Another program can have removed these.
+            claim_time: row.get::<_, Option<i64>>(first + 4)?.unwrap_or(now),
+            expire_time: row.get::<_, Option<i64>>(first + 5)?.unwrap_or(now),
+            // A value of another type is no trace context.
+            trace_parent: trace_parent.ok().flatten().map(str::to_owned),
+            end_time: now,
+            state,
+        })
+    }
+}
