@@ -22,8 +22,8 @@ async fn note(broker: &Broker, leases: &[&LeaseRef]) {
         lease: (*lease).clone(),
         context,
     });
-    let noted = broker.store.note_traces(broker.queue, notes.collect());
-    noted.await.expect("noted");
+    let outcome = broker.store.note_traces(broker.queue, notes.collect());
+    outcome.await.expect("noted");
 }
 
 async fn expired_untraced(broker: &Broker, limit: usize) -> Vec<LeaseRef> {

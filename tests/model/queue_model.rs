@@ -331,7 +331,7 @@ impl Model {
         match (ended, end) {
             (End::Complete, End::Complete)
             | (End::Fail(_), End::Fail(_))
-            | (End::Release(_), End::Release(_)) => Answer::Exactly(Settled::Ended(item.state)),
+            | (End::Release(_), End::Release(_)) => Answer::Exactly(Settled::Repeated(item.state)),
             (End::Complete, _) | (_, End::Complete) => Answer::Exactly(Settled::Lost),
             _ => Answer::StateOrLost(item.state),
         }

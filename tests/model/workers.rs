@@ -205,7 +205,7 @@ impl<H: Harness> Run<H> {
                 Answer::Exactly(expected) => assert_eq!(answer, expected, "{lease:?} {end:?}"),
                 Answer::StateOrLost(state) => {
                     assert!(
-                        [Settled::Ended(state), Settled::Lost].contains(&answer),
+                        [Settled::Repeated(state), Settled::Lost].contains(&answer),
                         "{lease:?} {end:?}"
                     );
                 }

@@ -47,6 +47,7 @@ async fn stopped_broker_does_not_block_other_claims() {
     proxy.stall_after(1_000_000);
     let mut request = one.claim_request(1_000);
     request.lease_duration = Some(duration(Duration::from_secs(600)));
+    request.max_bytes = 64 << 20;
     let claim = tokio::spawn(async move { one.try_claim(request).await });
     wait_until("the broker has read some of its leases", async || {
         proxy.held() > 0

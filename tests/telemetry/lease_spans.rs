@@ -205,7 +205,7 @@ async fn attempts_of_an_item_stand_in_one_trace() {
     for pair in found.windows(2) {
         assert_eq!(pair[1].trace_id, found[0].trace_id);
         assert_eq!(pair[1].parent_span_id, found[0].span_id);
-        assert_eq!(links(pair[1], "previous_lease"), [pair[0].span_id.clone()]);
+        assert_eq!(links(pair[1], "previous_lease"), [&pair[0].span_id[..]]);
     }
     // The reaper ends the lease later than it expired, and its span ends when it expired.
     let expired = found[2];
@@ -214,7 +214,7 @@ async fn attempts_of_an_item_stand_in_one_trace() {
     assert!(attributes(expired).contains_key("lease_broker.reap.delay"));
     assert_eq!(attributes(expired)["messaging.client.id"], "worker");
     let reaper = spans.one("reap work");
-    assert_eq!(links(expired, "reaper"), [reaper.span_id.clone()]);
+    assert_eq!(links(expired, "reaper"), [&reaper.span_id[..]]);
     // The late completion is a child of the lost lease.
     let lost = spans.one("lost work");
     assert_eq!(lost.parent_span_id, expired.span_id);
@@ -239,7 +239,7 @@ async fn producers_span_is_the_parent_of_all_attempts() {
         assert_eq!(span.trace_id, producer.trace_id.to_be_bytes());
         assert_eq!(span.parent_span_id, producer.span_id.to_be_bytes());
     }
-    assert_eq!(links(second, "previous_lease"), [first.span_id.clone()]);
+    assert_eq!(links(second, "previous_lease"), [&first.span_id[..]]);
     assert!(links(first, "previous_lease").is_empty());
 }
 
@@ -303,7 +303,7 @@ async fn cancelled_lease_and_the_next_one_are_one_trace() {
     assert_ended(span, "cancelled", Some("cancelled"), "ready");
     assert_eq!(attributes(span)["messaging.client.id"], "worker");
     let call = spans.one("leasebroker.v1.LeaseBrokerService/CancelLeases");
-    assert_eq!(links(span, "settled_by"), [call.span_id.clone()]);
+    assert_eq!(links(span, "settled_by"), [&call.span_id[..]]);
     assert_eq!(spans.of_lease(&next).parent_span_id, span.span_id);
     let lost = spans.one("lost work");
     let operation = &attributes(lost)["lease_broker.settlement.operation"];

@@ -53,6 +53,7 @@ impl PooledDatabase {
         cleanup::drop_after_run(&database);
         let mut settings = Settings::new(database.connection_string());
         // All tests share one server, so it can be slow. Tests of timeouts are elsewhere.
+        settings.handshake_timeout = Duration::from_secs(60);
         settings.command_timeout = Duration::from_secs(120);
         settings.max_connections = CONNECTIONS;
         Self {
