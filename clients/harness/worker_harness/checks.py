@@ -42,6 +42,8 @@ def check_completions(cell: Cell, queue: str, recurs: bool) -> None:
     for key, fences in completed.items():
         assert len(set(fences)) == len(fences), f"item {key} was completed twice by one lease: {fences}"
         assert recurs or len(fences) == 1, f"item {key} was completed by the leases {fences}"
+    if queue not in cell.database.watched:
+        return
     claims = defaultdict(set)
     for change in cell.database.history(queue):
         if change.state == LEASED:

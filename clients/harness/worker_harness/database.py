@@ -47,6 +47,8 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.watched: set[str] = set()
+        """The queues whose changes are recorded."""
 
     def query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Runs a statement in a transaction of its own."""
@@ -59,6 +61,7 @@ class Database:
 
     def watch(self, queue: str) -> None:
         """Records each change of state of the queue's items from now on."""
+        self.watched.add(queue)
         self.query(
             "CREATE TABLE IF NOT EXISTS harness_history (number INTEGER PRIMARY KEY, queue, key, old_state, state,"
             " attempt, fence, due_time, state_time, error, owner)"

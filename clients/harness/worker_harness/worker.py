@@ -23,6 +23,8 @@ class WorkerProcess:
         self.name = name
         self.queue: str = options["queue"]
         self.events: list[Event] = []
+        self._counts: Counter[tuple[str, str | None]] = Counter()
+        """The number of events by name, and by name and key."""
         self._changed = threading.Condition()
         self._journal = (folder / f"{name}.jsonl").open("w")
         with (folder / f"{name}.stderr").open("w") as errors:
@@ -47,6 +49,8 @@ class WorkerProcess:
             event = json.loads(line)
             with self._changed:
                 self.events.append(event)
+                self._counts[event["ev"], None] += 1
+                self._counts[event["ev"], event.get("key")] += "key" in event
                 self._changed.notify_all()
         self._journal.close()
 
@@ -57,12 +61,13 @@ class WorkerProcess:
 
     def count(self, name: str, key: str | None = None) -> int:
         """Returns the number of events with this name."""
-        return len(self.named(name, key))
+        with self._changed:
+            return self._counts[name, key]
 
     def counts(self) -> Counter[str]:
         """Returns the number of events by name."""
         with self._changed:
-            return Counter(event["ev"] for event in self.events)
+            return Counter({name: count for (name, key), count in self._counts.items() if key is None})
 
     def beats(self) -> int:
         """Returns the number of leases that heartbeats extended."""

@@ -13,7 +13,7 @@ from handlers import Handlers
 from journal import Journal
 from raw_loop import run_raw_loop
 
-from lease_broker import Event, Worker
+from lease_broker import Worker
 
 
 def seconds(options: dict[str, Any], name: str) -> float | None:
@@ -23,7 +23,6 @@ def seconds(options: dict[str, Any], name: str) -> float | None:
 
 def make_worker(options: dict[str, Any], journal: Journal) -> Worker:
     """Makes the worker that the options of the command `start` describe."""
-    until, done = options.get("until", 0), threading.Event()
     arguments: dict[str, Any] = {
         "concurrency": options.get("concurrency", 1),
         "batch": options.get("batch"),
@@ -40,10 +39,9 @@ def make_worker(options: dict[str, Any], journal: Journal) -> Worker:
     kind: Callable[..., Any]
     if options.get("noop"):
         # Events are only counted.
-        counting = until_completed(until, done)
-        worker = Worker(options["address"], options["queue"], **arguments, on_event=counting)
+        worker = Worker(options["address"], options["queue"], **arguments)
         kind = handlers.noop_async if options.get("kind") == "async" else handlers.noop
-        threading.Thread(target=report_speed, args=(worker, journal, until, done), daemon=True).start()
+        threading.Thread(target=report_speed, args=(worker, journal, options.get("until", 0)), daemon=True).start()
     else:
         worker = Worker(options["address"], options["queue"], **arguments, on_event=journal.on_event)
         if options.get("batch"):
@@ -54,25 +52,12 @@ def make_worker(options: dict[str, Any], journal: Journal) -> Worker:
     return worker
 
 
-def until_completed(until: int, done: threading.Event) -> Any:
-    """Returns an observer that sets `done` when `until` items were completed."""
-    left = until
-
-    def count(event: Event) -> None:
-        nonlocal left
-        if event.name == "completed":
-            left -= 1
-            if left == 0:
-                done.set()
-
-    return count
-
-
-def report_speed(worker: Worker, journal: Journal, until: int, done: threading.Event) -> None:
+def report_speed(worker: Worker, journal: Journal, until: int) -> None:
     """Reports the time that the items took, and stops the worker."""
     journal.ready.wait()
     begun, cpu = time.monotonic(), time.process_time()
-    done.wait()
+    while worker.counters().get("completed", 0) < until:
+        time.sleep(0.005)
     seconds, cpu_seconds = time.monotonic() - begun, time.process_time() - cpu
     journal.write("done", items=until, seconds=seconds, cpu_seconds=cpu_seconds)
     worker.request_stop()

@@ -156,7 +156,6 @@ class Caller:
         called before each retry. Raises `LeaseBrokerError` if a retry cannot help or the time is over, and `Aborted`
         after `abort.cancel`.
         """
-        abort = abort or Abort()
         end = until if callable(until) else lambda: until
         wait, attempt, asked_for_fresh_token = _MIN_WAIT, 0, False
         first_sent_at = time.monotonic()
@@ -164,17 +163,21 @@ class Caller:
             attempt += 1
             timeout = max(min(attempt_timeout, end() - time.monotonic()), 0.001)
             sent_at = time.monotonic()
-            future = self._transport.start(rpc, request, timeout, self.metadata(asked_for_fresh_token))
-            abort.watch(future)
+            metadata = self.metadata(asked_for_fresh_token)
             try:
-                message = future.result()
+                if abort is None:
+                    message = self._transport.call(rpc, request, timeout, metadata)
+                else:
+                    future = self._transport.start(rpc, request, timeout, metadata)
+                    abort.watch(future)
+                    message = future.result()
                 self._health.note(succeeded=True)
                 return Answer(message, sent_at, attempt, first_sent_at)
             except grpc.FutureCancelledError:
                 failure = CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
             except grpc.RpcError as error:
                 failure = read_failure(error)
-            if abort.is_set:
+            if abort is not None and abort.is_set:
                 raise Aborted
             self._health.note(succeeded=False)
             unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED
@@ -193,7 +196,9 @@ class Caller:
             if time.monotonic() + pause >= end():
                 raise as_error(rpc, failure)
             self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
-            if abort.wait(pause):
+            if abort is None:
+                time.sleep(pause)
+            elif abort.wait(pause):
                 raise Aborted
 
 

@@ -15,7 +15,7 @@ from lease_broker.values import duration, row_to_messages
 _MAX_ERROR_LENGTH = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Completed:
     """The work is done."""
 
@@ -23,7 +23,7 @@ class Completed:
     message: v1.Completion
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Failed:
     """The work failed."""
 
@@ -31,7 +31,7 @@ class Failed:
     message: v1.Failure
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Released:
     """The work was not done, and the attempt does not count."""
 

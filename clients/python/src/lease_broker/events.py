@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lease_broker.item import Item
 
@@ -62,7 +61,7 @@ class Events:
         self._observer = observer
         self._logger = logger
         self._lock = threading.Lock()
-        self._counters: Counter[str] = Counter()
+        self._counters: dict[EventName, int] = dict.fromkeys(get_args(EventName), 0)
 
     def emit(self, name: EventName, item: Item | None = None, **details: Any) -> None:
         """Reports an event."""
@@ -80,4 +79,4 @@ class Events:
     def counters(self) -> dict[str, int]:
         """Returns how often each event has happened."""
         with self._lock:
-            return dict(self._counters)
+            return {name: count for name, count in self._counters.items() if count}

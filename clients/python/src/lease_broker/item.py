@@ -11,26 +11,65 @@ from lease_broker.errors import seconds
 from lease_broker.values import ColumnValue, Row, duration, from_message, row_to_messages, to_datetime
 
 
-@dataclass(frozen=True, eq=False)
 class Item:
-    """A leased row."""
+    """A leased row. Tests of a handler can make one: `Item("7", {"Customer": "Ada"})`."""
 
-    key: str
-    """The identity of the row, as the broker writes it."""
-    columns: dict[str, ColumnValue]
-    """The values of the row's columns. NULL is None."""
-    attempt: int
-    """The number of this attempt, 1 for the first."""
-    max_attempts: int
-    """The number of attempts after which a failure makes the item dead. 0: no limit."""
-    fencing_token: int
-    """A number that grows with every lease of this row. Systems that you write to can refuse a smaller one."""
-    trace_parent: str
-    """The W3C trace context of the lease."""
-    ready_time: datetime | None = None
-    """The time at which the item became ready, by the database's clock. None: it is not known."""
-    checkpoint: bytes | None = None
-    """The checkpoint that an earlier lease stored last. None: there is none."""
+    __slots__ = (
+        "_columns",
+        "_message",
+        "attempt",
+        "checkpoint",
+        "fencing_token",
+        "key",
+        "max_attempts",
+        "ready_time",
+        "trace_parent",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        columns: dict[str, ColumnValue] | v1.Item,
+        attempt: int = 1,
+        max_attempts: int = 0,
+        fencing_token: int = 1,
+        trace_parent: str = "",
+        ready_time: datetime | None = None,
+        checkpoint: bytes | None = None,
+    ) -> None:
+        self.key = key
+        """The identity of the row, as the broker writes it."""
+        self.attempt = attempt
+        """The number of this attempt, 1 for the first."""
+        self.max_attempts = max_attempts
+        """The number of attempts after which a failure makes the item dead. 0: no limit."""
+        self.fencing_token = fencing_token
+        """A number that grows with every lease of this row. Systems that you write to can refuse a smaller one."""
+        self.trace_parent = trace_parent
+        """The W3C trace context of the lease."""
+        self.ready_time = ready_time
+        """The time at which the item became ready, by the database's clock. None: it is not known."""
+        self.checkpoint = checkpoint
+        """The checkpoint that an earlier lease stored last. None: there is none."""
+        self._message: v1.Item | None = None
+        self._columns: dict[str, ColumnValue] | None = None
+        if isinstance(columns, v1.Item):
+            self._message = columns
+        else:
+            self._columns = columns
+
+    @property
+    def columns(self) -> dict[str, ColumnValue]:
+        """The values of the row's columns. NULL is None."""
+        # They are translated here and not by the poller, whose lock stops all other threads.
+        if self._columns is None:
+            values: Mapping[str, v1.Value] = {} if self._message is None else self._message.columns
+            self._columns = {name: from_message(value) for name, value in values.items()}
+            self._message = None
+        return self._columns
+
+    def __repr__(self) -> str:
+        return f"Item({self.key!r}, attempt={self.attempt}, fencing_token={self.fencing_token})"
 
 
 @dataclass(frozen=True)
@@ -68,14 +107,14 @@ def new_item(columns: Row, delay: timedelta | float | None, trace_parent: str = 
 
 def read_item(lease: v1.Lease) -> Item:
     """Returns the row of a lease."""
-    columns: Mapping[str, v1.Value] = lease.item.columns
+    item = lease.item
     return Item(
-        key=lease.item.key,
-        columns={name: from_message(value) for name, value in columns.items()},
-        attempt=lease.attempt,
-        max_attempts=lease.max_attempts,
-        fencing_token=lease.fencing_token,
-        trace_parent=lease.trace_parent,
-        ready_time=to_datetime(lease.ready_time) if lease.HasField("ready_time") else None,
-        checkpoint=lease.checkpoint if lease.HasField("checkpoint") else None,
+        item.key,
+        item,
+        lease.attempt,
+        lease.max_attempts,
+        lease.fencing_token,
+        lease.trace_parent,
+        to_datetime(lease.ready_time) if lease.HasField("ready_time") else None,
+        lease.checkpoint if lease.HasField("checkpoint") else None,
     )

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lease_broker.errors import Cancelled, Cause
@@ -86,14 +85,20 @@ class HeldLease:
         return self.phase in (Phase.WAITING, Phase.RUNNING, Phase.RESENDING)
 
 
-@dataclass(eq=False)
 class Run:
     """One run of a handler, with the leases that it works on: one, or those of a batch."""
 
-    leases: list[HeldLease]
-    context: Context
-    is_stuck: bool = False
-    slot_replaced: bool = False
+    __slots__ = ("context", "is_stuck", "leases", "slot_replaced")
+
+    def __init__(self, leases: list[HeldLease], context: Context) -> None:
+        self.leases = leases
+        self.context = context
+        self.is_stuck = False
+        self.slot_replaced = False
+
+
+# One for all contexts: it is held for moments only, and a lock for each handler costs more.
+_CONTEXT_LOCK = threading.Lock()
 
 
 class CheckpointLimit:
@@ -106,13 +111,24 @@ class CheckpointLimit:
 class Context:
     """The second argument of a handler: tells whether it is cancelled and how long it may work, stores checkpoints."""
 
+    __slots__ = (
+        "_cause",
+        "_event",
+        "_leases",
+        "_limit",
+        "_on_cancel",
+        "cancelled_at",
+        "in_doubt",
+        "logger",
+        "started_at",
+    )
+
     def __init__(self, leases: list[HeldLease], logger: logging.Logger, limit: CheckpointLimit) -> None:
         self._leases = leases
         self._limit = limit
-        self._event = threading.Event()
+        self._event: threading.Event | None = None
         self._cause: Cause | None = None
         self._on_cancel: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
         self.started_at = time.monotonic()
         self.cancelled_at = float("inf")
         self.in_doubt = False
@@ -121,12 +137,17 @@ class Context:
 
     @property
     def cancelled(self) -> threading.Event:
-        """An event that is set when the handler shall stop."""
-        return self._event
+        """An event that is set when the handler must stop."""
+        with _CONTEXT_LOCK:
+            if self._event is None:
+                self._event = threading.Event()
+                if self._cause is not None:
+                    self._event.set()
+            return self._event
 
     @property
     def cause(self) -> Cause | None:
-        """Why the handler shall stop: "lease_lost", "time_limit" or "shutdown". None: it shall go on."""
+        """Why the handler must stop: "lease_lost", "time_limit" or "shutdown". None: it can go on."""
         return self._cause
 
     @property
@@ -135,7 +156,7 @@ class Context:
         return self._leases[0].item.trace_parent
 
     def check(self) -> None:
-        """Raises `Cancelled` if the handler shall stop. Call it between two steps of long work."""
+        """Raises `Cancelled` if the handler must stop. Call it between two steps of long work."""
         if self._cause is not None:
             raise Cancelled(self._cause)
 
@@ -162,7 +183,7 @@ class Context:
 
     def on_cancel(self, function: Callable[[], None]) -> None:
         """Calls `function` when the handler is cancelled, or immediately if it is cancelled already."""
-        with self._lock:
+        with _CONTEXT_LOCK:
             if self._cause is None:
                 self._on_cancel.append(function)
                 return
@@ -170,13 +191,14 @@ class Context:
 
     def _cancel(self, cause: Cause) -> bool:
         """Cancels the handler. Returns False if it is cancelled already."""
-        with self._lock:
+        with _CONTEXT_LOCK:
             if self._cause is not None:
                 return False
             self._cause = cause
             self.cancelled_at = time.monotonic()
             functions, self._on_cancel = self._on_cancel, []
-        self._event.set()
+            if self._event is not None:
+                self._event.set()
         for function in functions:
             function()
         return True

@@ -79,8 +79,7 @@ class Poller:
         state = self._state
         with state.lock:
             while state.takes_items:
-                # Items that end now are settled first, because the same call claims the next items.
-                if not state.endings and state.unsettled == 0 and (slots := state.reserve_slots()) > 0:
+                if state.may_claim and (slots := state.reserve_slots()) > 0:
                     return slots
                 state.slots_free.wait()
             return 0

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from lease_broker import endings
+from lease_broker import endings, tracing
 from lease_broker.endings import Ending
 from lease_broker.errors import BatchError, Cause, DeadLetter, Release, Retry
 from lease_broker.leases import HeldLease, Run
 from lease_broker.state import State
-from lease_broker.tracing import use_trace_parent
 
 
 class Runner(Protocol):
@@ -59,34 +58,57 @@ class Outcome:
 
 
 class ThreadRunner:
-    """Runs each handler in a thread, which is a daemon: a handler that never returns does not keep the process."""
+    """Runs each handler in a thread, which is a daemon: a handler that never returns does not keep the process.
+
+    New runs wake one thread. Each thread that takes a run wakes the next one if more runs wait. A thread whose handler
+    returns soon takes several runs, and the others need not wake: waking a thread costs more than a short handler.
+    """
 
     def __init__(self, state: State, handler: Callable[..., object]) -> None:
         self._state = state
         self._handler = handler
         self._outcome = Outcome(state)
-        self._runs: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._changed = threading.Condition(threading.Lock())
+        self._waiting: deque[Run] = deque()
+        self._idle = 0
+        self._closed = False
         self._threads = 0
         for _ in range(state.options.concurrency):
             self.replace_slot()
 
     def start_runs(self, runs: list[Run]) -> None:
-        for run in runs:
-            self._runs.put(run)
+        with self._changed:
+            self._waiting.extend(runs)
+            self._changed.notify()
 
     def replace_slot(self) -> None:
         self._threads += 1
         threading.Thread(target=self._work, name=f"lease-broker-handler-{self._threads}", daemon=True).start()
 
     def close(self) -> None:
-        for _ in range(self._threads):
-            self._runs.put(None)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def _work(self) -> None:
-        while (run := self._runs.get()) is not None:
+        while (run := self._take()) is not None:
             self._handle(run)
             if run.slot_replaced:
                 return
+
+    def _take(self) -> Run | None:
+        """Waits for a run. Returns None when the worker has stopped."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            run = self._waiting.popleft()
+            if self._waiting and self._idle:
+                self._changed.notify()
+            return run
 
     def _handle(self, run: Run) -> None:
         with self._state.lock:
@@ -94,8 +116,12 @@ class ThreadRunner:
         results: list[Ending] = []
         if leases:
             try:
-                with use_trace_parent(run.context.trace_parent):
-                    result = self._handler(*self._outcome.arguments(run, leases))
+                arguments = self._outcome.arguments(run, leases)
+                if tracing.IS_INSTALLED:
+                    with tracing.use_trace_parent(run.context.trace_parent):
+                        result = self._handler(*arguments)
+                else:
+                    result = self._handler(*arguments)
                 results = self._outcome.of_return(leases, result)
             except BaseException as error:
                 # Also SystemExit and KeyboardInterrupt, raised in a handler, are failures of the item.
@@ -143,8 +169,12 @@ class AsyncRunner:
             # Only now, because a task that is cancelled before its first step never runs.
             run.context.on_cancel(lambda: self._cancel(task, run.context.cause))
             try:
-                with use_trace_parent(run.context.trace_parent):
-                    result = await self._handler(*self._outcome.arguments(run, leases))
+                arguments = self._outcome.arguments(run, leases)
+                if tracing.IS_INSTALLED:
+                    with tracing.use_trace_parent(run.context.trace_parent):
+                        result = await self._handler(*arguments)
+                else:
+                    result = await self._handler(*arguments)
                 results = self._outcome.of_return(leases, result)
             except BaseException as error:
                 # SystemExit would end the loop, and with it the worker.

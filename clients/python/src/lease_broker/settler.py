@@ -57,7 +57,8 @@ class Settler:
         """Settles until `close`."""
         state = self._state
         while self._wait_for_endings():
-            time.sleep(_GATHER_SECONDS)
+            if state.runs:
+                time.sleep(_GATHER_SECONDS)
             with state.lock:
                 group = take_group(state)
                 state.unsettled = len(group)
@@ -67,7 +68,7 @@ class Settler:
             finally:
                 with state.lock:
                     state.unsettled = 0
-                    state.slots_free.notify()
+                    state.return_slots(0)
                     state.all_ended.notify_all()
 
     def _wait_for_endings(self) -> bool:

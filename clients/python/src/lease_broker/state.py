@@ -65,8 +65,14 @@ class State:
     def return_slots(self, slots: int) -> None:
         """Makes slots free again for which no item came."""
         self.free_slots += slots
-        if self.free_slots > 0:
+        # While endings are to be settled the poller has nothing to do, and waking it costs more than a short handler.
+        if self.may_claim:
             self.slots_free.notify()
+
+    @property
+    def may_claim(self) -> bool:
+        """True if a claim is useful. The call that settles endings claims the next items itself."""
+        return self.free_slots > 0 and self.unsettled == 0 and not self.endings
 
     def accept(self, messages: list[v1.Lease], slots: int, sent_at: float) -> None:
         """Starts handlers for the leases of a claim, for which `slots` slots were reserved.
@@ -133,14 +139,15 @@ class State:
     def drop(self, lease: HeldLease) -> None:
         """Forgets a lease that has ended."""
         lease.phase = Phase.ENDED
+        # The run refers to the lease. Without the circle both are freed now and not by the garbage collector.
+        lease.run = None
         self.held.pop(lease.id, None)
-        self.all_ended.notify_all()
 
     def lose(self, lease: HeldLease, reason: str | None = None) -> None:
         """Drops a lease that was lost, and cancels its handler if it has no other lease."""
         self.events.emit("lost", lease.item, reason=reason)
-        self.drop(lease)
         run = lease.run
+        self.drop(lease)
         if run is not None and run in self.runs and all(other.phase is Phase.ENDED for other in run.leases):
             self.cancel(run, "lease_lost", reason)
 

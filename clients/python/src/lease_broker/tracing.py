@@ -13,6 +13,9 @@ try:
 except ImportError:
     _propagator = None
 
+IS_INSTALLED = _propagator is not None
+"""False: `use_trace_parent` does nothing."""
+
 
 @contextlib.contextmanager
 def use_trace_parent(trace_parent: str) -> Iterator[None]:

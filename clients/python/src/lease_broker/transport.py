@@ -67,6 +67,10 @@ class Transport:
         self._last_channel: grpc.Channel | None = None
         self._channel, self._methods = self._connect()
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
+
     def _connect(self) -> tuple[grpc.Channel, dict[str, Any]]:
         if self._credentials.channel is None:
             channel = grpc.insecure_channel(self._target, self._options)
@@ -84,9 +88,13 @@ class Transport:
 
     def start(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
         """Sends a request and returns its future."""
-        if os.getpid() != self._process:
-            raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
+        self._check_process()
         return self._methods[rpc].future(request, timeout=timeout, metadata=tuple(metadata))
+
+    def call(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
+        """Sends a request and returns its answer. It costs less than `start`, because no other thread is involved."""
+        self._check_process()
+        return self._methods[rpc](request, timeout=timeout, metadata=tuple(metadata))
 
     def reconnect(self) -> None:
         """Makes new connections for further calls, because a call got no answer in time.
