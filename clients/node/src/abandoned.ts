@@ -1,0 +1,43 @@
+/** Claims whose responses were not received. The broker may have leased items for them. */
+
+import { create } from "@bufbuild/protobuf";
+
+import type { Caller } from "./calls.js";
+import { now } from "./clock.js";
+import type { Options } from "./options.js";
+import { rpcs } from "./transport.js";
+import { ReleaseRequestSchema } from "./v1.js";
+
+/** The milliseconds for which a release is sent again. */
+const LIMIT = 2_000;
+
+/** Releases the leases of abandoned claims. */
+export class AbandonedClaims {
+  readonly #requestIds = new Set<string>();
+
+  constructor(
+    private readonly options: Options,
+    private readonly caller: Caller,
+  ) {}
+
+  /** Adds a claim by its request id. */
+  add(requestId: string): void {
+    this.#requestIds.add(requestId);
+  }
+
+  /**
+   * Releases the leases of all added claims. Called twice when the worker stops: the first call can reach a broker before
+   * the claim does.
+   */
+  async release(): Promise<void> {
+    if (this.#requestIds.size === 0) return;
+    const { queue, workerId, logger } = this.options;
+    const request = create(ReleaseRequestSchema, { queue, workerId, requestIds: [...this.#requestIds] });
+    const until = now() + LIMIT;
+    try {
+      await this.caller.call(rpcs.release, request, { until: () => until });
+    } catch (error) {
+      logger.warn("leases of a claim without a response stay leased until they expire", error);
+    }
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * Calls, and the only place where requests are sent again.
+ *
+ * gRPC's own retries are off. They end after five attempts, which take about three seconds, while a settlement is worth
+ * sending until its lease ends. They also cannot be observed or stopped.
+ */
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+import type { DescMessage, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
+import { type ServiceError, status } from "@grpc/grpc-js";
+
+import { now } from "./clock.js";
+import type { Token } from "./credentials.js";
+import { asError, type Failure, readFailure } from "./details.js";
+import type { Transport } from "./transport.js";
+
+/** Milliseconds. */
+const MIN_WAIT = 100;
+const MAX_WAIT = 5_000;
+/** The milliseconds after which an attempt is given up, unless the caller sets another time. */
+const ATTEMPT_TIMEOUT = 10_000;
+
+/** A request that is about to be sent again. */
+export interface RetryEvent {
+  readonly rpc: string;
+  readonly code: string;
+  readonly reason: string | null;
+  readonly error: string;
+  /** How often the request was sent. */
+  readonly attempt: number;
+  /** The milliseconds until it is sent again. */
+  readonly wait: number;
+}
+
+/** The response to a call. */
+export interface Answer<Message> {
+  readonly message: Message;
+  /** The time of the monotonic clock before the answered attempt was sent. */
+  readonly sentAt: number;
+  /** The time of the monotonic clock before the first attempt was sent. */
+  readonly firstSentAt: number;
+  /** How often the request was sent. */
+  readonly attempts: number;
+}
+
+export interface CallOptions {
+  /** Returns the time of the monotonic clock until which the request is sent again. Absent: there is no limit. */
+  readonly until?: () => number;
+  /** The milliseconds after which one attempt is given up. */
+  readonly attemptTimeout?: number;
+  /** Ends the call. */
+  readonly signal?: AbortSignal;
+  /** Called before the request is sent again. */
+  readonly onRetry?: () => void;
+}
+
+/** The call was ended by its signal. */
+export class Aborted extends Error {
+  override name = "Aborted";
+}
+
+/** Sends requests, and sends them again while that can help. */
+export class Caller {
+  /** The time of the monotonic clock of the last success. */
+  lastSuccess = now();
+  /** The time of the monotonic clock of the last failure. */
+  lastFailure = -Infinity;
+
+  constructor(
+    private readonly transport: Transport,
+    private readonly token: Token | null,
+    private readonly onRetry: (event: RetryEvent) => void = () => undefined,
+  ) {}
+
+  /**
+   * Returns the response to a request.
+   *
+   * Throws a `LeaseBrokerError` if sending the request again cannot help or if the time is over, and `Aborted` if the
+   * signal has ended the call.
+   */
+  async call<I extends DescMessage, O extends DescMessage>(
+    rpc: DescMethodUnary<I, O>,
+    request: MessageShape<I>,
+    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal, onRetry }: CallOptions = {},
+  ): Promise<Answer<MessageShape<O>>> {
+    let backoff = MIN_WAIT;
+    let freshToken = false;
+    let lastFailure: Failure | null = null;
+    const firstSentAt = now();
+    for (let attempt = 1; ; attempt++) {
+      const token = this.token === null ? null : await this.token.text(freshToken);
+      if (signal?.aborted) throw new Aborted();
+      const sentAt = now();
+      const timeout = Math.max(Math.min(attemptTimeout, until() - sentAt), 1);
+      const sent = this.transport.send(rpc, request, timeout, token);
+      const cancel = () => {
+        sent.cancel();
+      };
+      signal?.addEventListener("abort", cancel, { once: true });
+      let failure: Failure;
+      try {
+        const message = await sent.response;
+        this.lastSuccess = now();
+        return { message, sentAt, firstSentAt, attempts: attempt };
+      } catch (error) {
+        if (!isServiceError(error)) throw error;
+        failure = readFailure(error);
+        this.lastFailure = now();
+      } finally {
+        signal?.removeEventListener("abort", cancel);
+      }
+      if (signal?.aborted) throw new Aborted();
+      let wait = 0;
+      if (failure.code === status.UNAUTHENTICATED && this.token !== null && !freshToken) {
+        freshToken = true;
+      } else if (mayRetry(failure)) {
+        wait = waitOf(failure, backoff);
+        backoff = Math.min(backoff * 2, MAX_WAIT);
+      } else {
+        throw asError(rpc.name, failure);
+      }
+      if (now() + wait >= until()) {
+        // The last attempt can be cut short by the end of the time. Then the failure before it has the cause.
+        const wasCut = failure.code === status.DEADLINE_EXCEEDED && timeout < attemptTimeout;
+        throw asError(rpc.name, wasCut && lastFailure !== null ? lastFailure : failure);
+      }
+      lastFailure = failure;
+      const { reason, message } = failure;
+      this.onRetry({ rpc: rpc.name, code: status[failure.code], reason, error: message, attempt, wait });
+      onRetry?.();
+      await pause(wait, signal);
+    }
+  }
+}
+
+/** Waits. Throws `Aborted` if the signal ends the wait. */
+export async function pause(wait: number, signal?: AbortSignal): Promise<void> {
+  try {
+    await sleep(wait, undefined, signal ? { signal } : {});
+  } catch {
+    throw new Aborted();
+  }
+}
+
+/** Returns true if the same request can succeed later. */
+export function mayRetry({ code, reason, pushback }: Failure): boolean {
+  // The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
+  if (code === status.DEADLINE_EXCEEDED) return true;
+  if (pushback !== null && pushback < 0) return false;
+  switch (code) {
+    case status.UNAVAILABLE:
+    case status.CANCELLED:
+      return true;
+    case status.UNKNOWN:
+    case status.INTERNAL:
+      // Without a reason of the broker the error is the connection's.
+      return reason === null;
+    case status.RESOURCE_EXHAUSTED:
+      // Without a reason of the broker it is this program's own limit, and the next response is as large.
+      return reason === "OVERLOADED";
+    default:
+      return false;
+  }
+}
+
+function waitOf({ pushback }: Failure, backoff: number): number {
+  return pushback !== null && pushback >= 0 ? pushback : backoff * (0.5 + Math.random() / 2);
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "code" in error && "metadata" in error;
+}

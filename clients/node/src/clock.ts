@@ -1,0 +1,50 @@
+/** The monotonic clock, and durations. */
+
+import { create } from "@bufbuild/protobuf";
+import { type Duration as DurationMessage, DurationSchema } from "@bufbuild/protobuf/wkt";
+
+/** A duration: a number of milliseconds, or a text such as `"500ms"`, `"20s"`, `"10m"` or `"1.5h"`. */
+export type Duration = number | `${number}${"ms" | "s" | "m" | "h"}`;
+
+const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/** Returns the milliseconds of the monotonic clock. All threads of the process share it. */
+export function now(): number {
+  const [seconds, nanos] = process.hrtime();
+  return seconds * 1_000 + nanos / 1_000_000;
+}
+
+/**
+ * Returns a duration in milliseconds. `name` is the name of the option for the text of an error.
+ *
+ * Throws a `RangeError` if the value is not a duration, or if it is negative.
+ */
+export function milliseconds(name: string, duration: Duration): number {
+  const match = typeof duration === "string" ? /^([0-9.]+)(ms|s|m|h)$/.exec(duration) : null;
+  const value = match ? Number(match[1]) * (UNITS[match[2] ?? ""] ?? NaN) : duration;
+  if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
+    throw new RangeError(`${name} is ${duration}; expected milliseconds, or a text such as "20s"`);
+  }
+  return value;
+}
+
+/** Returns the shortest text of a duration, such as "10m". */
+export function durationText(value: number): string {
+  for (const unit of ["h", "m", "s"]) {
+    const size = UNITS[unit] ?? NaN;
+    if (value >= size && value % size === 0) return `${value / size}${unit}`;
+  }
+  return `${value}ms`;
+}
+
+/** Returns the message for a duration in milliseconds. */
+export function durationMessage(value: number): DurationMessage {
+  const seconds = Math.floor(value / 1_000);
+  const nanos = Math.min(Math.round((value - seconds * 1_000) * 1_000_000), 999_999_999);
+  return create(DurationSchema, { seconds: BigInt(seconds), nanos });
+}
+
+/** Returns the milliseconds of a duration. An absent one is 0. */
+export function durationMilliseconds(message: DurationMessage | undefined): number {
+  return message === undefined ? 0 : Number(message.seconds) * 1_000 + message.nanos / 1_000_000;
+}

@@ -1,0 +1,107 @@
+/** The security of a connection, and the bearer token. */
+
+import { readFile } from "node:fs/promises";
+import { BlockList, isIP } from "node:net";
+
+import { type ChannelCredentials, credentials as grpcCredentials } from "@grpc/grpc-js";
+
+import { now } from "./clock.js";
+
+/** The security of a connection. Create it with `plaintext` or `tls`. It can be sent to another thread. */
+export type Credentials =
+  | { readonly kind: "plaintext"; readonly allowPlaintext: boolean }
+  | {
+      readonly kind: "tls";
+      readonly ca: Uint8Array | null;
+      readonly cert: Uint8Array | null;
+      readonly key: Uint8Array | null;
+      readonly serverName: string | null;
+    };
+
+/** PEM text. */
+type Pem = string | Uint8Array;
+
+/** A bearer token: the text, the file that has it, or a function that returns it. */
+export type TokenSource = string | { readonly file: string } | (() => string | Promise<string>);
+
+/** The milliseconds after which a token file is read again. */
+const TOKEN_FILE_INTERVAL = 10_000;
+
+/** No encryption. Addresses of other machines are refused unless `allowPlaintext` is true. */
+export function plaintext({ allowPlaintext = false } = {}): Credentials {
+  return { kind: "plaintext", allowPlaintext };
+}
+
+/**
+ * TLS. Without `ca` the authorities of Node are trusted. With `cert` and `key` the program identifies itself by them.
+ * `serverName` is the name in the broker's certificate, if it is not the host of the address.
+ */
+export function tls(options: { ca?: Pem; cert?: Pem; key?: Pem; serverName?: string } = {}): Credentials {
+  const pem = (text: Pem | undefined) => (typeof text === "string" ? Buffer.from(text) : (text ?? null));
+  if ((options.cert === undefined) !== (options.key === undefined)) {
+    throw new TypeError("tls: cert and key must be set together");
+  }
+  return {
+    kind: "tls",
+    ca: pem(options.ca),
+    cert: pem(options.cert),
+    key: pem(options.key),
+    serverName: options.serverName ?? null,
+  };
+}
+
+/** Returns gRPC's credentials. */
+export function channelCredentials(credentials: Credentials): ChannelCredentials {
+  if (credentials.kind === "plaintext") return grpcCredentials.createInsecure();
+  const buffer = (bytes: Uint8Array | null) => (bytes === null ? null : Buffer.from(bytes));
+  return grpcCredentials.createSsl(buffer(credentials.ca), buffer(credentials.key), buffer(credentials.cert));
+}
+
+/** Throws an `Error` if an address of another machine would be called without encryption. */
+export function checkPlaintext(addresses: readonly string[], credentials: Credentials): void {
+  if (credentials.kind === "tls" || credentials.allowPlaintext) return;
+  for (const address of addresses) {
+    if (isLoopback(address)) continue;
+    throw new Error(
+      `${address} is not an address of this machine: set credentials to tls(…), or to ` +
+        "plaintext({ allowPlaintext: true }) if the network is trusted",
+    );
+  }
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
+LOOPBACK.addAddress("::1", "ipv6");
+
+/** Returns true if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine. */
+export function isLoopback(address: string): boolean {
+  if (address.startsWith("unix:")) return true;
+  const host = hostOf(address);
+  const family = isIP(host);
+  return family === 0 ? host === "localhost" : LOOPBACK.check(host, family === 6 ? "ipv6" : "ipv4");
+}
+
+/** Returns the host of an address such as "dns:///name:50051" or "[::1]:50051". */
+export function hostOf(address: string): string {
+  const rest = address.replace(/^(?:dns|ipv4|ipv6):(?:\/\/[^/]*\/)?/, "");
+  return /^\[(.*)\]/.exec(rest)?.[1] ?? rest.replace(/:[0-9]+$/, "");
+}
+
+/** A bearer token that can change while the program runs. */
+export class Token {
+  #text = "";
+  #readAt = -Infinity;
+
+  constructor(private readonly source: TokenSource) {}
+
+  /** Returns the token. A file is read again every 10 s, or if `fresh` is true. */
+  async text(fresh = false): Promise<string> {
+    if (typeof this.source === "string") return this.source;
+    if (typeof this.source === "function") return this.source();
+    if (fresh || now() - this.#readAt >= TOKEN_FILE_INTERVAL) {
+      this.#text = (await readFile(this.source.file, "utf8")).trim();
+      this.#readAt = now();
+    }
+    return this.#text;
+  }
+}

@@ -1,0 +1,123 @@
+/** Endings: how items end, from the result or the error of their handler. */
+
+import { create, toBinary } from "@bufbuild/protobuf";
+
+import { durationMessage } from "./clock.js";
+import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
+import { followUpMessage, type Item, type Result } from "./item.js";
+import type { HeldLease, Run } from "./leases.js";
+import {
+  type Completion,
+  CompletionSchema,
+  type Failure,
+  FailureSchema,
+  type Release as ReleaseMessage,
+  ReleaseSchema,
+} from "./v1.js";
+import { rowToMessages } from "./values.js";
+
+const MAX_ERROR_LENGTH = 1_024;
+/** The bytes that a completion without additions takes at most. */
+const PLAIN_SIZE = 256;
+
+/** How an item ends. */
+export type Ending =
+  | { readonly kind: "complete"; readonly lease: HeldLease; readonly message: Completion }
+  | { readonly kind: "fail"; readonly lease: HeldLease; readonly message: Failure }
+  | { readonly kind: "release"; readonly lease: HeldLease; readonly message: ReleaseMessage };
+
+/** Returns the ending of an item whose work is done. Throws if a value cannot be sent. */
+export function completed(lease: HeldLease, { columns = {}, followUps = [] }: Result = {}): Ending {
+  const message = create(CompletionSchema, { leaseId: lease.id });
+  message.columns = rowToMessages(columns);
+  message.followUps = followUps.map(followUpMessage);
+  return { kind: "complete", lease, message };
+}
+
+/** Returns the ending of an item that failed. `after` is in milliseconds. */
+export function failed(lease: HeldLease, text: string, after: number | null = null, deadLetter = false): Ending {
+  const message = create(FailureSchema, { leaseId: lease.id, errorMessage: cut(text), deadLetter });
+  if (after !== null) message.retryDelay = durationMessage(after);
+  if (lease.checkpoint !== null) message.checkpoint = lease.checkpoint;
+  return { kind: "fail", lease, message };
+}
+
+/** Returns the ending of an item that is released. `after` is in milliseconds. */
+export function released(lease: HeldLease, after: number | null = null): Ending {
+  const message = create(ReleaseSchema, { leaseId: lease.id });
+  if (after !== null) message.delay = durationMessage(after);
+  if (lease.checkpoint !== null) message.checkpoint = lease.checkpoint;
+  return { kind: "release", lease, message };
+}
+
+/** Returns the endings for the return value of a handler. */
+export function ofReturn(leases: readonly HeldLease[], isBatch: boolean, value: unknown): Ending[] {
+  if (!isBatch) return leases.map((lease) => ofResult(lease, value));
+  if (value === undefined || value === null) return leases.map((lease) => completed(lease));
+  if (!(value instanceof Map)) {
+    const text = "TypeError: the handler of a batch must return a Map of results by item, or nothing";
+    return leases.map((lease) => failed(lease, text));
+  }
+  const results = value as ReadonlyMap<Item, unknown>;
+  return leases.map((lease) => ofResult(lease, results.get(lease.item)));
+}
+
+/** Returns the endings for the error that a handler has thrown. `limitText` is the text of an exceeded time limit. */
+export function ofThrow(run: Run, leases: readonly HeldLease[], error: unknown, limitText: string): Ending[] {
+  if (!(error instanceof BatchError)) return leases.map((lease) => ofError(run, lease, error, limitText));
+  return leases.map((lease) =>
+    error.errors.has(lease.item)
+      ? ofError(run, lease, error.errors.get(lease.item), limitText)
+      : completed(lease),
+  );
+}
+
+/** Returns the bytes that an ending takes in a request, approximately. */
+export function sizeOf(ending: Ending): number {
+  switch (ending.kind) {
+    case "complete":
+      return ending.message.followUps.length === 0 && Object.keys(ending.message.columns).length === 0
+        ? PLAIN_SIZE
+        : toBinary(CompletionSchema, ending.message).length;
+    case "fail":
+      return toBinary(FailureSchema, ending.message).length;
+    case "release":
+      return toBinary(ReleaseSchema, ending.message).length;
+  }
+}
+
+function ofResult(lease: HeldLease, value: unknown): Ending {
+  if (value === undefined || value === null) return completed(lease);
+  if (!isResult(value)) {
+    return failed(lease, "TypeError: the handler must return { columns, followUps } or nothing");
+  }
+  try {
+    return completed(lease, value);
+  } catch (error) {
+    return failed(lease, errorText(error));
+  }
+}
+
+function ofError(run: Run, lease: HeldLease, error: unknown, limitText: string): Ending {
+  if (error instanceof Retry) return failed(lease, errorText(error), error.after);
+  if (error instanceof DeadLetter) return failed(lease, errorText(error), null, true);
+  if (error instanceof Release) return released(lease, error.after);
+  if (run.context.cause === "shutdown") return released(lease);
+  if (run.context.cause === "time_limit" && isAbort(run, error)) return failed(lease, limitText);
+  return failed(lease, errorText(error));
+}
+
+/** Returns true if a handler has thrown an error only because it was cancelled. */
+function isAbort(run: Run, error: unknown): boolean {
+  return error === run.cancelled || (error instanceof Error && error.name === "AbortError");
+}
+
+function isResult(value: unknown): value is Result {
+  if (typeof value !== "object" || value === null) return false;
+  return Object.keys(value).every((name) => name === "columns" || name === "followUps") && !(value instanceof Map);
+}
+
+/** Cuts a text. A character of two halves at the end is left out, because the wire format cannot carry one half. */
+function cut(text: string): string {
+  return text.slice(0, MAX_ERROR_LENGTH).toWellFormed();
+}

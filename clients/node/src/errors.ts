@@ -1,0 +1,120 @@
+/** Errors of calls, the errors by which a handler says how its item ends, and the reasons of a cancellation. */
+
+import { type Duration, milliseconds } from "./clock.js";
+import type { Item } from "./item.js";
+
+/** The reason why a handler is cancelled. */
+export type Cause = "lease_lost" | "time_limit" | "shutdown";
+
+/** A call that failed, and that was not sent again or not any more. */
+export class LeaseBrokerError extends Error {
+  override name = "LeaseBrokerError";
+
+  constructor(
+    /** The name of the rpc, such as "ClaimBatch". */
+    readonly rpc: string,
+    /** The name of the gRPC status, such as "NOT_FOUND". */
+    readonly code: string,
+    /** The broker's reason, such as "QUEUE_NOT_FOUND". Null: the error does not come from the broker. */
+    readonly reason: string | null,
+    /** The text of the status. */
+    readonly details: string,
+    /** The path of the field that the broker refused, such as `items[0].columns["Total"]`. */
+    readonly field: string | null = null,
+  ) {
+    super(`${rpc}: ${code}${reason === null ? "" : ` (${reason})`}: ${details}`);
+  }
+}
+
+/** Thrown by a handler: the item failed. It is tried again after `after`, or after the queue's backoff. */
+export class Retry extends Error {
+  override name = "Retry";
+  /** The milliseconds until the next attempt. Null: the queue's backoff. */
+  readonly after: number | null;
+
+  constructor(message = "", options: { after?: Duration; cause?: unknown } = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : {});
+    this.after = options.after === undefined ? null : milliseconds("after", options.after);
+  }
+}
+
+/** Thrown by a handler: the item failed and is not tried again. It becomes dead. */
+export class DeadLetter extends Error {
+  override name = "DeadLetter";
+}
+
+/** Thrown by a handler: the item is released, and its attempt does not count. It is ready after `after`, or immediately. */
+export class Release extends Error {
+  override name = "Release";
+  /** The milliseconds until the item is ready. Null: it is ready immediately. */
+  readonly after: number | null;
+
+  constructor(options: { after?: Duration } = {}) {
+    super("released");
+    this.after = options.after === undefined ? null : milliseconds("after", options.after);
+  }
+}
+
+/** Thrown by the handler of a batch: the listed items failed with these errors. The others are completed. */
+export class BatchError extends Error {
+  override name = "BatchError";
+
+  constructor(readonly errors: ReadonlyMap<Item, unknown>) {
+    super(`${errors.size} items failed`);
+  }
+}
+
+/** The reason of a cancelled handler's signal. */
+export class Cancelled extends Error {
+  override name = "Cancelled";
+
+  constructor(
+    override readonly cause: Cause,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** The lease was lost. Another worker may have the item, and nothing is sent for it any more. */
+export class LeaseLostError extends Cancelled {
+  override name = "LeaseLostError";
+
+  constructor(message: string) {
+    super("lease_lost", message);
+  }
+}
+
+/** The handler has run for longer than the option `timeLimit`. */
+export class TimeLimitError extends Cancelled {
+  override name = "TimeLimitError";
+
+  constructor(message: string) {
+    super("time_limit", message);
+  }
+}
+
+/** The worker stops, and the grace has passed. */
+export class ShutdownError extends Cancelled {
+  override name = "ShutdownError";
+
+  constructor() {
+    super("shutdown", "the worker stops");
+  }
+}
+
+/** Returns the text of an error that is stored on the row: `TypeName: message`. */
+export function errorText(error: unknown): string {
+  if (!(error instanceof Error)) return `${typeof error}: ${safeString(error)}`;
+  // Classes that extend Error and do not set `name` have the name "Error".
+  const name = error.name === "Error" ? error.constructor.name || "Error" : error.name;
+  return error.message === "" ? name : `${name}: ${error.message}`;
+}
+
+function safeString(value: unknown): string {
+  try {
+    return String(value);
+  } catch {
+    return "a value without a text";
+  }
+}

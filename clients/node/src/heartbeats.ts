@@ -1,0 +1,212 @@
+/** Sends heartbeats for leases. It runs in the keeper's worker thread, or on the event loop. */
+
+import { create } from "@bufbuild/protobuf";
+import { type ServiceError, status } from "@grpc/grpc-js";
+
+import { durationMilliseconds, now } from "./clock.js";
+import type { Credentials } from "./credentials.js";
+import { readFailure } from "./details.js";
+import { MAX_ITEMS_PER_CALL } from "./options.js";
+import { rpcs, Transport } from "./transport.js";
+import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, RenewalSchema } from "./v1.js";
+
+/** The shortest time between two heartbeats, in milliseconds. */
+const MIN_PERIOD = 250;
+
+/** A lease as the keeper knows it. Times are milliseconds of the monotonic clock. */
+export interface KeptLease {
+  readonly id: string;
+  duration: number;
+  deadline: number;
+  /** The time at which the call that settles the lease was sent. Absent: the lease is not being settled. */
+  settlingSince?: number;
+}
+
+/** A message to the keeper. */
+export type Command =
+  | { readonly type: "keep"; readonly leases: KeptLease[]; readonly soon: boolean }
+  | { readonly type: "settling"; readonly ids: string[]; readonly since: number }
+  | { readonly type: "forget"; readonly ids: string[] }
+  | { readonly type: "checkpoint"; readonly id: string; readonly bytes: Uint8Array }
+  | { readonly type: "token"; readonly token: string };
+
+/** The result of a heartbeat for one lease. */
+export interface Renewed {
+  readonly id: string;
+  /** The milliseconds that the lease had left. Null: the lease is lost. */
+  readonly timeLeft: number | null;
+  /** The reason given to CancelLeases, or an empty text. */
+  readonly reason: string;
+}
+
+/** A message from the keeper. */
+export type Report =
+  | { readonly type: "ready" }
+  | { readonly type: "beat"; readonly sentAt: number; readonly results: Renewed[] }
+  | { readonly type: "failed"; readonly code: string; readonly text: string }
+  | { readonly type: "unauthenticated" }
+  | { readonly type: "checkpoint_refused"; readonly id: string; readonly bytes: number; readonly text: string };
+
+/** What the keeper needs to connect. It can be sent to another thread. */
+export interface KeeperOptions {
+  readonly address: string | readonly string[];
+  readonly credentials: Credentials;
+  readonly queue: string;
+  readonly token: string | null;
+}
+
+/** Keeps leases alive. */
+export class Heartbeats {
+  readonly #transport: Transport;
+  readonly #leases = new Map<string, KeptLease>();
+  /** Checkpoints that no heartbeat has stored yet, by lease id. */
+  readonly #checkpoints = new Map<string, Uint8Array>();
+  #token: string | null;
+  #timer: NodeJS.Timeout | undefined;
+  #nextBeat = Infinity;
+  #closed = false;
+
+  constructor(
+    private readonly options: KeeperOptions,
+    private readonly report: (report: Report) => void,
+  ) {
+    this.#transport = new Transport(options.address, options.credentials);
+    // The first heartbeat must not wait for the connection.
+    this.#transport.connect();
+    this.#token = options.token;
+  }
+
+  handle(command: Command): void {
+    switch (command.type) {
+      case "keep":
+        for (const lease of command.leases) {
+          this.#leases.set(lease.id, lease);
+          this.#schedule(command.soon ? now() : now() + periodOf(lease));
+        }
+        break;
+      case "settling":
+        for (const id of command.ids) {
+          const lease = this.#leases.get(id);
+          if (lease !== undefined) lease.settlingSince = command.since;
+        }
+        break;
+      case "forget":
+        for (const id of command.ids) {
+          this.#leases.delete(id);
+          this.#checkpoints.delete(id);
+        }
+        break;
+      case "checkpoint":
+        if (this.#leases.has(command.id)) this.#checkpoints.set(command.id, command.bytes);
+        break;
+      case "token":
+        this.#token = command.token;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#transport.close();
+  }
+
+  #schedule(time: number): void {
+    if (time >= this.#nextBeat || this.#closed) return;
+    this.#nextBeat = time;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#beat, Math.max(time - now(), 0));
+  }
+
+  readonly #beat = (): void => {
+    this.#nextBeat = Infinity;
+    const time = now();
+    const leases: KeptLease[] = [];
+    for (const lease of this.#leases.values()) {
+      // The worker gives a lease up at this time, and then nothing may be sent for it.
+      if (time >= lease.deadline - lease.duration / 10) {
+        this.handle({ type: "forget", ids: [lease.id] });
+        continue;
+      }
+      const period = periodOf(lease);
+      this.#schedule(time + period);
+      // A settling call takes less than a period, unless the event loop is blocked and cannot read its response.
+      if (lease.settlingSince === undefined || time >= lease.settlingSince + period) leases.push(lease);
+    }
+    if (leases.length === 0) return;
+    const period = Math.min(...leases.map(periodOf));
+    for (let first = 0; first < leases.length; first += MAX_ITEMS_PER_CALL) {
+      void this.#send(leases.slice(first, first + MAX_ITEMS_PER_CALL), period);
+    }
+  };
+
+  async #send(leases: readonly KeptLease[], period: number): Promise<void> {
+    const checkpoints = leases.map((lease) => this.#checkpoints.get(lease.id));
+    const renewals = leases.map((lease, index) => {
+      const checkpoint = checkpoints[index];
+      return create(RenewalSchema, checkpoint === undefined ? { leaseId: lease.id } : { leaseId: lease.id, checkpoint });
+    });
+    // Without a duration each lease lasts as long as it was claimed for.
+    const request = create(HeartbeatRequestSchema, { queue: this.options.queue, renewals });
+    const timeout = Math.min(...leases.map((lease) => lease.duration)) / 3;
+    const sentAt = now();
+    try {
+      const response = await this.#transport.send(rpcs.heartbeat, request, timeout, this.#token).response;
+      this.#readResponse(leases, checkpoints, sentAt, response);
+    } catch (error) {
+      if (!this.#closed) this.#readError(leases, checkpoints, period, error as ServiceError);
+    }
+  }
+
+  #readResponse(
+    leases: readonly KeptLease[],
+    checkpoints: readonly (Uint8Array | undefined)[],
+    sentAt: number,
+    response: HeartbeatResponse,
+  ): void {
+    const results: Renewed[] = [];
+    for (const [index, lease] of leases.entries()) {
+      const result = response.results[index];
+      if (result === undefined) continue;
+      const { id } = lease;
+      // A later checkpoint than the one in this call stays for the next call.
+      if (checkpoints[index] === this.#checkpoints.get(id)) this.#checkpoints.delete(id);
+      if (result.outcome === Outcome.APPLIED) {
+        const timeLeft = durationMilliseconds(result.timeLeft);
+        lease.duration = Math.max(lease.duration, timeLeft);
+        lease.deadline = Math.max(lease.deadline, sentAt + timeLeft);
+        results.push({ id, timeLeft, reason: "" });
+      } else {
+        // A settling lease that is kept again has a new object, and this result may be that of its settlement.
+        if (this.#leases.get(id) === lease) this.#leases.delete(id);
+        results.push({ id, timeLeft: null, reason: result.cancelReason });
+      }
+    }
+    this.report({ type: "beat", sentAt, results });
+  }
+
+  #readError(
+    leases: readonly KeptLease[],
+    checkpoints: readonly (Uint8Array | undefined)[],
+    period: number,
+    error: ServiceError,
+  ): void {
+    const failure = readFailure(error);
+    this.#schedule(now() + period / 4);
+    this.report({ type: "failed", code: status[failure.code], text: failure.message });
+    if (failure.code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
+    const index = /^renewals\[([0-9]+)\]\.checkpoint$/.exec(failure.violation?.field ?? "")?.[1];
+    const lease = index === undefined ? undefined : leases[Number(index)];
+    const checkpoint = checkpoints[Number(index)];
+    if (lease === undefined || checkpoint === undefined) return;
+    // The whole call was refused. Without this checkpoint the next one succeeds.
+    this.#checkpoints.delete(lease.id);
+    const bytes = failure.reason === "LIMIT_EXCEEDED" ? checkpoint.length : 0;
+    this.report({ type: "checkpoint_refused", id: lease.id, bytes, text: failure.violation?.description ?? "" });
+    this.#schedule(now());
+  }
+}
+
+/** Returns the milliseconds between two heartbeats of a lease. */
+function periodOf(lease: KeptLease): number {
+  return Math.max(lease.duration / 3, MIN_PERIOD);
+}

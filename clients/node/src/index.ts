@@ -1,0 +1,23 @@
+/** Workers and producers for lease-broker, which leases rows of SQL tables to workers. */
+
+export { type CancelOptions, Client, type ClientOptions, type EnqueueOptions } from "./client.js";
+export type { Duration } from "./clock.js";
+export { type Credentials, plaintext, tls, type TokenSource } from "./credentials.js";
+export {
+  BatchError,
+  Cancelled,
+  type Cause,
+  DeadLetter,
+  LeaseBrokerError,
+  LeaseLostError,
+  Release,
+  Retry,
+  ShutdownError,
+  TimeLimitError,
+} from "./errors.js";
+export type { Event, EventName, Observer } from "./events.js";
+export type { FollowUp, Item, Result } from "./item.js";
+export type { Context } from "./leases.js";
+export type { BatchOptions, Logger, WorkerOptions } from "./options.js";
+export { type ColumnValue, Decimal, type NewColumnValue, type Row } from "./values.js";
+export { type BatchHandler, type Handler, Worker } from "./worker.js";

@@ -1,0 +1,81 @@
+/** The item that a handler receives, and the result that it may return. */
+
+import { create } from "@bufbuild/protobuf";
+
+import { type Duration, durationMessage, milliseconds } from "./clock.js";
+import {
+  type ColumnValue,
+  dateFromMessage,
+  fromMessage,
+  type Row,
+  rowToMessages,
+} from "./values.js";
+import { FollowUpSchema, type FollowUp as FollowUpMessage, type Lease, NewItemSchema, type NewItem } from "./v1.js";
+
+/** A leased row. */
+export interface Item {
+  /** The identity of the row, as the broker writes it. */
+  readonly key: string;
+  /** The values of the row's columns, by name. NULL is `null`. */
+  readonly columns: Readonly<Record<string, ColumnValue>>;
+  /** The number of this attempt, 1 for the first. */
+  readonly attempt: number;
+  /** The number of attempts after which a failure makes the item dead. 0: no limit. */
+  readonly maxAttempts: number;
+  /** A number that grows with every lease of this row. Systems that you write to can refuse a smaller one. */
+  readonly fencingToken: bigint;
+  /** The time at which the item became ready, by the database's clock. Null: it is not known. */
+  readonly readyTime: Date | null;
+  /** The checkpoint that an earlier attempt stored last. Null: there is none. */
+  readonly checkpoint: Uint8Array | null;
+  /** The W3C trace context of the lease. */
+  readonly traceParent: string;
+}
+
+/** A row that is added to a queue in the transaction that completes the item. */
+export interface FollowUp {
+  readonly queue: string;
+  readonly columns: Row;
+  /** The time until the row is ready. Absent: it is ready immediately. */
+  readonly delay?: Duration;
+}
+
+/** Additions to the completion of an item. */
+export interface Result {
+  /** Values to write into columns of the item's own row. The queue's setting `writable` lists these columns. */
+  readonly columns?: Row;
+  /** Rows to add to queues. */
+  readonly followUps?: readonly FollowUp[];
+}
+
+/** Returns the message for a row to add. */
+export function newItem(columns: Row, delay: Duration | undefined, traceParent = ""): NewItem {
+  const message = create(NewItemSchema, { columns: rowToMessages(columns), traceParent });
+  if (delay !== undefined) message.delay = durationMessage(milliseconds("delay", delay));
+  return message;
+}
+
+/** Returns the message for a follow-up. Throws if one of its values cannot be sent. */
+export function followUpMessage(followUp: FollowUp): FollowUpMessage {
+  return create(FollowUpSchema, { queue: followUp.queue, item: newItem(followUp.columns, followUp.delay) });
+}
+
+/** Returns the row of a lease. */
+export function readItem(lease: Lease): Item {
+  const columns: Record<string, ColumnValue> = {};
+  const messages = lease.item?.columns;
+  for (const name in messages) {
+    const message = messages[name];
+    columns[name] = message === undefined ? null : fromMessage(message);
+  }
+  return {
+    key: lease.item?.key ?? "",
+    columns,
+    attempt: lease.attempt,
+    maxAttempts: lease.maxAttempts,
+    fencingToken: lease.fencingToken,
+    readyTime: lease.readyTime === undefined ? null : dateFromMessage(lease.readyTime),
+    checkpoint: lease.checkpoint === undefined ? null : new Uint8Array(lease.checkpoint),
+    traceParent: lease.traceParent,
+  };
+}

@@ -1,0 +1,141 @@
+/** The options of a worker, their defaults and their ranges. */
+
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+
+import { type Duration, milliseconds } from "./clock.js";
+import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
+import type { Observer } from "./events.js";
+
+/** The largest number of items in one call. */
+export const MAX_ITEMS_PER_CALL = 1_000;
+
+/** A log. `console` is one. */
+export interface Logger {
+  debug(message: string, ...details: unknown[]): void;
+  info(message: string, ...details: unknown[]): void;
+  warn(message: string, ...details: unknown[]): void;
+  error(message: string, ...details: unknown[]): void;
+}
+
+/** The options of a worker. */
+export interface WorkerOptions {
+  /** The number of handlers that run at the same time. Default: 1. */
+  readonly concurrency?: number;
+  /** The name of the worker, up to 128 characters. Default: host, process and random digits. */
+  readonly workerId?: string;
+  /** The duration of the leases. Default: the queue's. */
+  readonly lease?: Duration;
+  /** False: no heartbeats are sent, and a handler is cancelled at half of its lease. Default: true. */
+  readonly heartbeat?: boolean;
+  /** The longest run of a handler. Default: no limit. */
+  readonly timeLimit?: Duration;
+  /** The time that a claim waits for items, up to 60 s. Default: 20 s. */
+  readonly wait?: Duration;
+  /** The time that handlers have to end when the worker stops. Default: 20 s. */
+  readonly grace?: Duration;
+  /** The time after its cancellation at which a handler that still runs is reported as stuck. Default: 30 s. */
+  readonly stuckAfter?: Duration;
+  /** The number of stuck handlers whose slots are replaced. Default: `concurrency`. */
+  readonly maxStuck?: number;
+  /**
+   * Where heartbeats are sent from. "thread" (the default): a worker thread, so that a handler that blocks the event loop
+   * keeps its lease. "loop": the event loop, for programs that cannot start threads, such as bundled ones.
+   */
+  readonly keeper?: "thread" | "loop";
+  /** The security of the connection. Default: `plaintext()`, which only calls this machine. */
+  readonly credentials?: Credentials;
+  /** A bearer token. */
+  readonly token?: TokenSource;
+  /** Gets every event. */
+  readonly onEvent?: Observer;
+  /** The log. Default: warnings and errors go to `console`. */
+  readonly logger?: Logger;
+}
+
+/** The options of a worker whose handler gets batches. */
+export interface BatchOptions extends WorkerOptions {
+  /** The number of items that one call of the handler gets, 1 to 1,000. */
+  readonly batch: number;
+}
+
+/** The checked options of a worker. Durations are in milliseconds. */
+export interface Options {
+  readonly address: string | readonly string[];
+  readonly queue: string;
+  readonly workerId: string;
+  readonly concurrency: number;
+  /** The number of items that one handler gets. */
+  readonly slotSize: number;
+  readonly isBatch: boolean;
+  readonly lease: number | null;
+  readonly heartbeat: boolean;
+  readonly timeLimit: number | null;
+  readonly wait: number;
+  readonly grace: number;
+  readonly stuckAfter: number;
+  readonly maxStuck: number;
+  readonly keeper: "thread" | "loop";
+  readonly credentials: Credentials;
+  readonly token: Token | null;
+  readonly logger: Logger;
+}
+
+const DEFAULT_LOGGER: Logger = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: (message, ...details) => {
+    console.warn(`lease-broker: ${message}`, ...details);
+  },
+  error: (message, ...details) => {
+    console.error(`lease-broker: ${message}`, ...details);
+  },
+};
+
+/** Returns the checked options. Throws a `RangeError` for an option out of its range. */
+export function checkOptions(
+  address: string | readonly string[],
+  queue: string,
+  options: WorkerOptions & { readonly batch?: number },
+): Options {
+  const concurrency = count("concurrency", options.concurrency ?? 1);
+  const slotSize = count("batch", options.batch ?? 1);
+  if (slotSize > MAX_ITEMS_PER_CALL) {
+    throw new RangeError(`batch is ${slotSize}; a call returns at most ${MAX_ITEMS_PER_CALL} items`);
+  }
+  return {
+    address,
+    queue,
+    workerId: options.workerId ?? defaultWorkerId(),
+    concurrency,
+    slotSize,
+    isBatch: options.batch !== undefined,
+    lease: options.lease === undefined ? null : positive("lease", options.lease),
+    heartbeat: options.heartbeat ?? true,
+    timeLimit: options.timeLimit === undefined ? null : positive("timeLimit", options.timeLimit),
+    wait: milliseconds("wait", options.wait ?? "20s"),
+    grace: milliseconds("grace", options.grace ?? "20s"),
+    stuckAfter: positive("stuckAfter", options.stuckAfter ?? "30s"),
+    maxStuck: count("maxStuck", options.maxStuck ?? concurrency),
+    keeper: options.keeper ?? "thread",
+    credentials: options.credentials ?? plaintext(),
+    token: options.token === undefined ? null : new Token(options.token),
+    logger: options.logger ?? DEFAULT_LOGGER,
+  };
+}
+
+/** Returns a name made of the host, the process and random digits. */
+function defaultWorkerId(): string {
+  return `${hostname().slice(0, 90)}-${process.pid}-${randomBytes(3).toString("hex")}`;
+}
+
+function count(name: string, value: number): number {
+  if (!Number.isInteger(value) || value < 1) throw new RangeError(`${name} is ${value}; it must be at least 1`);
+  return value;
+}
+
+function positive(name: string, duration: Duration): number {
+  const value = milliseconds(name, duration);
+  if (value === 0) throw new RangeError(`${name} is ${duration}; it must be greater than 0`);
+  return value;
+}

@@ -1,0 +1,131 @@
+/** The poller: claims items for free slots with calls that wait for items. */
+
+import { randomUUID } from "node:crypto";
+
+import { create } from "@bufbuild/protobuf";
+
+import type { AbandonedClaims } from "./abandoned.js";
+import { Aborted, type Caller, pause } from "./calls.js";
+import { durationMessage, now } from "./clock.js";
+import { LeaseBrokerError } from "./errors.js";
+import type { State } from "./state.js";
+import { rpcs } from "./transport.js";
+import { ClaimBatchRequestSchema, type Lease, type TooLargeItem } from "./v1.js";
+
+/** The largest delay of the first claim, in milliseconds. A fleet that starts does not ask at the same moment. */
+const MAX_START_DELAY = 250;
+/** The pause after an empty response that came early, in milliseconds. A broker that stops answers waiting claims so. */
+const PAUSE_AFTER_EARLY_ANSWER = 100;
+/** The pause after a response that this program could not receive, in milliseconds. */
+const PAUSE_AFTER_REFUSAL = 5_000;
+/** The number of keys of too large items that are remembered. */
+const MAX_REPORTED = 1_000;
+/** The size of a response that the worker accepts. The service has a lower limit. */
+export const MAX_BYTES = 1n << 30n;
+
+/** Claims items while slots are free, nothing has to be settled, and the worker does not stop. */
+export class Poller {
+  readonly #abort = new AbortController();
+  #busy = true;
+  #work: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly state: State,
+    private readonly caller: Caller,
+    private readonly abandoned: AbandonedClaims,
+    private readonly onFatal: (error: unknown) => void,
+  ) {}
+
+  /** Claims from now on. */
+  start(): void {
+    this.state.onChange(this.#consider);
+    this.#work = this.#rest(Math.random() * MAX_START_DELAY);
+  }
+
+  /** Ends the claim in flight, and claims no more. */
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    await this.#work;
+  }
+
+  readonly #consider = (): void => {
+    // Endings are settled first: the same call claims the next items.
+    if (this.#busy || this.state.settling || this.state.endings.length > 0) return;
+    const slots = this.state.reserveSlots();
+    if (slots === 0) return;
+    this.#busy = true;
+    this.#work = this.#claim(slots);
+  };
+
+  async #claim(slots: number): Promise<void> {
+    const { state, caller } = this;
+    const { queue, workerId, slotSize, lease, wait } = state.options;
+    const request = create(ClaimBatchRequestSchema, {
+      queue,
+      workerId,
+      maxItems: slots * slotSize,
+      waitTimeout: durationMessage(wait),
+      requestId: randomUUID(),
+      maxBytes: MAX_BYTES,
+    });
+    if (lease !== null) request.leaseDuration = durationMessage(lease);
+    const begun = now();
+    let leases: Lease[] = [];
+    let sentAt = begun;
+    let rest = 0;
+    try {
+      const answer = await caller.call(rpcs.claimBatch, request, {
+        attemptTimeout: wait + 5_000,
+        signal: this.#abort.signal,
+      });
+      ({ leases } = answer.message);
+      ({ sentAt } = answer);
+      reportTooLarge(state, answer.message.tooLarge);
+      if (leases.length === 0 && now() - begun < wait / 2) rest = PAUSE_AFTER_EARLY_ANSWER * (0.5 + Math.random());
+    } catch (error) {
+      rest = this.#fail(error, request.requestId);
+    }
+    // The pause begins before the leases are accepted, because that makes this object consider the next claim.
+    this.#busy = rest > 0;
+    state.accept(leases, slots, sentAt);
+    if (rest > 0) await this.#rest(rest);
+    else this.#consider();
+  }
+
+  /** Handles the error of a claim. Returns the milliseconds until the next claim. */
+  #fail(error: unknown, requestId: string): number {
+    this.abandoned.add(requestId);
+    if (error instanceof Aborted) return Infinity;
+    if (error instanceof LeaseBrokerError && error.code === "RESOURCE_EXHAUSTED" && error.reason === null) {
+      // The limit of this program: the same claim would bring the same response again.
+      this.state.options.logger.error("the response to a claim was too large", error);
+      void this.abandoned.release();
+      return PAUSE_AFTER_REFUSAL;
+    }
+    this.onFatal(error);
+    return Infinity;
+  }
+
+  async #rest(milliseconds: number): Promise<void> {
+    if (milliseconds === Infinity) return;
+    try {
+      await pause(milliseconds, this.#abort.signal);
+    } catch {
+      return;
+    }
+    this.#busy = false;
+    this.#consider();
+  }
+}
+
+/** Logs the items that a claim has passed over. */
+export function reportTooLarge(state: State, items: readonly TooLargeItem[]): void {
+  for (const { key, sizeBytes } of items) {
+    if (state.tooLarge.has(key)) continue;
+    if (state.tooLarge.size >= MAX_REPORTED) state.tooLarge.clear();
+    state.tooLarge.add(key);
+    state.options.logger.error(
+      `item ${key} is not claimed: it has ${sizeBytes} bytes, more than the broker's setting server.max_message_bytes`,
+    );
+  }
+}

@@ -1,0 +1,81 @@
+/** Runs handlers and turns their results into endings. */
+
+import { now, durationText } from "./clock.js";
+import { type Ending, ofReturn, ofThrow } from "./endings.js";
+import { BatchError, DeadLetter, Release, Retry } from "./errors.js";
+import type { Item } from "./item.js";
+import type { Context, HeldLease, Run } from "./leases.js";
+import type { State } from "./state.js";
+import type { Tracing } from "./tracing.js";
+
+/** A handler as the worker calls it: with an item, or with the items of a batch. */
+export type AnyHandler = (items: Item | Item[], context: Context) => unknown;
+
+/** The milliseconds after which handlers that block the event loop let other work run in between. */
+const MAX_BLOCKED = 10;
+
+/** Runs handlers on the event loop. */
+export class Runner {
+  #waiting: Run[] = [];
+  #scheduled = false;
+
+  constructor(
+    private readonly state: State,
+    private readonly handler: AnyHandler,
+    private readonly tracing: Tracing,
+  ) {}
+
+  /** Starts the handler of a run soon, in the order of the calls. */
+  readonly start = (run: Run): void => {
+    this.#waiting.push(run);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    queueMicrotask(this.#startWaiting);
+  };
+
+  readonly #startWaiting = (): void => {
+    const begun = now();
+    let started = 0;
+    for (const run of this.#waiting) {
+      started += 1;
+      void this.#handle(run);
+      // A signal to stop and the keeper's reports must not wait for all handlers of a claim.
+      if (now() - begun > MAX_BLOCKED) break;
+    }
+    this.#waiting = this.#waiting.slice(started);
+    this.#scheduled = this.#waiting.length > 0;
+    if (this.#scheduled) setImmediate(this.#startWaiting);
+  };
+
+  async #handle(run: Run): Promise<void> {
+    const { state } = this;
+    const leases = state.begin(run);
+    const [first] = leases;
+    if (first === undefined) {
+      state.end(run, []);
+      return;
+    }
+    const items = state.options.isBatch ? leases.map((lease) => lease.item) : first.item;
+    let endings: Ending[];
+    try {
+      const value = await this.tracing.run(run.context.traceParent, () => this.handler(items, run.context));
+      endings = ofReturn(leases, state.options.isBatch, value);
+    } catch (error) {
+      logError(run, leases, error);
+      endings = ofThrow(run, leases, error, limitText(state));
+    }
+    state.end(run, endings);
+  }
+}
+
+/** Returns the text of an item whose handler ran for too long. */
+export function limitText({ options, leaseDuration }: State): string {
+  return `time limit of ${durationText(options.timeLimit ?? leaseDuration / 2)}`;
+}
+
+/** Logs an error that a handler did not throw on purpose, with its stack. */
+function logError(run: Run, leases: readonly HeldLease[], error: unknown): void {
+  const onPurpose = [Retry, DeadLetter, Release, BatchError].some((type) => error instanceof type);
+  if (onPurpose || run.cancelled !== null) return;
+  run.logger.error(`the handler of ${leases.map((lease) => lease.item.key).join(", ")} failed`, error);
+}

@@ -1,0 +1,238 @@
+/** The settler: sends endings to the broker, in groups, and claims the next items with the same call. */
+
+import { randomUUID } from "node:crypto";
+
+import { create } from "@bufbuild/protobuf";
+
+import type { AbandonedClaims } from "./abandoned.js";
+import type { Answer, CallOptions, Caller } from "./calls.js";
+import { durationMessage, now } from "./clock.js";
+import { type Ending, sizeOf } from "./endings.js";
+import { LeaseBrokerError } from "./errors.js";
+import type { EventName } from "./events.js";
+import { MAX_BYTES, reportTooLarge } from "./poller.js";
+import type { State } from "./state.js";
+import { rpcs } from "./transport.js";
+import {
+  CompleteRequestSchema,
+  FailRequestSchema,
+  type Lease,
+  type NextClaim,
+  NextClaimSchema,
+  Outcome,
+  ReleaseRequestSchema,
+  type SettleResult,
+  type TooLargeItem,
+} from "./v1.js";
+
+/** The limits of one call: items, follow-ups of all items, and bytes, below the broker's default of 4 MiB. */
+const MAX_ITEMS = 1_000;
+const MAX_FOLLOW_UPS = 1_000;
+const MAX_REQUEST_BYTES = 3 << 20;
+
+const EVENTS: Record<Ending["kind"], EventName> = { complete: "completed", fail: "failed", release: "released" };
+
+type Kind = Ending["kind"];
+type EndingOf<K extends Kind> = Extract<Ending, { kind: K }>;
+
+/** The response to a settling call. */
+interface Settled {
+  readonly results: readonly SettleResult[];
+  readonly nextLeases?: Lease[];
+  readonly nextTooLarge?: TooLargeItem[];
+}
+
+/** Settles endings as they arrive. */
+export class Settler {
+  #scheduled = false;
+
+  constructor(
+    private readonly state: State,
+    private readonly caller: Caller,
+    private readonly abandoned: AbandonedClaims,
+    private readonly onFatal: (error: unknown) => void,
+  ) {}
+
+  /** Settles from now on. */
+  start(): void {
+    this.state.onChange(this.#consider);
+  }
+
+  readonly #consider = (): void => {
+    if (this.#scheduled || this.state.settling || this.state.endings.length === 0) return;
+    this.#scheduled = true;
+    // Handlers that end together share a call. A longer wait gains nothing.
+    setImmediate(() => {
+      this.#scheduled = false;
+      void this.#settleGroup();
+    });
+  };
+
+  async #settleGroup(): Promise<void> {
+    const { state } = this;
+    const group = this.#takeGroup();
+    if (group.length === 0) return;
+    state.settling = true;
+    let slots = state.reserveSlots();
+    const calls: Promise<void>[] = [];
+    for (const kind of ["complete", "fail", "release"] as const) {
+      const part = group.filter((ending) => ending.kind === kind);
+      if (part.length === 0) continue;
+      // A release has no `next`.
+      const nextSlots = kind === "release" ? 0 : slots;
+      slots -= nextSlots;
+      calls.push(this.#send(kind, part, nextSlots));
+    }
+    state.freeSlots += slots;
+    await Promise.all(calls);
+    state.settling = false;
+    state.changed();
+  }
+
+  /** Takes the endings that one call can carry, in the order in which the handlers ended. */
+  #takeGroup(): Ending[] {
+    const { endings } = this.state;
+    let followUps = 0;
+    let bytes = 0;
+    let count = 0;
+    for (const ending of endings) {
+      followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
+      bytes += sizeOf(ending);
+      if (count > 0 && (count === MAX_ITEMS || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
+      count += 1;
+    }
+    this.state.endings = endings.slice(count);
+    return endings.slice(0, count);
+  }
+
+  /** Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. */
+  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number): Promise<void> {
+    const { state } = this;
+    const leases = group.map((ending) => ending.lease);
+    const next = slots > 0 ? this.#nextClaim(slots) : null;
+    const { keeper } = state.parts;
+    keeper.settling(leases);
+    const lastDeadline = () => Math.max(...leases.map((lease) => lease.deadline));
+    const options: CallOptions = {
+      until: () => {
+        // If the event loop was blocked, heartbeats have succeeded meanwhile.
+        if (now() >= lastDeadline()) keeper.drain();
+        return Math.min(lastDeadline(), state.settleUntil);
+      },
+      onRetry: () => {
+        // The retries can take a while. Heartbeats keep the leases for that time.
+        const settling = leases.filter((lease) => lease.phase === "settling");
+        for (const lease of settling) lease.phase = "resending";
+        if (settling.length > 0) keeper.keep(settling, true);
+      },
+    };
+    let nextLeases: Lease[] = [];
+    let sentAt = now();
+    try {
+      const answer = await this.#call(kind, group, next, options);
+      sentAt = answer.sentAt;
+      this.#readResults(group, answer);
+      nextLeases = answer.message.nextLeases ?? [];
+      reportTooLarge(state, answer.message.nextTooLarge ?? []);
+    } catch (error) {
+      if (next !== null) {
+        this.abandoned.add(next.requestId);
+        void this.abandoned.release();
+      }
+      await this.#readError(kind, group, error);
+    }
+    if (slots > 0) state.accept(nextLeases, slots, sentAt);
+  }
+
+  #nextClaim(slots: number): NextClaim {
+    const { workerId, slotSize, lease } = this.state.options;
+    const next = create(NextClaimSchema, {
+      workerId,
+      maxItems: slots * slotSize,
+      requestId: randomUUID(),
+      maxBytes: MAX_BYTES,
+    });
+    if (lease !== null) next.leaseDuration = durationMessage(lease);
+    return next;
+  }
+
+  #call(kind: Kind, group: readonly Ending[], next: NextClaim | null, options: CallOptions): Promise<Answer<Settled>> {
+    const { caller } = this;
+    const { queue } = this.state.options;
+    const messages = group.map((ending) => ending.message);
+    const claim = next === null ? {} : { next };
+    switch (kind) {
+      case "complete": {
+        const completions = messages as EndingOf<"complete">["message"][];
+        const request = create(CompleteRequestSchema, { queue, completions, ...claim });
+        return caller.call(rpcs.complete, request, options);
+      }
+      case "fail": {
+        const failures = messages as EndingOf<"fail">["message"][];
+        const request = create(FailRequestSchema, { queue, failures, ...claim });
+        return caller.call(rpcs.fail, request, options);
+      }
+      case "release": {
+        const releases = messages as EndingOf<"release">["message"][];
+        return caller.call(rpcs.release, create(ReleaseRequestSchema, { queue, releases }), options);
+      }
+    }
+  }
+
+  #readResults(group: readonly Ending[], answer: Answer<Settled>): void {
+    const { state } = this;
+    for (const [index, ending] of group.entries()) {
+      const { lease, kind } = ending;
+      const result = answer.message.results[index];
+      switch (result?.outcome) {
+        case Outcome.APPLIED:
+          this.#end(ending, EVENTS[kind]);
+          break;
+        case Outcome.LEASE_LOST:
+          this.#end(ending, "lost");
+          break;
+        case Outcome.REFUSED:
+          state.settleInstead(ending, result.problem);
+          break;
+        case Outcome.GONE:
+          // The row does not exist. An earlier attempt of this call has removed it, if the lease was valid then.
+          this.#end(ending, answer.attempts > 1 && answer.firstSentAt < lease.deadline ? "completed" : "unknown");
+          break;
+        default:
+          this.#end(ending, "unknown");
+      }
+    }
+  }
+
+  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown): Promise<void> {
+    const { state } = this;
+    if (isRefusal(error)) {
+      const [only] = group;
+      // One ending of the group or the claim is refused, and the broker has applied none of them.
+      if (group.length > 1 || error.field?.startsWith("next")) for (const ending of group) await this.#send(kind, [ending], 0);
+      else if (only !== undefined) state.settleInstead(only, error.details);
+      return;
+    }
+    const text = error instanceof Error ? error.message : String(error);
+    for (const ending of group) this.#end(ending, "unknown", text);
+    state.options.logger.warn(`${group.length} items may not be settled`, error);
+    if (!(error instanceof LeaseBrokerError) || isFatal(error)) this.onFatal(error);
+  }
+
+  #end(ending: Ending, name: EventName, error?: string): void {
+    const text = name === "failed" && ending.kind === "fail" ? ending.message.errorMessage : error;
+    this.state.events.emit(name, ending.lease.item, text === undefined ? {} : { error: text });
+    this.state.drop(ending.lease);
+  }
+}
+
+/** Returns true for an error about a field or the size of the request. */
+function isRefusal(error: unknown): error is LeaseBrokerError {
+  if (!(error instanceof LeaseBrokerError)) return false;
+  return error.code === "INVALID_ARGUMENT" || (error.code === "RESOURCE_EXHAUSTED" && error.reason === "LIMIT_EXCEEDED");
+}
+
+/** Returns true for an error that every further call has too. */
+function isFatal({ code }: LeaseBrokerError): boolean {
+  return ["UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"].includes(code);
+}

@@ -1,0 +1,236 @@
+/** The state of a worker: slots, leases, running handlers, and endings that are not settled. */
+
+import { now } from "./clock.js";
+import { type Ending, failed, released } from "./endings.js";
+import { type Cancelled, LeaseLostError } from "./errors.js";
+import type { Events } from "./events.js";
+import type { Keeper } from "./keeper.js";
+import { HeldLease, Run } from "./leases.js";
+import { MAX_ITEMS_PER_CALL, type Options } from "./options.js";
+import type { Lease } from "./v1.js";
+
+/** The largest checkpoint that a queue can allow, in bytes. */
+const MAX_CHECKPOINT_BYTES = 65_536;
+
+/** The parts of a worker that the state calls. */
+export interface Parts {
+  readonly keeper: Keeper;
+  /** Starts a handler. */
+  readonly start: (run: Run) => void;
+  /** Called when leases arrive. */
+  readonly watch: (leases: readonly HeldLease[]) => void;
+  /** Called when a handler was cancelled. */
+  readonly look: () => void;
+}
+
+/** The state of a worker. */
+export class State {
+  freeSlots: number;
+  readonly held = new Map<string, HeldLease>();
+  readonly runs = new Set<Run>();
+  endings: Ending[] = [];
+  /** True while a settling call is in flight. */
+  settling = false;
+  stuck = 0;
+  /** False as soon as the worker stops. */
+  takesItems = true;
+  /** The time of the monotonic clock until which settlements are sent again. */
+  settleUntil = Infinity;
+  /** The keys of items that were reported as too large. */
+  readonly tooLarge = new Set<string>();
+  /** The duration of the last lease, in milliseconds. */
+  leaseDuration = 30_000;
+  parts!: Parts;
+  #listeners = new Set<() => void>();
+  #refusedCheckpoint: { readonly bytes: number; readonly text: string } | null = null;
+
+  constructor(
+    readonly options: Options,
+    readonly events: Events,
+  ) {
+    this.freeSlots = options.concurrency;
+  }
+
+  /** Calls `listener` after each change. */
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Reports a change of slots, endings or runs. */
+  changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Waits until a condition is met. Returns false if `limit` milliseconds pass before. */
+  async waitFor(condition: () => boolean, limit: number): Promise<boolean> {
+    if (condition()) return true;
+    return new Promise((resolve) => {
+      const end = (met: boolean) => {
+        clearTimeout(timer);
+        this.#listeners.delete(check);
+        resolve(met);
+      };
+      const check = () => {
+        if (condition()) end(true);
+      };
+      const timer = setTimeout(() => {
+        end(condition());
+      }, limit);
+      this.#listeners.add(check);
+    });
+  }
+
+  /** True if more handlers are stuck than the worker replaces. */
+  get tooManyStuck(): boolean {
+    return this.stuck > this.options.maxStuck;
+  }
+
+  /** Reserves the free slots for a claim. Returns their number, which is 0 if the worker takes no items now. */
+  reserveSlots(): number {
+    if (!this.takesItems || this.tooManyStuck) return 0;
+    const slots = Math.min(this.freeSlots, Math.max(Math.floor(MAX_ITEMS_PER_CALL / this.options.slotSize), 1));
+    this.freeSlots -= slots;
+    return slots;
+  }
+
+  /** Accepts the leases of a claim, for which `slots` slots were reserved, and starts their handlers. */
+  accept(messages: readonly Lease[], slots: number, sentAt: number): void {
+    const { slotSize, logger } = this.options;
+    const leases: HeldLease[] = [];
+    for (const message of messages) {
+      if (this.held.has(message.leaseId)) continue;
+      const lease = new HeldLease(message, sentAt);
+      this.held.set(lease.id, lease);
+      this.leaseDuration = lease.duration;
+      leases.push(lease);
+      this.events.emit("claimed", lease.item);
+    }
+    if (!this.takesItems) {
+      this.freeSlots += slots;
+      for (const lease of leases) this.settle(released(lease));
+      return;
+    }
+    // The keeper gets the leases before a handler can block the event loop.
+    if (leases.length > 0) this.parts.keeper.keep(leases, false);
+    const runs: Run[] = [];
+    for (let first = 0; first < leases.length; first += slotSize) {
+      runs.push(new Run(leases.slice(first, first + slotSize), logger, this.#storeCheckpoint));
+    }
+    this.freeSlots += slots - runs.length;
+    for (const run of runs) this.runs.add(run);
+    this.parts.watch(leases);
+    for (const run of runs) this.parts.start(run);
+    this.changed();
+  }
+
+  /** Records that a handler begins. Returns the leases that it works on, without those that have ended meanwhile. */
+  begin(run: Run): HeldLease[] {
+    const time = now();
+    const leases = run.leases.filter((lease) => lease.phase === "waiting" && this.#isValid(lease, time));
+    for (const lease of leases) {
+      lease.phase = "running";
+      this.events.emit("started", lease.item);
+    }
+    run.startedAt = time;
+    return leases;
+  }
+
+  /** Records that a handler has returned. Endings of leases that have ended meanwhile are ignored. */
+  end(run: Run, endings: readonly Ending[]): void {
+    this.runs.delete(run);
+    for (const ending of endings) this.settle(ending);
+    if (run.isStuck) this.stuck -= 1;
+    if (!run.slotReplaced) this.freeSlots += 1;
+    this.changed();
+  }
+
+  /** Adds an ending to those that the settler takes, unless the lease has ended. */
+  settle(ending: Ending): void {
+    const { lease } = ending;
+    if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now())) return;
+    lease.phase = "settling";
+    this.endings.push(ending);
+    this.changed();
+  }
+
+  /** Forgets a lease that has ended. */
+  drop(lease: HeldLease): void {
+    this.parts.keeper.forget(lease);
+    lease.phase = "ended";
+    this.held.delete(lease.id);
+    this.changed();
+  }
+
+  /** Drops a lease that was lost. Cancels its handler if it has no other lease. */
+  lose(lease: HeldLease, reason: string): void {
+    this.events.emit("lost", lease.item, { reason });
+    this.drop(lease);
+    const { run } = lease;
+    if (run !== null && this.runs.has(run) && run.hasEnded) this.cancel(run, new LeaseLostError(reason));
+  }
+
+  /** Cancels a handler, unless it was cancelled before. */
+  cancel(run: Run, reason: Cancelled): void {
+    if (!run.cancel(reason)) return;
+    for (const { item } of run.leases) {
+      this.events.emit("cancelled", item, { cause: reason.cause, reason: reason.message });
+    }
+    this.parts.look();
+  }
+
+  /** Releases the leases whose handlers have not begun. */
+  releaseWaiting(): void {
+    for (const lease of [...this.held.values()]) {
+      if (lease.phase === "waiting") this.settle(released(lease));
+    }
+  }
+
+  /** Ends an item in another way, because the broker has refused its ending. The same ending can never succeed. */
+  settleInstead(ending: Ending, problem: string): void {
+    const { lease } = ending;
+    this.events.emit("refused", lease.item, { reason: problem });
+    if (ending.kind === "complete") {
+      lease.phase = "running";
+      this.settle(failed(lease, problem));
+    } else if (ending.message.checkpoint !== undefined || delayOf(ending) !== undefined) {
+      lease.checkpoint = null;
+      lease.phase = "running";
+      const { kind, message } = ending;
+      this.settle(kind === "release" ? released(lease) : failed(lease, message.errorMessage, null, message.deadLetter));
+    } else {
+      this.drop(lease);
+    }
+  }
+
+  /** Records that the broker has refused a checkpoint of this many bytes. */
+  refuseCheckpoint(bytes: number, text: string): void {
+    this.#refusedCheckpoint = { bytes, text };
+    this.options.logger.warn(`checkpoints of ${bytes} bytes or more are refused: ${text}`);
+  }
+
+  readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {
+    if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
+      throw new RangeError(`the checkpoint has ${checkpoint.length} bytes; no queue allows more than ${MAX_CHECKPOINT_BYTES}`);
+    }
+    const refused = this.#refusedCheckpoint;
+    if (refused !== null && checkpoint.length >= refused.bytes) throw new RangeError(refused.text);
+    if (lease.phase !== "running") return;
+    lease.checkpoint = checkpoint;
+    this.parts.keeper.checkpoint(lease, checkpoint);
+  };
+
+  /** Returns false if a lease has ended by its local deadline, and drops it. */
+  #isValid(lease: HeldLease, time: number): boolean {
+    if (time < lease.deadline) return true;
+    // The event loop may have been blocked. The keeper's heartbeats of that time are read now.
+    this.parts.keeper.drain();
+    if (lease.phase === "ended") return false;
+    if (time < lease.deadline) return true;
+    this.lose(lease, "the lease has ended without a successful heartbeat");
+    return false;
+  }
+}
+
+function delayOf(ending: Exclude<Ending, { kind: "complete" }>) {
+  return ending.kind === "fail" ? ending.message.retryDelay : ending.message.delay;
+}

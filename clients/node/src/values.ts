@@ -1,0 +1,100 @@
+/**
+ * Translation between the values of columns and JavaScript's types.
+ *
+ * Integers are `bigint`, floating-point numbers `number`, truth values `boolean`, text `string`, bytes `Uint8Array`,
+ * points in time `Date`, and NULL is `null`. JavaScript has no exact decimals: they arrive as `string`.
+ */
+
+import { create } from "@bufbuild/protobuf";
+import { NullValue, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
+
+import { type Value, ValueSchema } from "./v1.js";
+
+/** An exact decimal number such as "-12.50", to be written into a column. A column of exact decimals is read as `string`. */
+export class Decimal {
+  constructor(readonly digits: string) {}
+
+  toString(): string {
+    return this.digits;
+  }
+}
+
+/** A value of a column as it is read. */
+export type ColumnValue = bigint | number | boolean | string | Uint8Array | Date | null;
+/** A value to write into a column. A `number` without a fraction is sent as an integer. */
+export type NewColumnValue = ColumnValue | Decimal;
+/** Values to write, by column name. */
+export type Row = Readonly<Record<string, NewColumnValue>>;
+
+const MAX_INT64 = 2n ** 63n;
+
+/**
+ * Returns the message for a value. `column` is the name for the text of an error.
+ *
+ * Throws a `TypeError` for a type that no column has, and a `RangeError` for an integer of more than 64 bits.
+ */
+export function toMessage(column: string, value: NewColumnValue): Value {
+  return create(ValueSchema, { kind: kindOf(column, value) });
+}
+
+/** Returns the messages for the columns of a row. */
+export function rowToMessages(row: Row): Record<string, Value> {
+  return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, toMessage(column, value)]));
+}
+
+/** Returns the value that a message holds. */
+export function fromMessage(message: Value): ColumnValue {
+  const { kind } = message;
+  switch (kind.case) {
+    case "timestampValue":
+      return dateFromMessage(kind.value);
+    case "bytesValue":
+      // A copy: the original is a part of the whole response and would keep it in memory.
+      return new Uint8Array(kind.value);
+    case "nullValue":
+    case undefined:
+      return null;
+    default:
+      return kind.value;
+  }
+}
+
+/** Returns the point in time of a message, to the millisecond. */
+export function dateFromMessage(message: Timestamp): Date {
+  return new Date(Number(message.seconds) * 1_000 + Math.floor(message.nanos / 1_000_000));
+}
+
+function kindOf(column: string, value: NewColumnValue): Value["kind"] {
+  switch (typeof value) {
+    case "bigint":
+      if (value < -MAX_INT64 || value >= MAX_INT64) {
+        throw new RangeError(`column "${column}": ${value} has more than 64 bits; pass a Decimal`);
+      }
+      return { case: "int64Value", value };
+    case "number":
+      return Number.isSafeInteger(value) && !Object.is(value, -0)
+        ? { case: "int64Value", value: BigInt(value) }
+        : { case: "doubleValue", value };
+    case "boolean":
+      return { case: "boolValue", value };
+    case "string":
+      return { case: "stringValue", value };
+    case "object":
+      if (value === null) return { case: "nullValue", value: NullValue.NULL_VALUE };
+      if (value instanceof Decimal) return { case: "decimalValue", value: value.digits };
+      if (value instanceof Uint8Array) return { case: "bytesValue", value };
+      if (value instanceof Date) return { case: "timestampValue", value: timestamp(column, value) };
+  }
+  throw new TypeError(`column "${column}": ${typeName(value)} is not a type of a column`);
+}
+
+function timestamp(column: string, date: Date): Timestamp {
+  const time = date.getTime();
+  if (Number.isNaN(time)) throw new RangeError(`column "${column}": the date is invalid`);
+  const seconds = Math.floor(time / 1_000);
+  return create(TimestampSchema, { seconds: BigInt(seconds), nanos: (time - seconds * 1_000) * 1_000_000 });
+}
+
+function typeName(value: unknown): string {
+  return typeof value === "object" && value !== null ? value.constructor.name : typeof value;
+}

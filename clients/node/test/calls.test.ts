@@ -1,0 +1,164 @@
+/** Calls with a scripted server: retries, waits, tokens, details of errors. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { create } from "@bufbuild/protobuf";
+import { status } from "@grpc/grpc-js";
+
+import { Aborted, Caller, type RetryEvent } from "../src/calls.js";
+import { now } from "../src/clock.js";
+import { plaintext, Token, type TokenSource } from "../src/credentials.js";
+import { rpcs, Transport } from "../src/transport.js";
+import { type EnqueueRequest, EnqueueRequestSchema, WakeRequestSchema } from "../src/v1.js";
+import { Client } from "../src/index.js";
+import { type Script, type ScriptedError, startServer } from "./support/scripted_server.js";
+
+const done = { message: {} };
+
+async function caller(t: Parameters<typeof startServer>[0], script: Script, token?: TokenSource) {
+  const server = await startServer(t, script);
+  const transport = new Transport(server.address, plaintext());
+  t.after(() => {
+    transport.close();
+  });
+  const retries: RetryEvent[] = [];
+  const caller = new Caller(transport, token === undefined ? null : new Token(token), (event) => retries.push(event));
+  return { server, caller, retries };
+}
+
+const request = create(WakeRequestSchema, { queue: "work" });
+const inOneMinute = { until: () => now() + 60_000 };
+
+const retried: [string, ScriptedError][] = [
+  ["UNAVAILABLE", { code: status.UNAVAILABLE }],
+  ["UNKNOWN of the transport", { code: status.UNKNOWN }],
+  ["INTERNAL of the transport", { code: status.INTERNAL }],
+  ["CANCELLED by the server", { code: status.CANCELLED }],
+  ["OVERLOADED", { code: status.RESOURCE_EXHAUSTED, reason: "OVERLOADED" }],
+  ["DEADLINE_EXCEEDED of the broker", { code: status.DEADLINE_EXCEEDED, reason: "DEADLINE_EXCEEDED", pushback: "-1" }],
+];
+for (const [name, error] of retried) {
+  test(`${name} is retried`, async (t) => {
+    const { server, caller: calls, retries } = await caller(t, { wake: [{ error }, { error }, done] });
+    const answer = await calls.call(rpcs.wake, request, inOneMinute);
+    assert.deepEqual([answer.attempts, server.arrivals.length], [3, 3]);
+    assert.ok(answer.firstSentAt < answer.sentAt);
+    assert.deepEqual(retries.map((retry) => [retry.rpc, retry.code, retry.attempt]), [
+      ["Wake", status[error.code], 1],
+      ["Wake", status[error.code], 2],
+    ]);
+    const [first, second] = retries.map((retry) => retry.wait);
+    assert.ok(first !== undefined && first >= 50 && first <= 100, String(first));
+    assert.ok(second !== undefined && second >= 100 && second <= 200, String(second));
+  });
+}
+
+const final: [string, ScriptedError][] = [
+  ["INVALID_ARGUMENT", { code: status.INVALID_ARGUMENT, reason: "INVALID_FIELD", field: "queue", pushback: "-1" }],
+  ["NOT_FOUND", { code: status.NOT_FOUND, reason: "QUEUE_NOT_FOUND" }],
+  ["PERMISSION_DENIED", { code: status.PERMISSION_DENIED }],
+  ["INTERNAL of the broker", { code: status.INTERNAL, reason: "INTERNAL" }],
+  ["RESOURCE_EXHAUSTED of the client", { code: status.RESOURCE_EXHAUSTED }],
+  ["UNAVAILABLE with a pushback of -1", { code: status.UNAVAILABLE, pushback: "-1" }],
+  ["UNAVAILABLE with a malformed pushback", { code: status.UNAVAILABLE, pushback: "soon" }],
+];
+for (const [name, error] of final) {
+  test(`${name} is not retried`, async (t) => {
+    const { server, caller: calls } = await caller(t, { wake: [{ error }] });
+    await assert.rejects(calls.call(rpcs.wake, request, inOneMinute), {
+      name: "LeaseBrokerError",
+      rpc: "Wake",
+      code: status[error.code],
+      reason: error.reason ?? null,
+      details: "scripted",
+      field: error.field ?? null,
+    });
+    assert.equal(server.arrivals.length, 1);
+  });
+}
+
+test("the wait is that of the pushback, then that of RetryInfo", async (t) => {
+  const script: Script = {
+    wake: [
+      { error: { code: status.UNAVAILABLE, pushback: "30", retryAfterMs: 900 } },
+      { error: { code: status.UNAVAILABLE, retryAfterMs: 40 } },
+      done,
+    ],
+  };
+  const { caller: calls, retries } = await caller(t, script);
+  await calls.call(rpcs.wake, request);
+  assert.deepEqual(retries.map((retry) => retry.wait), [30, 40]);
+});
+
+test("a call ends when its time is over", async (t) => {
+  const { caller: calls } = await caller(t, { wake: [{ error: { code: status.UNAVAILABLE } }] });
+  const until = now() + 700;
+  await assert.rejects(calls.call(rpcs.wake, request, { until: () => until }), { code: "UNAVAILABLE" });
+  assert.ok(now() < until + 200);
+});
+
+test("an attempt without a response is given up and retried", async (t) => {
+  const { caller: calls, retries } = await caller(t, { wake: ["never", done] });
+  await calls.call(rpcs.wake, request, { attemptTimeout: 200 });
+  assert.deepEqual(retries.map((retry) => retry.code), ["DEADLINE_EXCEEDED"]);
+});
+
+test("a signal ends a call in flight, and one that waits", async (t) => {
+  const { server, caller: calls } = await caller(t, {
+    wake: ["never"],
+    enqueue: [{ error: { code: status.UNAVAILABLE, pushback: "60000" } }],
+  });
+  for (const name of ["Wake", "Enqueue"]) {
+    const abort = new AbortController();
+    const options = { signal: abort.signal };
+    const call: Promise<unknown> =
+      name === "Wake"
+        ? calls.call(rpcs.wake, request, options)
+        : calls.call(rpcs.enqueue, create(EnqueueRequestSchema), options);
+    while (server.of(name).length === 0) await new Promise(setImmediate);
+    setTimeout(() => {
+      abort.abort();
+    }, 50);
+    await assert.rejects(call, Aborted);
+  }
+});
+
+test("a refused token is asked for once more", async (t) => {
+  const error = { code: status.UNAUTHENTICATED };
+  let asked = 0;
+  const token = () => `token-${(asked += 1)}`;
+  const { server, caller: calls } = await caller(t, { wake: [{ error }, done, { error }] }, token);
+  await calls.call(rpcs.wake, request);
+  await assert.rejects(calls.call(rpcs.wake, request), { code: "UNAUTHENTICATED" });
+  const headers = server.arrivals.map((arrival) => arrival.metadata.get("authorization")[0]);
+  assert.deepEqual(headers, ["Bearer token-1", "Bearer token-2", "Bearer token-3", "Bearer token-4"]);
+});
+
+test("a token file is read again after a refusal", async (t) => {
+  const file = join(mkdtempSync(join(tmpdir(), "lease-broker-")), "token");
+  writeFileSync(file, "old\n");
+  const { server, caller: calls } = await caller(t, { wake: [done, { error: { code: status.UNAUTHENTICATED } }, done] }, { file });
+  await calls.call(rpcs.wake, request);
+  writeFileSync(file, "new\n");
+  await calls.call(rpcs.wake, request);
+  const headers = server.arrivals.map((arrival) => arrival.metadata.get("authorization")[0]);
+  assert.deepEqual(headers, ["Bearer old", "Bearer old", "Bearer new"]);
+});
+
+test("a retried Enqueue has the same request id, the next one another", async (t) => {
+  const keys = { message: { keys: ["1"] } };
+  const server = await startServer(t, { enqueue: [{ error: { code: status.UNAVAILABLE } }, keys] });
+  using client = new Client(server.address);
+  assert.deepEqual(await client.enqueue("work", [{ payload: "x" }]), ["1"]);
+  await client.enqueue("work", [{ payload: "x" }]);
+  const ids = server.arrivals.map((arrival) => (arrival.request as EnqueueRequest).requestId);
+  assert.equal(ids.length, 3);
+  assert.equal(ids[0], ids[1]);
+  assert.notEqual(ids[1], ids[2]);
+  assert.match(String(server.arrivals[0]?.metadata.get("user-agent")[0]), /^lease-broker-node\/[0-9.]+ /);
+});

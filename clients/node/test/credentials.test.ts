@@ -1,0 +1,119 @@
+/** TLS, client certificates and tokens with a scripted server, and the refusal of plaintext to other machines. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+
+import { ServerCredentials, status } from "@grpc/grpc-js";
+
+import { hostOf, isLoopback } from "../src/credentials.js";
+import { Client, plaintext, tls, Worker } from "../src/index.js";
+import { Journal } from "./support/journal.js";
+import { type Script, startServer } from "./support/scripted_server.js";
+import { quiet } from "./support/work.js";
+
+/** Creates a certificate that has signed itself, for a name. */
+function certificate(t: TestContext, name: string) {
+  const folder = mkdtempSync(join(tmpdir(), "lease-broker-"));
+  t.after(() => {
+    rmSync(folder, { recursive: true });
+  });
+  const names = ["-subj", `/CN=${name}`, "-addext", `subjectAltName=DNS:${name}`];
+  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "cert"];
+  execFileSync("openssl", ["req", "-x509", ...key, ...names], { cwd: folder, stdio: "ignore" });
+  return { cert: readFileSync(join(folder, "cert")), key: readFileSync(join(folder, "key")) };
+}
+
+function startTlsServer(t: TestContext, script: Script) {
+  const server = certificate(t, "broker.test");
+  const client = certificate(t, "worker.test");
+  const keyPair = { private_key: server.key, cert_chain: server.cert };
+  const credentials = ServerCredentials.createSsl(client.cert, [keyPair], true);
+  return { server: startServer(t, script, credentials), ca: server.cert, client };
+}
+
+test("a client calls a server with TLS, a client certificate and a token", async (t) => {
+  const { server, ca, client: identity } = startTlsServer(t, { wake: [{ message: {} }] });
+  const { address, arrivals } = await server;
+  const credentials = tls({ ca, ...identity, serverName: "broker.test" });
+  using client = new Client(address, { credentials, token: "secret" });
+  await client.wake("work");
+  assert.equal(arrivals[0]?.metadata.get("authorization")[0], "Bearer secret");
+});
+
+test("the certificate of an unknown authority is refused", async (t) => {
+  const { server, client: identity } = startTlsServer(t, { wake: [{ message: {} }] });
+  const credentials = tls({ ca: identity.cert, ...identity, serverName: "broker.test" });
+  using client = new Client((await server).address, { credentials, timeout: 300 });
+  await assert.rejects(client.wake("work"), { code: "UNAVAILABLE" });
+});
+
+test("the certificate of another name is refused", async (t) => {
+  const { server, ca, client: identity } = startTlsServer(t, { wake: [{ message: {} }] });
+  using client = new Client((await server).address, { credentials: tls({ ca, ...identity }), timeout: 300 });
+  await assert.rejects(client.wake("work"), { code: "UNAVAILABLE" });
+});
+
+test("heartbeats from the thread use TLS, and a new token after a refusal", async (t) => {
+  const timeLeft = { seconds: 3n, nanos: 0 };
+  const lease = { leaseId: "a", item: { key: "1", columns: {} }, attempt: 1, fencingToken: 1n, timeLeft };
+  const result = { leaseId: "a", outcome: 1, timeLeft };
+  const { server, ca, client: identity } = startTlsServer(t, {
+    claimBatch: [{ message: { leases: [lease] } }, "never"],
+    heartbeat: [{ error: { code: status.UNAUTHENTICATED } }, { message: { results: [result] } }],
+    complete: [{ message: { results: [{ leaseId: "a", outcome: 1 }] } }],
+    release: [{ message: {} }],
+  });
+  const scripted = await server;
+  let asked = 0;
+  const journal = new Journal();
+  let end: () => void = () => undefined;
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  const worker = new Worker(scripted.address, "work", () => ended, {
+    credentials: tls({ ca, ...identity, serverName: "broker.test" }),
+    token: () => `token-${(asked += 1)}`,
+    logger: quiet,
+    onEvent: journal.observe,
+  });
+  await worker.start();
+  await journal.waitFor("heartbeat", 2);
+  end();
+  await journal.waitFor("completed");
+  await worker.stop();
+  const tokens = scripted.of("Heartbeat").map((arrival) => arrival.metadata.get("authorization")[0]);
+  assert.equal(tokens[0], "Bearer token-1");
+  assert.notEqual(tokens.at(-1), tokens[0]);
+});
+
+test("a refused token ends the worker", async (t) => {
+  const server = await startServer(t, { claimBatch: [{ error: { code: status.UNAUTHENTICATED } }], release: [{ message: {} }] });
+  const worker = new Worker(server.address, "work", () => undefined, { token: "wrong", logger: quiet });
+  await assert.rejects(worker.run(), { name: "LeaseBrokerError", code: "UNAUTHENTICATED" });
+  assert.equal(server.of("ClaimBatch").length, 2);
+});
+
+test("plaintext to another machine is refused", () => {
+  assert.throws(() => new Client("db.example:50051"), /not an address of this machine/);
+  assert.throws(() => new Worker(["127.0.0.1:1", "10.0.0.1:1"], "work", () => undefined), /10\.0\.0\.1:1/);
+  new Client("db.example:50051", { credentials: plaintext({ allowPlaintext: true }) }).close();
+});
+
+test("a list of addresses has IP addresses of one version", () => {
+  assert.throws(() => new Client([]), /the list is empty/);
+  assert.throws(() => new Client(["localhost:1", "127.0.0.1:2"]), /IP addresses of one version/);
+  new Client(["[::1]:1", "[::1]:2"]).close();
+});
+
+test("addresses of this machine are recognized", () => {
+  const hosts = { "a:1": "a", "dns:///a.b:1": "a.b", "dns:a:1": "a", "[::1]:1": "::1", "ipv6:[::1]:1": "::1", localhost: "localhost" };
+  for (const [address, host] of Object.entries(hosts)) assert.equal(hostOf(address), host);
+  for (const address of ["127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1", "unix:/run/b.sock", "dns:///localhost:1"]) {
+    assert.ok(isLoopback(address), address);
+  }
+  for (const address of ["10.0.0.1:1", "localhost.example:1", "127.0.0.1.example:1", "ipv4:127.0.0.1:1,10.0.0.1:2"]) {
+    assert.ok(!isLoopback(address), address);
+  }
+});

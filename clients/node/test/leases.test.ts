@@ -1,0 +1,196 @@
+/** Leases with a real broker: heartbeats, cancellation, time limits, stuck handlers, checkpoints. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { Client, type Context, type Handler, LeaseLostError, TimeLimitError, Worker } from "../src/index.js";
+import { COMPLETED, DELAYED, READY, startBroker } from "./support/broker.js";
+import { Journal } from "./support/journal.js";
+import { payloads, quiet, work } from "./support/work.js";
+
+/** Blocks the event loop. */
+function block(milliseconds: number): void {
+  const until = performance.now() + milliseconds;
+  while (performance.now() < until);
+}
+
+/** Waits until the signal is aborted. */
+function aborted(context: Context): Promise<never> {
+  return sleep(60_000, undefined, { signal: context.signal }).then(() => assert.fail("not aborted"));
+}
+
+for (const keeper of ["thread", "loop"] as const) {
+  test(`heartbeats from the ${keeper} keep the lease of a long handler`, async (t) => {
+    const broker = await startBroker(t);
+    if (broker === null) return;
+    await broker.enqueue([{ payload: "x" }]);
+    const journal = await work(broker, () => sleep(5_000), (journal) => journal.waitFor("completed"), { keeper });
+    assert.deepEqual(broker.sql("SELECT lease_state AS s, lease_fence AS f FROM work"), [{ s: COMPLETED, f: 1 }]);
+    const beats = journal.count("heartbeat");
+    assert.ok(beats >= 5 && beats <= 9, String(beats));
+    assert.equal(journal.count("lost"), 0);
+  });
+}
+
+test("a handler that blocks the event loop keeps its lease", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(4));
+  const handler: Handler = (item) => {
+    if (item.columns.payload === "1") block(5_000);
+  };
+  // The settlement of item 0 is in flight while item 1 blocks.
+  const journal = await work(broker, handler, (journal) => journal.waitFor("completed", 4), { concurrency: 2 });
+  assert.deepEqual(broker.sql("SELECT DISTINCT lease_state AS s, lease_fence AS f FROM work"), [{ s: COMPLETED, f: 1 }]);
+  assert.deepEqual([journal.count("lost"), journal.count("unknown")], [0, 0]);
+});
+
+test("a cancelled lease aborts the handler with its reason", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  const [key] = await broker.enqueue([{ payload: "x" }]);
+  assert.ok(key);
+  let reason: unknown;
+  const handler: Handler = async (_item, context) => {
+    context.signal.addEventListener("abort", () => {
+      reason = context.signal.reason;
+    });
+    await aborted(context);
+  };
+  const journal = await work(broker, handler, async (journal) => {
+    await journal.waitFor("started");
+    using client = new Client(broker.address);
+    assert.deepEqual(await client.cancel("work", [key, "999"], { reason: "order withdrawn", delay: "1h" }), [key]);
+    await journal.waitFor("cancelled");
+  });
+  assert.ok(reason instanceof LeaseLostError);
+  assert.equal(reason.message, "order withdrawn");
+  assert.equal(journal.of("cancelled")[0]?.cause, "lease_lost");
+  assert.deepEqual(["completed", "failed", "released"].map((name) => journal.count(name as "completed")), [0, 0, 0]);
+  assert.deepEqual(broker.sql("SELECT lease_state AS s, lease_error AS e FROM work"), [{ s: DELAYED, e: "order withdrawn" }]);
+});
+
+test("a time limit fails the item", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  let reason: unknown;
+  const handler: Handler = async (_item, context) => {
+    await aborted(context).finally(() => {
+      reason = context.signal.reason;
+    });
+  };
+  await work(broker, handler, (journal) => journal.waitFor("failed"), { timeLimit: "500ms" });
+  assert.ok(reason instanceof TimeLimitError);
+  assert.deepEqual(broker.sql("SELECT lease_error AS e FROM work"), [{ e: "time limit of 500ms" }]);
+});
+
+test("a handler that returns after its time limit completes the item", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  await work(broker, () => sleep(1_500), (journal) => journal.waitFor("completed"), { timeLimit: "500ms" });
+  assert.deepEqual(broker.states(), { [COMPLETED]: 1 });
+});
+
+test("without heartbeats a handler is cancelled at half of its lease", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const ran: number[] = [];
+  const handler: Handler = async (_item, context) => {
+    const begun = performance.now();
+    await aborted(context).catch(() => ran.push(performance.now() - begun));
+  };
+  const options = { heartbeat: false, lease: "3s" } as const;
+  const journal = await work(broker, handler, (journal) => journal.waitFor("completed"), options);
+  assert.deepEqual([journal.count("heartbeat"), journal.of("cancelled")[0]?.cause], [0, "time_limit"]);
+  assert.ok(ran[0] !== undefined && ran[0] > 1_300 && ran[0] < 2_500, String(ran));
+});
+
+test("stuck handlers are reported, and their slots replaced up to a limit", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "stuck" }, ...payloads(20)]);
+  const ends: (() => void)[] = [];
+  const journal = new Journal();
+  const handler: Handler = async (item) => {
+    if (item.columns.payload === "stuck") await new Promise<void>((resolve) => ends.push(resolve));
+  };
+  const worker = new Worker(broker.address, "work", handler, {
+    timeLimit: 200,
+    stuckAfter: 200,
+    maxStuck: 1,
+    logger: quiet,
+    onEvent: journal.observe,
+  });
+  await worker.start();
+  await journal.waitFor("completed", 20);
+  assert.equal(journal.count("stuck"), 1);
+  assert.equal(worker.health(), true);
+  await broker.enqueue([{ payload: "stuck" }]);
+  await journal.waitFor("stuck", 2);
+  assert.equal(worker.health(), false);
+  const claimed = journal.count("claimed");
+  await broker.enqueue(payloads(1));
+  await sleep(500);
+  assert.equal(journal.count("claimed"), claimed);
+  for (const end of ends) end();
+  await journal.waitFor("completed", 21);
+  assert.equal(worker.health(), true);
+  assert.equal(await worker.stop(), true);
+});
+
+test("the next attempt gets the checkpoint of a failed one", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const seen: (string | null)[] = [];
+  const handler: Handler = (item, context) => {
+    seen.push(item.checkpoint && Buffer.from(item.checkpoint).toString());
+    context.checkpoint(Buffer.from(`page ${item.attempt}`));
+    if (item.attempt === 1) throw new Error("again");
+  };
+  await work(broker, handler, async (journal) => {
+    await journal.waitFor("failed");
+    broker.sql("UPDATE work SET lease_state = 0, lease_due_time = NULL");
+    await journal.waitFor("completed");
+  });
+  assert.deepEqual(seen, [null, "page 1"]);
+});
+
+test("a heartbeat stores the checkpoint", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const handler: Handler = async (_item, context) => {
+    context.checkpoint(Buffer.from("half"));
+    await sleep(1_500);
+    assert.deepEqual(broker.sql("SELECT CAST(lease_checkpoint AS TEXT) AS c FROM work"), [{ c: "half" }]);
+  };
+  await work(broker, handler, (journal) => journal.waitFor("completed"));
+});
+
+test("a checkpoint that is too large is refused, and the lease is kept", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(2));
+  let refused = "";
+  const handler: Handler = async (item, context) => {
+    if (item.columns.payload === "1") return sleep(4_000);
+    context.checkpoint(new Uint8Array(101));
+    await sleep(4_000);
+    assert.throws(
+      () => {
+        context.checkpoint(new Uint8Array(101));
+      },
+      (error: Error) => Boolean((refused = error.message)),
+    );
+    context.checkpoint(new Uint8Array(100));
+  };
+  const journal = await work(broker, handler, (journal) => journal.waitFor("completed", 2), { concurrency: 2 });
+  assert.match(refused, /100/);
+  assert.equal(journal.count("lost"), 0);
+  assert.deepEqual(broker.states()[READY], undefined);
+});

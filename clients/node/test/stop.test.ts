@@ -1,0 +1,118 @@
+/** Stopping a worker. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type Handler, ShutdownError, Worker } from "../src/index.js";
+import { COMPLETED, LEASED, READY, startBroker } from "./support/broker.js";
+import { Journal } from "./support/journal.js";
+import { payloads, quiet } from "./support/work.js";
+
+test("a worker that stops finishes its items", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(20));
+  const journal = new Journal();
+  const worker = new Worker(broker.address, "work", () => sleep(3_000), {
+    concurrency: 4,
+    logger: quiet,
+    onEvent: journal.observe,
+  });
+  await worker.start();
+  await journal.waitFor("started", 4);
+  assert.equal(await worker.stop(), true);
+  assert.deepEqual(broker.states(), { [COMPLETED]: 4, [READY]: 16 });
+  assert.ok(journal.count("heartbeat") >= 3, "heartbeats continue while the worker stops");
+  assert.equal(journal.events.at(-1)?.name, "stopped");
+});
+
+test("after the grace, items are released with their checkpoints", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const journal = new Journal();
+  let reason: unknown;
+  const handler: Handler = async (_item, context) => {
+    context.checkpoint(Buffer.from("page 17"));
+    await sleep(60_000, undefined, { signal: context.signal }).finally(() => {
+      reason = context.signal.reason;
+    });
+  };
+  const worker = new Worker(broker.address, "work", handler, { logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("started");
+  assert.equal(await worker.stop("200ms"), true);
+  assert.ok(reason instanceof ShutdownError);
+  const rows = broker.sql("SELECT lease_state AS s, lease_attempt AS a, CAST(lease_checkpoint AS TEXT) AS c FROM work");
+  assert.deepEqual(rows, [{ s: READY, a: 0, c: "page 17" }]);
+});
+
+test("the item of a handler that does not stop stays leased", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const journal = new Journal();
+  let end: () => void = () => undefined;
+  const handler: Handler = () => new Promise<void>((resolve) => (end = resolve));
+  const worker = new Worker(broker.address, "work", handler, { lease: "1m", logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("started");
+  const begun = performance.now();
+  assert.equal(await worker.stop(0), false);
+  assert.ok(performance.now() - begun < 7_000);
+  assert.deepEqual(broker.states(), { [LEASED]: 1 });
+  end();
+});
+
+test("an idle worker that stops leaves no item leased", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  for (let round = 0; round < 5; round++) {
+    const worker = new Worker(broker.address, "work", () => undefined, { concurrency: 100, logger: quiet });
+    await worker.start();
+    await sleep(300);
+    await Promise.all([broker.enqueue(payloads(100)), worker.stop()]);
+    assert.equal(broker.states()[LEASED], undefined);
+  }
+});
+
+test("a worker stops in time if no broker answers", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(1));
+  const journal = new Journal();
+  const worker = new Worker(broker.address, "work", () => sleep(500), {
+    lease: "1m",
+    logger: quiet,
+    onEvent: journal.observe,
+  });
+  await worker.start();
+  await journal.waitFor("started");
+  await broker.kill();
+  await journal.waitFor("retry");
+  const begun = performance.now();
+  assert.equal(await worker.stop("1s"), true);
+  assert.ok(performance.now() - begun < 9_000);
+  assert.equal(journal.count("unknown"), 1);
+});
+
+test("health is false while calls fail for longer than a lease", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(1));
+  const journal = new Journal();
+  const worker = new Worker(broker.address, "work", () => undefined, { logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("completed");
+  assert.equal(worker.health(), true);
+  await broker.kill();
+  await journal.waitFor("retry");
+  await sleep(2_500);
+  assert.equal(worker.health(), false);
+  await broker.start();
+  await broker.enqueue(payloads(1));
+  await journal.waitFor("completed", 2);
+  assert.equal(worker.health(), true);
+  await worker.stop();
+});

@@ -1,0 +1,55 @@
+/** Values of columns, durations and texts of errors. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { create } from "@bufbuild/protobuf";
+
+import { durationMessage, durationMilliseconds, durationText, milliseconds } from "../src/clock.js";
+import { errorText } from "../src/errors.js";
+import { Decimal, type NewColumnValue } from "../src/index.js";
+import { ValueSchema } from "../src/v1.js";
+import { fromMessage, toMessage } from "../src/values.js";
+
+test("values survive the way to the broker and back", () => {
+  const dates = [new Date(0), new Date("0001-01-01T00:00:00.001Z"), new Date("9999-12-31T23:59:59.999Z")];
+  for (const value of [null, true, false, -(2n ** 63n), 2n ** 63n - 1n, 1.5, "ż", new Uint8Array([0, 255]), ...dates]) {
+    assert.deepEqual(fromMessage(toMessage("c", value)), value);
+  }
+  assert.equal(fromMessage(create(ValueSchema)), null);
+});
+
+test("numbers without a fraction are sent as integers", () => {
+  const kinds: [NewColumnValue, string][] = [
+    [5, "int64Value"],
+    [-(2 ** 53 - 1), "int64Value"],
+    [2 ** 53, "doubleValue"],
+    [-0, "doubleValue"],
+    [0.5, "doubleValue"],
+    [new Decimal("-12.50"), "decimalValue"],
+  ];
+  for (const [value, kind] of kinds) assert.equal(toMessage("c", value).kind.case, kind);
+  assert.equal(fromMessage(toMessage("c", new Decimal("-12.50"))), "-12.50");
+});
+
+test("values that no column has are refused", () => {
+  assert.throws(() => toMessage("c", 2n ** 63n), /column "c": 9223372036854775808 has more than 64 bits/);
+  assert.throws(() => toMessage("c", new Date(NaN)), /column "c": the date is invalid/);
+  assert.throws(() => toMessage("c", undefined as unknown as null), /column "c": undefined is not a type/);
+  assert.throws(() => toMessage("c", [] as unknown as null), /column "c": Array is not a type/);
+});
+
+test("durations are milliseconds or texts", () => {
+  assert.deepEqual([250, "500ms", "20s", "1.5m", "2h"].map((text) => milliseconds("d", text as "20s")), [250, 500, 20_000, 90_000, 7_200_000]);
+  for (const bad of [-1, NaN, Infinity, "20", "s", "1d", "1..5s"]) assert.throws(() => milliseconds("wait", bad as "20s"), /^RangeError: wait is/);
+  assert.deepEqual([90_000, 600_000, 500, 7_200_000].map(durationText), ["90s", "10m", "500ms", "2h"]);
+  for (const value of [0, 0.5, 1_500.25, 86_400_000]) assert.equal(durationMilliseconds(durationMessage(value)), value);
+});
+
+test("the text of an error has the name of its class", () => {
+  class Custom extends Error {}
+  assert.equal(errorText(new Custom("text")), "Custom: text");
+  assert.equal(errorText(new TypeError("")), "TypeError");
+  assert.equal(errorText(undefined), "undefined: undefined");
+  assert.equal(errorText(Object.create(null)), "object: a value without a text");
+});

@@ -1,0 +1,234 @@
+/** Workers with a real broker: items, endings, batches, events. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import {
+  BatchError,
+  type BatchHandler,
+  type ColumnValue,
+  Client,
+  DeadLetter,
+  type Handler,
+  type Item,
+  LeaseBrokerError,
+  Release,
+  Retry,
+  Worker,
+} from "../src/index.js";
+import { COMPLETED, DEAD, DELAYED, READY, startBroker } from "./support/broker.js";
+import { Journal } from "./support/journal.js";
+import { payloads, quiet, work, workInBatches } from "./support/work.js";
+
+test("every item is completed once", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(500));
+  let running = 0;
+  let most = 0;
+  const handler = async () => {
+    running += 1;
+    most = Math.max(most, running);
+    await sleep(1);
+    running -= 1;
+  };
+  const journal = await work(broker, handler, (journal) => journal.waitFor("completed", 500), { concurrency: 8 });
+  assert.deepEqual(broker.states(), { [COMPLETED]: 500 });
+  assert.deepEqual(broker.sql("SELECT DISTINCT lease_fence AS f, lease_attempt AS a FROM work"), [{ f: 1, a: 1 }]);
+  assert.equal(journal.count("started"), 500);
+  assert.ok(most > 1 && most <= 8, String(most));
+});
+
+test("items have the values and the numbers of their lease", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: null, amount: 2n ** 62n }]);
+  const seen: Item[] = [];
+  await work(broker, (item) => void seen.push(item), (journal) => journal.waitFor("completed"));
+  const [item] = seen;
+  assert.ok(item);
+  assert.deepEqual(item.columns, { id: 1n, payload: null, amount: 2n ** 62n, result: null } satisfies Record<string, ColumnValue>);
+  assert.deepEqual([item.attempt, item.maxAttempts, item.fencingToken, item.checkpoint], [1, 3, 1n, null]);
+  assert.ok(item.readyTime instanceof Date && Math.abs(item.readyTime.getTime() - Date.now()) < 60_000);
+  assert.match(item.traceParent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/);
+});
+
+for (const [name, error, state, text] of [
+  ["Retry", new Retry("no paper", { after: "1m" }), DELAYED, "Retry: no paper"],
+  ["another error", new TypeError("bad"), DELAYED, "TypeError: bad"],
+  ["a text", "a text", DELAYED, "string: a text"],
+  ["DeadLetter", new DeadLetter("no customer"), DEAD, "DeadLetter: no customer"],
+  ["Release", new Release({ after: "1m" }), DELAYED, null],
+] as const) {
+  test(`throwing ${name} ends the item`, async (t) => {
+    const broker = await startBroker(t);
+    if (broker === null) return;
+    await broker.enqueue([{ payload: "x" }]);
+    const handler = () => {
+      throw error as Error;
+    };
+    const ended = name === "Release" ? "released" : "failed";
+    await work(broker, handler, (journal) => journal.waitFor(ended));
+    assert.deepEqual(broker.sql("SELECT lease_state AS s, lease_error AS e FROM work"), [{ s: state, e: text }]);
+  });
+}
+
+test("a result writes columns and adds follow-ups", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const handler: Handler = () => ({
+    columns: { result: "done" },
+    followUps: [{ queue: "mail", columns: { number: 7 } }],
+  });
+  await work(broker, handler, (journal) => journal.waitFor("completed"));
+  assert.deepEqual(broker.sql("SELECT result FROM work"), [{ result: "done" }]);
+  assert.deepEqual(broker.sql("SELECT number FROM mail"), [{ number: 7 }]);
+});
+
+test("a refused result fails only its item", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(10));
+  const handler: Handler = (item) => ({ columns: item.columns.payload === "3" ? { amount: 1 } : { result: "ok" } });
+  const journal = await work(
+    broker,
+    handler,
+    async (journal) => {
+      await journal.waitFor("completed", 9);
+      await journal.waitFor("failed");
+    },
+    { concurrency: 10 },
+  );
+  assert.equal(journal.count("refused"), 1);
+  assert.deepEqual(broker.states(), { [COMPLETED]: 9, [DELAYED]: 1 });
+  const [row] = broker.sql("SELECT lease_error FROM work WHERE lease_state = 2");
+  assert.match(String(row?.lease_error), /^columns\["amount"\]: .*writable/);
+});
+
+test("a value that cannot be sent fails the item", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const handler = () => ({ columns: { result: Symbol("s") as unknown as string } });
+  await work(broker, handler, (journal) => journal.waitFor("failed"));
+  const [row] = broker.sql("SELECT lease_error FROM work");
+  assert.equal(row?.lease_error, 'TypeError: column "result": symbol is not a type of a column');
+});
+
+test("a return value that is not a result fails the item", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const handler = (() => ({ followups: [] })) as Handler;
+  await work(broker, handler, (journal) => journal.waitFor("failed"));
+  const [row] = broker.sql("SELECT lease_error FROM work");
+  assert.equal(row?.lease_error, "TypeError: the handler must return { columns, followUps } or nothing");
+});
+
+test("a batch completes all items but the named failures", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(100));
+  const sizes: number[] = [];
+  const handler: BatchHandler = (items) => {
+    sizes.push(items.length);
+    const bad = items.filter((item) => item.columns.payload === "7");
+    if (bad.length > 0) throw new BatchError(new Map(bad.map((item) => [item, new Error("seven")])));
+    return new Map(items.map((item) => [item, { columns: { result: item.key } }]));
+  };
+  const ended = async (journal: Journal) => {
+    await journal.waitFor("completed", 99);
+    await journal.waitFor("failed");
+  };
+  await workInBatches(broker, handler, ended, { batch: 50 });
+  assert.deepEqual(sizes, [50, 50]);
+  assert.deepEqual(broker.states(), { [COMPLETED]: 99, [DELAYED]: 1 });
+});
+
+test("a batch handler that throws fails all its items", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(5));
+  const handler: BatchHandler = () => {
+    throw new Error("all");
+  };
+  await workInBatches(broker, handler, (journal) => journal.waitFor("failed", 5), { batch: 5 });
+  assert.deepEqual(broker.states(), { [DELAYED]: 5 });
+});
+
+test("an observer that throws is logged once", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(5));
+  const logged: string[] = [];
+  const worker = new Worker(broker.address, "work", () => undefined, {
+    logger: { ...quiet, error: (text) => void logged.push(text) },
+  });
+  worker.on("started", () => {
+    throw new Error("observer");
+  });
+  const journal = new Journal();
+  worker.on("completed", journal.observe);
+  await worker.start();
+  await journal.waitFor("completed", 5);
+  await worker.stop();
+  assert.deepEqual(logged, ["an observer of events threw an error and is not called again"]);
+  assert.equal(worker.counters().started, 5);
+});
+
+test("an unknown queue ends the worker", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  const worker = new Worker(broker.address, "nowhere", () => undefined, { logger: quiet });
+  await assert.rejects(
+    worker.run(),
+    (error) => error instanceof LeaseBrokerError && error.reason === "QUEUE_NOT_FOUND",
+  );
+  assert.equal(worker.health(), false);
+});
+
+test("a broker that restarts loses nothing", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue(payloads(200));
+  const until = async (journal: Journal) => {
+    await journal.waitFor("completed", 50);
+    await broker.kill();
+    await broker.start();
+    await journal.waitFor("completed", 200);
+  };
+  // A lease lasts longer than a restart on a busy machine.
+  const options = { concurrency: 4, lease: "1m" } as const;
+  const journal = await work(broker, () => sleep(20), until, options);
+  assert.deepEqual(broker.sql("SELECT DISTINCT lease_state AS s, lease_attempt AS a FROM work"), [{ s: COMPLETED, a: 1 }]);
+  assert.ok(journal.count("retry") > 0);
+  assert.ok(journal.count("disconnected") >= 1 && journal.count("connected") >= 2);
+});
+
+test("a client adds rows with a delay, and wakes a queue", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  using client = new Client(broker.address);
+  const keys = await client.enqueue("work", payloads(1_500), { delay: "1h" });
+  assert.deepEqual([keys.length, new Set(keys).size], [1_500, 1_500]);
+  assert.deepEqual(broker.states(), { [DELAYED]: 1_500 });
+  await client.wake("work");
+  await assert.rejects(client.wake("nowhere"), { name: "LeaseBrokerError", code: "NOT_FOUND" });
+  await assert.rejects(client.enqueue("work", [{ amount: "many" }]), { field: 'items[0].columns["amount"]' });
+});
+
+test("a released item keeps its attempt", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  let calls = 0;
+  const handler = () => {
+    calls += 1;
+    if (calls === 1) throw new Release();
+  };
+  await work(broker, handler, (journal) => journal.waitFor("completed"));
+  assert.deepEqual(broker.sql("SELECT lease_attempt AS a, lease_fence AS f FROM work"), [{ a: 1, f: 2 }]);
+  assert.deepEqual(broker.states()[READY], undefined);
+});
