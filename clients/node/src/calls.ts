@@ -19,7 +19,7 @@ import type { Transport } from "./transport.js";
 const MIN_WAIT = 100;
 const MAX_WAIT = 5_000;
 /** The milliseconds after which an attempt is given up, unless the caller sets another time. */
-const ATTEMPT_TIMEOUT = 10_000;
+export const ATTEMPT_TIMEOUT = 10_000;
 
 /** A request that is about to be sent again. */
 export interface RetryEvent {

@@ -18,6 +18,8 @@ export interface KeptLease {
   readonly id: string;
   duration: number;
   deadline: number;
+  /** As in `HeldLease`. */
+  needsBeat: boolean;
   /** The time at which the call that settles the lease was sent. Absent: the lease is not being settled. */
   settlingSince?: number;
 }
@@ -81,7 +83,7 @@ export class Heartbeats {
       case "keep":
         for (const lease of command.leases) {
           this.#leases.set(lease.id, lease);
-          this.#schedule(command.soon ? now() : now() + periodOf(lease));
+          this.#schedule(command.soon || lease.needsBeat ? now() : now() + periodOf(lease));
         }
         break;
       case "settling":
@@ -173,7 +175,8 @@ export class Heartbeats {
       if (result.outcome === Outcome.APPLIED) {
         const timeLeft = durationMilliseconds(result.timeLeft);
         lease.duration = Math.max(lease.duration, timeLeft);
-        lease.deadline = Math.max(lease.deadline, sentAt + timeLeft);
+        lease.deadline = lease.needsBeat ? sentAt + timeLeft : Math.max(lease.deadline, sentAt + timeLeft);
+        lease.needsBeat = false;
         results.push({ id, timeLeft, reason: "" });
       } else {
         // A settling lease that is kept again has a new object, and this result may be that of its settlement.

@@ -65,7 +65,7 @@ class RemoteKeeper implements Keeper {
   constructor(private readonly place: Place) {}
 
   keep(leases: readonly HeldLease[], soon: boolean): void {
-    const kept = leases.map(({ id, duration, deadline }) => ({ id, duration, deadline }));
+    const kept = leases.map(({ id, duration, deadline, needsBeat }) => ({ id, duration, deadline, needsBeat }));
     this.place.post({ type: "keep", leases: kept, soon });
   }
 

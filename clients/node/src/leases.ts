@@ -21,7 +21,12 @@ export class HeldLease {
   readonly id: string;
   readonly item: Item;
   duration: number;
-  /** The time until which the lease is valid. It is never later than the database's. */
+  /**
+   * True if the claim has waited for items, so that the start of the lease is not known until the first heartbeat. Until
+   * then the lease counts from the arrival of the response.
+   */
+  needsBeat: boolean;
+  /** The time until which the lease is valid. Unless `needsBeat` is true, it is not later than the database's. */
   deadline: number;
   /** The time at which the last successful claim or heartbeat was sent. */
   lastAnswer: number;
@@ -36,15 +41,23 @@ export class HeldLease {
     this.id = message.leaseId;
     this.item = readItem(message);
     this.duration = durationMilliseconds(message.timeLeft);
-    this.deadline = sentAt + this.duration;
-    this.lastAnswer = sentAt;
+    const time = now();
+    this.needsBeat = time - sentAt > this.duration / 10;
+    this.lastAnswer = this.needsBeat ? time : sentAt;
+    this.deadline = this.lastAnswer + this.duration;
+  }
+
+  /** The time at which the worker treats the lease as lost if no heartbeat succeeds: before its deadline. */
+  get lostAt(): number {
+    return this.deadline - this.duration / 10;
   }
 
   /** Records a successful heartbeat that was sent at `sentAt`. */
   extend(sentAt: number, timeLeft: number): void {
     // A claim that was sent again returns the rest of its leases. The heartbeat returns their whole duration.
     this.duration = Math.max(this.duration, timeLeft);
-    this.deadline = Math.max(this.deadline, sentAt + timeLeft);
+    this.deadline = this.needsBeat ? sentAt + timeLeft : Math.max(this.deadline, sentAt + timeLeft);
+    this.needsBeat = false;
     this.lastAnswer = Math.max(this.lastAnswer, sentAt);
     this.missed = false;
   }

@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 
 import type { AbandonedClaims } from "./abandoned.js";
-import type { Answer, CallOptions, Caller } from "./calls.js";
+import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller } from "./calls.js";
 import { durationMessage, now } from "./clock.js";
 import { type Ending, sizeOf } from "./endings.js";
 import { LeaseBrokerError } from "./errors.js";
@@ -114,6 +114,8 @@ export class Settler {
     keeper.settling(leases);
     const lastDeadline = () => Math.max(...leases.map((lease) => lease.deadline));
     const options: CallOptions = {
+      // An attempt whose response is lost leaves time for another one.
+      attemptTimeout: Math.min(ATTEMPT_TIMEOUT, ...leases.map((lease) => lease.duration / 2)),
       until: () => {
         // If the event loop was blocked, heartbeats have succeeded meanwhile.
         if (now() >= lastDeadline()) keeper.drain();

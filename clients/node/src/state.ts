@@ -126,7 +126,7 @@ export class State {
   /** Records that a handler begins. Returns the leases that it works on, without those that have ended meanwhile. */
   begin(run: Run): HeldLease[] {
     const time = now();
-    const leases = run.leases.filter((lease) => lease.phase === "waiting" && this.#isValid(lease, time));
+    const leases = run.leases.filter((lease) => lease.phase === "waiting" && this.#isValid(lease, time, lease.lostAt));
     for (const lease of leases) {
       lease.phase = "running";
       this.events.emit("started", lease.item);
@@ -147,7 +147,7 @@ export class State {
   /** Adds an ending to those that the settler takes, unless the lease has ended. */
   settle(ending: Ending): void {
     const { lease } = ending;
-    if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now())) return;
+    if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now(), lease.deadline)) return;
     lease.phase = "settling";
     this.endings.push(ending);
     this.changed();
@@ -191,7 +191,7 @@ export class State {
     this.events.emit("refused", lease.item, { reason: problem });
     if (ending.kind === "complete") {
       lease.phase = "running";
-      this.settle(failed(lease, problem));
+      this.settle(failed(lease, `Refused: ${problem}`));
     } else if (ending.message.checkpoint !== undefined || delayOf(ending) !== undefined) {
       lease.checkpoint = null;
       lease.phase = "running";
@@ -219,13 +219,14 @@ export class State {
     this.parts.keeper.checkpoint(lease, checkpoint);
   };
 
-  /** Returns false if a lease has ended by its local deadline, and drops it. */
-  #isValid(lease: HeldLease, time: number): boolean {
-    if (time < lease.deadline) return true;
+  /** Returns false if a lease has ended, by the local clock at `time`, and drops it. `limit` is the time of its end. */
+  #isValid(lease: HeldLease, time: number, limit: number): boolean {
+    if (time < limit) return true;
+    const before = lease.deadline;
     // The event loop may have been blocked. The keeper's heartbeats of that time are read now.
     this.parts.keeper.drain();
     if (lease.phase === "ended") return false;
-    if (time < lease.deadline) return true;
+    if (time < limit + lease.deadline - before) return true;
     this.lose(lease, "the lease has ended without a successful heartbeat");
     return false;
   }

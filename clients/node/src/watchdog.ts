@@ -63,7 +63,7 @@ export class Watchdog {
     const { state } = this;
     if (lease.phase !== "waiting" && lease.phase !== "running") return Infinity;
     const { heartbeat } = state.options;
-    const lostAt = heartbeat ? lease.deadline - lease.duration / 10 : lease.deadline;
+    const lostAt = heartbeat ? lease.lostAt : lease.deadline;
     if (time >= lostAt) {
       state.lose(lease, heartbeat ? "no heartbeat has succeeded in time" : "the lease has ended");
       return Infinity;

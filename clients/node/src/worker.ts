@@ -21,6 +21,8 @@ import { Watchdog } from "./watchdog.js";
 
 /** The milliseconds that a cancelled handler has to end when the worker stops. */
 const CANCEL_GRACE = 5_000;
+/** The milliseconds after that for which settlements are sent again. */
+const SETTLE_GRACE = 3_000;
 
 type MaybePromise<T> = T | Promise<T>;
 
@@ -179,18 +181,17 @@ export class Worker {
     const begun = now();
     this.#events.emit("stopping");
     state.takesItems = false;
-    state.settleUntil = begun + grace + CANCEL_GRACE;
+    state.settleUntil = begun + grace + CANCEL_GRACE + SETTLE_GRACE;
     state.releaseWaiting();
     await poller.stop();
     const released = abandoned.release();
     await state.waitFor(() => state.runs.size === 0 || this.#hurry, grace - (now() - begun));
-    state.settleUntil = Math.min(state.settleUntil, now() + CANCEL_GRACE);
+    state.settleUntil = Math.min(state.settleUntil, now() + CANCEL_GRACE + SETTLE_GRACE);
     for (const run of state.runs) state.cancel(run, new ShutdownError());
     await state.waitFor(() => state.runs.size === 0, CANCEL_GRACE);
     const left = [...state.runs];
     for (const run of left) for (const lease of run.leases) if (lease.phase === "running") state.drop(lease);
-    // The settler ends by `settleUntil`.
-    await state.waitFor(() => state.endings.length === 0 && !state.settling, CANCEL_GRACE);
+    await state.waitFor(() => state.endings.length === 0 && !state.settling, state.settleUntil - now());
     watchdog.close();
     await keeper.close();
     await released;

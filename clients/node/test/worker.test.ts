@@ -104,7 +104,7 @@ test("a refused result fails only its item", async (t) => {
   assert.equal(journal.count("refused"), 1);
   assert.deepEqual(broker.states(), { [COMPLETED]: 9, [DELAYED]: 1 });
   const [row] = broker.sql("SELECT lease_error FROM work WHERE lease_state = 2");
-  assert.match(String(row?.lease_error), /^columns\["amount"\]: .*writable/);
+  assert.match(String(row?.lease_error), /^Refused: columns\["amount"\]: .*writable/);
 });
 
 test("a value that cannot be sent fails the item", async (t) => {
