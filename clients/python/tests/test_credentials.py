@@ -107,6 +107,30 @@ def test_token_function_is_called_for_each_attempt() -> None:
     assert [headers["authorization"] for headers in server.headers] == ["Bearer first", "Bearer second"]
 
 
+def test_token_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:
+    texts = iter(["", "good"])
+
+    def token() -> str:
+        text = next(texts)
+        if not text:
+            raise OSError("the identity service is down")
+        return text
+
+    server = ScriptedServer()
+    server.answer("Enqueue", KEYS)
+    try:
+        with Client(server.address, token=token) as client:
+            client.enqueue("work", [{}])
+        with (
+            Client(server.address, token=tmp_path / "missing", timeout=0.3) as client,
+            pytest.raises(LeaseBrokerError, match="no token: FileNotFoundError"),
+        ):
+            client.enqueue("work", [{}])
+    finally:
+        server.close()
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer good"]
+
+
 def test_second_refusal_of_a_token_is_an_error() -> None:
     server = ScriptedServer()
     server.answer("Enqueue", error(grpc.StatusCode.UNAUTHENTICATED))

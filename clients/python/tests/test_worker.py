@@ -125,6 +125,97 @@ def test_exception_says_how_the_item_ends(broker: Broker, error: Exception, stat
     assert broker.rows("SELECT lease_state, lease_error FROM work") == [(state, text)]
 
 
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
+def test_exception_that_ends_programs_only_fails_the_item(broker: Broker, error: BaseException) -> None:
+    enqueue(broker, [{"payload": "x"}, {"payload": "y"}])
+
+    def handler(item: Item) -> None:
+        if item.columns["payload"] == "x":
+            raise error
+
+    async def async_handler(item: Item) -> None:
+        handler(item)
+
+    def both(counts: Counter[str]) -> bool:
+        return counts["failed"] == 1 and counts["completed"] == 1
+
+    work(broker, handler, both)
+    asyncio.run(run_async(broker, async_handler, [{"payload": "x"}, {"payload": "y"}], both))
+    assert states(broker) == {DELAYED: 2, COMPLETED: 2}
+
+
+async def run_async(
+    broker: Broker, handler: Callable[..., object], rows: Sequence[Row], until: Callable[[Counter[str]], bool]
+) -> None:
+    """Runs a worker for asyncio until its events meet a condition, and cancels it."""
+    journal = Journal()
+    await asyncio.to_thread(enqueue, broker, rows)
+    task = asyncio.create_task(Worker(broker.address, "work", handler, on_event=journal).run_async())
+    await asyncio.to_thread(journal.wait_for, until)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_observer_that_raises_is_ignored(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    enqueue(broker, [{"payload": "x"}] * 3)
+
+    def observer(event: Event) -> None:
+        raise ValueError("observer")
+
+    worker = Worker(broker.address, "work", lambda item: None, on_event=observer)
+    worker.start()
+    wait_until(lambda: worker.counters().get("completed") == 3)
+    worker.stop()
+    assert caplog.text.count("the observer of events raised an error") == 1
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Waits until a condition holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_second_request_to_stop_cancels_handlers(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    causes: list[str | None] = []
+
+    def handler(item: Item, context: Context) -> None:
+        context.cancelled.wait(60)
+        causes.append(context.cause)
+        context.check()
+
+    journal = Journal()
+    worker = Worker(broker.address, "work", handler, on_event=journal)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    journal.wait_for(lambda counts: counts["started"] == 1)
+    worker.request_stop()
+    journal.wait_for(lambda counts: counts["stopping"] == 1)
+    assert not causes
+    worker.request_stop()
+    running.join(10)
+    assert causes == ["shutdown"]
+    assert states(broker) == {READY: 1}
+
+
+def test_lease_without_heartbeats_bounds_the_handler(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    seconds: list[float] = []
+
+    def handler(item: Item, context: Context) -> None:
+        begun = time.monotonic()
+        context.cancelled.wait(10)
+        seconds.append(time.monotonic() - begun)
+        assert context.cause == "time_limit"
+
+    journal = work(broker, handler, lambda counts: counts["completed"] == 1, heartbeat=False)
+    assert 0.5 < seconds[0] < 1.6
+    assert journal.counts()["heartbeat"] == 0
+
+
 def test_follow_ups_are_added(broker: Broker) -> None:
     enqueue(broker, [{"payload": "x"}])
     work(

@@ -10,6 +10,8 @@ from worker_harness.database import COMPLETED
 from worker_harness.worker import now_ms
 
 LEASE_MS, STOPPED_SECONDS = 2_000, 4
+# So long that the handler has not ended when the process wakes.
+HANDLER_MS = 8_000
 MAX_DELAY_MS = 1_000
 REASON = "maintenance"
 
@@ -17,7 +19,7 @@ REASON = "maintenance"
 def run(cell: Cell) -> None:
     broker = cell.broker(Queue(lease="2s"))
     stopped = cell.worker(broker.address, lease_ms=LEASE_MS)
-    [key] = cell.enqueue([{"sleep_ms": 3_000, "effect": "pay"}])
+    [key] = cell.enqueue([{"sleep_ms": HANDLER_MS, "effect": "pay"}])
     stopped.wait_for("started", key=key)
     stopped.signal(signal.SIGSTOP)
     other = cell.worker(broker.address, lease_ms=LEASE_MS)

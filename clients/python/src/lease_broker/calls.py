@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from lease_broker.credentials import Token
+from lease_broker.credentials import Token, TokenError
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.transport import Transport
 
@@ -135,7 +135,7 @@ class Caller:
         self._on_retry = on_retry or (lambda _event: None)
 
     def metadata(self, fresh: bool = False) -> list[tuple[str, str]]:
-        """Returns the headers of a request."""
+        """Returns the headers of a request. Raises `TokenError` if there is no token."""
         if self._token is None:
             return []
         return [("authorization", f"Bearer {self._token.text(fresh)}")]
@@ -163,8 +163,8 @@ class Caller:
             attempt += 1
             timeout = max(min(attempt_timeout, end() - time.monotonic()), 0.001)
             sent_at = time.monotonic()
-            metadata = self.metadata(asked_for_fresh_token)
             try:
+                metadata = self.metadata(asked_for_fresh_token)
                 if abort is None:
                     message = self._transport.call(rpc, request, timeout, metadata)
                 else:
@@ -173,6 +173,9 @@ class Caller:
                     message = future.result()
                 self._health.note(succeeded=True)
                 return Answer(message, sent_at, attempt, first_sent_at)
+            except TokenError as error:
+                # A file that is being replaced, or an identity service that is down.
+                failure = CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None)
             except grpc.FutureCancelledError:
                 failure = CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
             except grpc.RpcError as error:

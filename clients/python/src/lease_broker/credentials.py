@@ -67,6 +67,10 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+class TokenError(Exception):
+    """The token cannot be read, or its function has raised an error."""
+
+
 class Token:
     """A bearer token that can change while the program runs."""
 
@@ -76,7 +80,16 @@ class Token:
         self._read_at = float("-inf")
 
     def text(self, fresh: bool = False) -> str:
-        """Returns the token. A file is read again every 10 s, or at once if `fresh` is true."""
+        """Returns the token. A file is read again every 10 s, or immediately if `fresh` is true.
+
+        Raises `TokenError`.
+        """
+        try:
+            return self._read(fresh)
+        except Exception as error:
+            raise TokenError(f"no token: {type(error).__name__}: {error}") from error
+
+    def _read(self, fresh: bool) -> str:
         if callable(self._source):
             return self._source()
         if isinstance(self._source, str):

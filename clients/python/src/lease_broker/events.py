@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -75,6 +75,15 @@ class Events:
         except Exception:
             self._observer = None
             self._logger.exception("the observer of events raised an error and is ignored from now on")
+
+    def emit_all(self, name: EventName, items: Sequence[Item]) -> None:
+        """Reports an event without details of each item."""
+        if self._observer is not None:
+            for item in items:
+                self.emit(name, item)
+            return
+        with self._lock:
+            self._counters[name] += len(items)
 
     def counters(self) -> dict[str, int]:
         """Returns how often each event has happened."""

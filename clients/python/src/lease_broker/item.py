@@ -8,65 +8,61 @@ from datetime import datetime, timedelta
 
 from lease_broker import v1
 from lease_broker.errors import seconds
-from lease_broker.values import ColumnValue, Row, duration, from_message, row_to_messages, to_datetime
+from lease_broker.values import Row, duration, from_message, row_to_messages, to_datetime
 
 
 class Item:
-    """A leased row. Tests of a handler can make one: `Item("7", {"Customer": "Ada"})`."""
+    """A leased row. Tests of a handler can make one: `Item("7", {"Customer": "Ada"})`.
 
-    __slots__ = (
-        "_columns",
-        "_message",
-        "attempt",
-        "checkpoint",
-        "fencing_token",
-        "key",
-        "max_attempts",
-        "ready_time",
-        "trace_parent",
-    )
+    `key` is the identity of the row, as the broker writes it. `attempt` is the number of this attempt, 1 for the first.
+    `fencing_token` grows with every lease of this row: systems that you write to can refuse a smaller one.
+    """
+
+    __slots__ = ("_columns", "_lease", "attempt", "fencing_token", "key")
 
     def __init__(
         self,
         key: str,
-        columns: dict[str, ColumnValue] | v1.Item,
+        columns: Row | None = None,
+        *,
         attempt: int = 1,
-        max_attempts: int = 0,
         fencing_token: int = 1,
-        trace_parent: str = "",
-        ready_time: datetime | None = None,
-        checkpoint: bytes | None = None,
+        lease: v1.Lease | None = None,
     ) -> None:
         self.key = key
-        """The identity of the row, as the broker writes it."""
         self.attempt = attempt
-        """The number of this attempt, 1 for the first."""
-        self.max_attempts = max_attempts
-        """The number of attempts after which a failure makes the item dead. 0: no limit."""
         self.fencing_token = fencing_token
-        """A number that grows with every lease of this row. Systems that you write to can refuse a smaller one."""
-        self.trace_parent = trace_parent
-        """The W3C trace context of the lease."""
-        self.ready_time = ready_time
-        """The time at which the item became ready, by the database's clock. None: it is not known."""
-        self.checkpoint = checkpoint
-        """The checkpoint that an earlier lease stored last. None: there is none."""
-        self._message: v1.Item | None = None
-        self._columns: dict[str, ColumnValue] | None = None
-        if isinstance(columns, v1.Item):
-            self._message = columns
-        else:
-            self._columns = columns
+        self._columns = columns
+        # Its fields are translated when the handler asks, because the poller would do it under the worker's lock.
+        self._lease = lease or v1.Lease()
 
     @property
-    def columns(self) -> dict[str, ColumnValue]:
+    def columns(self) -> Row:
         """The values of the row's columns. NULL is None."""
-        # They are translated here and not by the poller, whose lock stops all other threads.
         if self._columns is None:
-            values: Mapping[str, v1.Value] = {} if self._message is None else self._message.columns
+            values: Mapping[str, v1.Value] = self._lease.item.columns
             self._columns = {name: from_message(value) for name, value in values.items()}
-            self._message = None
         return self._columns
+
+    @property
+    def max_attempts(self) -> int:
+        """The number of attempts after which a failure makes the item dead. 0: no limit."""
+        return self._lease.max_attempts
+
+    @property
+    def trace_parent(self) -> str:
+        """The W3C trace context of the lease."""
+        return self._lease.trace_parent
+
+    @property
+    def ready_time(self) -> datetime | None:
+        """The time at which the item became ready, by the database's clock. None: it is not known."""
+        return to_datetime(self._lease.ready_time) if self._lease.HasField("ready_time") else None
+
+    @property
+    def checkpoint(self) -> bytes | None:
+        """The checkpoint that an earlier lease stored last. None: there is none."""
+        return self._lease.checkpoint if self._lease.HasField("checkpoint") else None
 
     def __repr__(self) -> str:
         return f"Item({self.key!r}, attempt={self.attempt}, fencing_token={self.fencing_token})"
@@ -107,14 +103,4 @@ def new_item(columns: Row, delay: timedelta | float | None, trace_parent: str = 
 
 def read_item(lease: v1.Lease) -> Item:
     """Returns the row of a lease."""
-    item = lease.item
-    return Item(
-        item.key,
-        item,
-        lease.attempt,
-        lease.max_attempts,
-        lease.fencing_token,
-        lease.trace_parent,
-        to_datetime(lease.ready_time) if lease.HasField("ready_time") else None,
-        lease.checkpoint if lease.HasField("checkpoint") else None,
-    )
+    return Item(lease.item.key, attempt=lease.attempt, fencing_token=lease.fencing_token, lease=lease)

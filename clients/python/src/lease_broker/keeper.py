@@ -16,6 +16,7 @@ import grpc
 
 from lease_broker import endings, v1
 from lease_broker.calls import Caller, CallFailure, CallHealth, read_failure
+from lease_broker.credentials import TokenError
 from lease_broker.leases import HeldLease, Phase, Run
 from lease_broker.runners import Runner
 from lease_broker.state import State, beat_period
@@ -148,6 +149,9 @@ class Keeper:
         try:
             metadata = self._caller.metadata(self._needs_fresh_token)
             future = self._transport.start("Heartbeat", request, timeout, metadata)
+        except TokenError as error:
+            self._note_failure(leases, CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None), period)
+            return
         except ValueError:
             # The channel was closed. The worker has stopped.
             return

@@ -48,11 +48,10 @@ class HeldLease:
         "run",
     )
 
-    def __init__(self, message: v1.Lease, sent_at: float) -> None:
+    def __init__(self, message: v1.Lease, sent_at: float, now: float) -> None:
         self.id = message.lease_id
         self.item: Item = read_item(message)
         self.duration = duration_seconds(message.time_left)
-        now = time.monotonic()
         self.needs_beat = now - sent_at > self.duration / 10
         """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
         self.last_answer = now if self.needs_beat else sent_at

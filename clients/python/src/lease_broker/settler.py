@@ -38,6 +38,9 @@ _RPCS: dict[str, tuple[type[Ending], type[Any], str]] = {
 }
 
 
+_APPLIED: dict[type[Ending], EventName] = {Completed: "completed", Failed: "failed", Released: "released"}
+
+
 class Settler:
     """Settles endings until it is closed and the last one is settled."""
 
@@ -212,13 +215,7 @@ class Settler:
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:
     """Returns the name of the event for an outcome."""
     if outcome == v1.OUTCOME_APPLIED:
-        match ending:
-            case Completed():
-                return "completed"
-            case Failed():
-                return "failed"
-            case Released():
-                return "released"
+        return _APPLIED[type(ending)]
     if outcome == v1.OUTCOME_REFUSED:
         return "refused"
     if outcome == v1.OUTCOME_GONE:

@@ -81,7 +81,8 @@ class State:
         """
         size = self.options.slot_size
         # A repeated answer can bring a lease that the worker has already.
-        leases = [HeldLease(message, sent_at) for message in messages if message.lease_id not in self.held]
+        now = time.monotonic()
+        leases = [HeldLease(message, sent_at, now) for message in messages if message.lease_id not in self.held]
         started: list[Run] = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
@@ -90,14 +91,14 @@ class State:
             for lease in group:
                 lease.run = run
                 self.held[lease.id] = lease
-                self.events.emit("claimed", lease.item)
             self.runs.add(run)
             started.append(run)
         self.return_slots(slots - len(started))
         if leases:
+            self.events.emit_all("claimed", [lease.item for lease in leases])
             self.lease_seconds = leases[0].duration
-            next_beat = time.monotonic() + min(0.0 if lease.needs_beat else beat_period(lease) for lease in leases)
-            if next_beat < self.next_beat:
+            next_beat = now + min(0.0 if lease.needs_beat else beat_period(lease) for lease in leases)
+            if next_beat < self.next_beat or not self.options.heartbeat:
                 self.next_beat = next_beat
                 self.clock.notify()
         if not self.takes_items:
@@ -107,15 +108,20 @@ class State:
     def begin(self, run: Run) -> list[HeldLease]:
         """Notes that the handler begins. Returns the leases that it works on: an empty list if all have ended."""
         now = time.monotonic()
+        leases = []
         for lease in run.leases:
-            # The process may have slept since the claim.
-            if lease.phase is Phase.WAITING and now >= lease.lost_at:
+            if lease.phase is not Phase.WAITING:
+                continue
+            if now >= lease.lost_at:
+                # The process has slept since the claim.
                 self.lose(lease, "the lease has ended before the handler was started")
-        leases = [lease for lease in run.leases if lease.phase is Phase.WAITING]
-        for lease in leases:
+                continue
             lease.phase = Phase.RUNNING
-            self.events.emit("started", lease.item)
+            leases.append(lease)
+        self.events.emit_all("started", [lease.item for lease in leases])
         run.context.started_at = now
+        if self.options.time_limit is not None:
+            self.clock.notify()
         return leases
 
     def end(self, run: Run, results: list[Ending]) -> None:
@@ -127,14 +133,21 @@ class State:
             self.stuck -= 1
         if not run.slot_replaced:
             self.return_slots(1)
-        self.all_ended.notify_all()
+        if not self.takes_items:
+            self.all_ended.notify_all()
 
     def settle(self, ending: Ending) -> None:
         """Passes an ending to the settler, unless the lease has ended already."""
         if ending.lease.phase in (Phase.WAITING, Phase.RUNNING):
+            if time.monotonic() >= ending.lease.deadline:
+                # The process has slept, and the handler was faster than the keeper.
+                self.lose(ending.lease, "the lease has ended before the handler returned")
+                return
             ending.lease.phase = Phase.SETTLING
             self.endings.append(ending)
-            self.endings_ready.notify()
+            # The settler waits only while there are none.
+            if len(self.endings) == 1:
+                self.endings_ready.notify()
 
     def drop(self, lease: HeldLease) -> None:
         """Forgets a lease that has ended."""

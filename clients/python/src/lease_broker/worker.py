@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from lease_broker.calls import Caller, CallHealth, RetryEvent
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
-from lease_broker.errors import LeaseBrokerError, seconds
+from lease_broker.errors import seconds
 from lease_broker.events import Events, Observer
 from lease_broker.keeper import Keeper
 from lease_broker.options import Options, default_worker_id
@@ -98,7 +98,7 @@ class Worker:
         self._events = Events(queue, on_event, self._options.logger)
         self._state = State(self._options, self._events)
         self._health = CallHealth()
-        self._error: LeaseBrokerError | None = None
+        self._error: Exception | None = None
         self._stopping = threading.Event()
         self._stop_lock = threading.Lock()
         self._stopped = False
@@ -192,14 +192,15 @@ class Worker:
         self._settler = Settler(state, self._caller, self._on_fatal)
         self._keeper = Keeper(state, self._keeper_transport, self._caller, self._runner, self._health)
         for name, part in (("poller", self._poller), ("settler", self._settler), ("keeper", self._keeper)):
-            thread = threading.Thread(target=part.run, name=f"lease-broker-{name}", daemon=True)
+            thread = threading.Thread(target=self._guard, args=(part.run,), name=f"lease-broker-{name}", daemon=True)
             setattr(self, f"_{name}_thread", thread)
             thread.start()
 
     def stop(self, grace: timedelta | float | None = None) -> None:
         """Stops in order: claims nothing more, waits for handlers up to `grace`, cancels them, settles all endings.
 
-        Returns when the worker has stopped, also if another thread stops it. Raises `LeaseBrokerError` if the broker
+        Returns when the worker has stopped, also if another thread stops it. A handler must not call it, because it
+        would wait for itself: `request_stop` is for that. Raises `LeaseBrokerError` if the broker
         has refused the worker.
         """
         self._stopping.set()
@@ -274,8 +275,16 @@ class Worker:
             "retry", rpc=event.rpc, code=event.code, reason=event.reason, attempt=event.attempt, wait=event.wait
         )
 
-    def _on_fatal(self, error: LeaseBrokerError) -> None:
-        """Ends the worker: the broker refuses its claims."""
+    def _guard(self, run: Callable[[], None]) -> None:
+        """Runs a part of the worker. An error that it does not expect ends the worker and is not silent."""
+        try:
+            run()
+        except Exception as error:
+            self._options.logger.exception("a thread of the worker has failed")
+            self._on_fatal(error)
+
+    def _on_fatal(self, error: Exception) -> None:
+        """Ends the worker, because the broker refuses its calls or one of its threads has failed."""
         self._error = error
         self._options.logger.error("the worker stops: %s", error)
         self._stopping.set()
