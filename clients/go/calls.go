@@ -1,0 +1,221 @@
+// The one place where requests are sent again. gRPC's own retries are off: they stop after about three seconds, while a
+// settlement is worth sending until its lease ends, and they can be neither observed nor stopped.
+
+package leasebroker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// attemptTimeout is the time after which an attempt is given up. Claims that wait add their wait.
+	attemptTimeout = 10 * time.Second
+	minBackoff     = 100 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+)
+
+// method is an rpc of the generated client.
+type method[Request, Response any] func(context.Context, Request, ...grpc.CallOption) (Response, error)
+
+// caller sends requests with the token of the program.
+type caller struct {
+	token TokenSource
+	// onAttempt is called with the result of each attempt, nil if it was answered.
+	onAttempt func(*failure)
+	onRetry   func(retry)
+}
+
+// retry is a request that is about to be sent again.
+type retry struct {
+	rpc     string
+	failure *failure
+	attempt int
+	wait    time.Duration
+}
+
+// failure is the error of one attempt.
+type failure struct {
+	code    codes.Code
+	reason  string
+	message string
+	fields  []string
+	// pushback is the time that the broker asks to wait. Negative: the request must not be sent again.
+	pushback *time.Duration
+}
+
+// callOptions say how long a call is worth sending.
+type callOptions struct {
+	// until returns the moment after which no attempt is made. Nil: there is none.
+	until func() time.Time
+	// attemptTimeout is the deadline of each attempt. 0: attemptTimeout.
+	attemptTimeout time.Duration
+	// onRetry is called before the request is sent again.
+	onRetry func()
+	// onlyIfUnchanged retries only errors by which the broker says that it has changed nothing.
+	onlyIfUnchanged bool
+}
+
+// answer is the response to a request.
+type answer[Response any] struct {
+	message Response
+	// firstSentAt and sentAt are the moments before the first attempt and before the answered one.
+	firstSentAt, sentAt time.Time
+	// arrivedAt is the moment at which the response arrived.
+	arrivedAt time.Time
+	attempts  int
+}
+
+// call sends a request until it is answered, until that is of no use, or until the context ends. It returns a *CallError,
+// or the context's error.
+func call[Request, Response any](
+	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
+) (answer[Response], error) {
+	backoff, fresh := minBackoff, false
+	result := answer[Response]{firstSentAt: time.Now()}
+	for {
+		result.attempts++
+		result.sentAt = time.Now()
+		timeout := options.attemptTimeout
+		if timeout == 0 {
+			timeout = attemptTimeout
+		}
+		if options.until != nil {
+			timeout = max(min(timeout, time.Until(options.until())), time.Millisecond)
+		}
+		message, failure := attempt(ctx, c, send, request, timeout, fresh)
+		if failure == nil {
+			result.message, result.arrivedAt = message, time.Now()
+			return result, nil
+		}
+		if ctx.Err() != nil {
+			return result, ctx.Err()
+		}
+		var wait time.Duration
+		switch {
+		case failure.code == codes.Unauthenticated && c.token != nil && !fresh:
+			fresh = true
+		case !failure.mayPass() || options.onlyIfUnchanged && failure.reason == "":
+			return result, failure.error(rpc)
+		case failure.pushback != nil:
+			wait = *failure.pushback
+		default:
+			wait = time.Duration(float64(backoff) * (0.5 + rand.Float64()/2))
+			backoff = min(backoff*2, maxBackoff)
+		}
+		if options.until != nil && !time.Now().Add(wait).Before(options.until()) {
+			return result, failure.error(rpc)
+		}
+		c.onRetry(retry{rpc, failure, result.attempts, wait})
+		if options.onRetry != nil {
+			options.onRetry()
+		}
+		if !sleep(ctx, wait) {
+			return result, ctx.Err()
+		}
+	}
+}
+
+// attempt sends a request once.
+func attempt[Request, Response any](
+	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,
+) (Response, *failure) {
+	attemptCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if c.token != nil {
+		token, err := c.token(attemptCtx, fresh)
+		if err != nil {
+			var none Response
+			return none, &failure{code: codes.Unauthenticated, message: "the token cannot be read: " + err.Error()}
+		}
+		attemptCtx = metadata.AppendToOutgoingContext(attemptCtx, "authorization", "Bearer "+token)
+	}
+	var trailer metadata.MD
+	message, err := send(attemptCtx, request, grpc.Trailer(&trailer))
+	if err == nil {
+		c.onAttempt(nil)
+		return message, nil
+	}
+	failure := readFailure(err, trailer)
+	if ctx.Err() == nil {
+		c.onAttempt(failure)
+	}
+	return message, failure
+}
+
+// sleep returns false if the context ends first.
+func sleep(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// mayPass is true if the same request can succeed later.
+func (f *failure) mayPass() bool {
+	if f.pushback != nil && *f.pushback < 0 {
+		return false
+	}
+	switch f.code {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return true
+	case codes.Unknown, codes.Internal:
+		// Without a reason of the broker the error is the connection's.
+		return f.reason == ""
+	case codes.ResourceExhausted:
+		// Without a reason of the broker it is this program's own limit, and the next response is as large.
+		return f.reason == "OVERLOADED"
+	default:
+		return false
+	}
+}
+
+func (f *failure) error(rpc string) *CallError {
+	return &CallError{RPC: rpc, Code: f.code, Reason: f.reason, Message: f.message, Fields: f.fields}
+}
+
+// readFailure reads a status with the broker's reason and the time that it asks to wait.
+func readFailure(err error, trailer metadata.MD) *failure {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &failure{code: codes.DeadlineExceeded, message: err.Error()}
+	}
+	given := status.Convert(err)
+	result := &failure{code: given.Code(), message: given.Message()}
+	for _, detail := range given.Details() {
+		switch detail := detail.(type) {
+		case *errdetails.ErrorInfo:
+			if detail.Domain == "leasebroker" {
+				result.reason = detail.Reason
+			}
+		case *errdetails.RetryInfo:
+			wait := detail.GetRetryDelay().AsDuration()
+			result.pushback = &wait
+		case *errdetails.BadRequest:
+			for _, violation := range detail.GetFieldViolations() {
+				result.fields = append(result.fields, violation.GetField())
+			}
+		}
+	}
+	if values := trailer.Get("grpc-retry-pushback-ms"); len(values) > 0 {
+		milliseconds, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil {
+			milliseconds = -1
+		}
+		wait := time.Duration(milliseconds) * time.Millisecond
+		result.pushback = &wait
+	}
+	return result
+}

@@ -1,0 +1,142 @@
+// A client for producers and operators: adds rows to queues, wakes waiting claims, and cancels leases.
+
+package leasebroker
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
+)
+
+// clientTimeout is the time for which a call is sent again if its context has no deadline.
+const clientTimeout = 60 * time.Second
+
+// Client is a connection for programs that add work. Close it when it is not needed any more.
+type Client struct {
+	transport *transport
+	caller    *caller
+}
+
+// NewClient makes a client. It connects with the first call. The address is as for NewWorker.
+func NewClient(address string, options ...Option) (*Client, error) {
+	o, err := newOptions(address, options)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := newTransport(o)
+	if err != nil {
+		return nil, err
+	}
+	caller := &caller{token: o.token, onAttempt: func(*failure) {}, onRetry: func(r retry) {
+		o.logger.Debug("retry", "rpc", r.rpc, "code", r.failure.code, "error", r.failure.message, "wait", r.wait)
+	}}
+	return &Client{transport, caller}, nil
+}
+
+// Close closes the connection.
+func (c *Client) Close() { c.transport.close() }
+
+// EnqueueOption sets an option of the rows of one Enqueue.
+type EnqueueOption func(*enqueueOptions)
+
+type enqueueOptions struct {
+	delay       time.Duration
+	traceParent string
+}
+
+// Delay is the time until the rows are ready, up to 366 days. Default: they are ready immediately.
+func Delay(delay time.Duration) EnqueueOption { return func(o *enqueueOptions) { o.delay = delay } }
+
+// TraceParent is the W3C trace context that the leases of the rows continue. Default: none.
+func TraceParent(text string) EnqueueOption { return func(o *enqueueOptions) { o.traceParent = text } }
+
+// Enqueue adds rows and returns their keys in order. Rows beyond the first 1,000, or beyond 3 MiB, are sent by further
+// calls. Each call adds its rows once, even if it is sent again.
+//
+// If the broker refuses a row, the rows of that call are not added. The keys that are returned with the error are those of
+// earlier calls.
+func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options ...EnqueueOption) ([]string, error) {
+	var chosen enqueueOptions
+	for _, option := range options {
+		option(&chosen)
+	}
+	items := make([]*pb.NewItem, 0, len(rows))
+	for _, row := range rows {
+		item, err := newItem(row, chosen.delay, chosen.traceParent)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	keys := make([]string, 0, len(rows))
+	for len(items) > 0 {
+		count, size := 0, 0
+		for count < min(len(items), maxItemsPerCall) {
+			if size += proto.Size(items[count]); count > 0 && size > maxGroupBytes {
+				break
+			}
+			count++
+		}
+		request := &pb.EnqueueRequest{Queue: queue, Items: items[:count], RequestId: newRequestID()}
+		answer, err := call(ctx, c.caller, "Enqueue", c.transport.client.Enqueue, request, clientCall(ctx))
+		if err != nil {
+			return keys, err
+		}
+		keys, items = append(keys, answer.message.GetKeys()...), items[count:]
+	}
+	return keys, nil
+}
+
+// Wake lets waiting claims look for items now. Call it after rows were added by SQL.
+func (c *Client) Wake(ctx context.Context, queue string) error {
+	_, err := call(ctx, c.caller, "Wake", c.transport.client.Wake, &pb.WakeRequest{Queue: queue}, clientCall(ctx))
+	return err
+}
+
+// Cancellation says what becomes of items whose leases are cancelled.
+type Cancellation struct {
+	// Delay is the time until the items are ready again, up to 366 days. 0: they are ready immediately.
+	Delay time.Duration
+	// DeadLetter makes the items dead. It excludes Delay.
+	DeadLetter bool
+	// Reason is stored on the rows and sent to the workers.
+	Reason string
+}
+
+// Cancel takes the leases of items away from their workers, by the keys of the items. It returns, for each key, whether the
+// item was leased. A call whose answer was lost is not sent again: another worker may have the item by then.
+func (c *Client) Cancel(ctx context.Context, queue string, keys []string, cancellation Cancellation) ([]bool, error) {
+	cancelled := make([]bool, 0, len(keys))
+	options := clientCall(ctx)
+	options.onlyIfUnchanged = true
+	for first := 0; first < len(keys); first += maxItemsPerCall {
+		request := &pb.CancelLeasesRequest{
+			Queue: queue, Keys: keys[first:min(first+maxItemsPerCall, len(keys))],
+			DeadLetter: cancellation.DeadLetter, Reason: cancellation.Reason,
+		}
+		if cancellation.Delay != 0 {
+			request.Delay = durationpb.New(cancellation.Delay)
+		}
+		answer, err := call(ctx, c.caller, "CancelLeases", c.transport.client.CancelLeases, request, options)
+		if err != nil {
+			return cancelled, err
+		}
+		for _, result := range answer.message.GetResults() {
+			cancelled = append(cancelled, result.GetCancelled())
+		}
+	}
+	return cancelled, nil
+}
+
+// clientCall bounds a call whose context has no deadline.
+func clientCall(ctx context.Context) callOptions {
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(clientTimeout)
+	}
+	return callOptions{until: func() time.Time { return until }}
+}

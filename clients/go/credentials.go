@@ -1,0 +1,128 @@
+// How a program proves to the broker who it is, and the broker to it.
+
+package leasebroker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// tokenFileInterval is the time after which the file of a token is read again.
+const tokenFileInterval = 10 * time.Second
+
+// Security is how a connection is protected. Make it with Plaintext, PlaintextAllowed or TLS.
+type Security struct {
+	transport      credentials.TransportCredentials
+	allowPlaintext bool
+	err            error
+}
+
+// Plaintext does not encrypt. It is the default. Only addresses of this machine are accepted.
+func Plaintext() Security { return Security{} }
+
+// PlaintextAllowed does not encrypt, and accepts every address. Use it if the network is trusted.
+func PlaintextAllowed() Security { return Security{allowPlaintext: true} }
+
+// TLSFiles are the PEM texts of a TLS connection. The zero value trusts the system's authorities.
+type TLSFiles struct {
+	// CA has the certificates of the authorities that are trusted. Nil: those of the system.
+	CA []byte
+	// Cert and Key identify this program to the broker. Nil: it does not identify itself.
+	Cert, Key []byte
+	// ServerName is the name in the broker's certificate. Empty: the host of the address.
+	ServerName string
+}
+
+// TLS encrypts the connection.
+func TLS(files TLSFiles) Security {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files.ServerName}
+	if files.CA != nil {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(files.CA) {
+			return Security{err: errors.New("credentials: CA has no certificate in PEM form")}
+		}
+	}
+	if files.Cert != nil || files.Key != nil {
+		pair, err := tls.X509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			return Security{err: fmt.Errorf("credentials: %w", err)}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return Security{transport: credentials.NewTLS(config)}
+}
+
+// check returns an error if the credentials are malformed, or would send plaintext to another machine.
+func (s Security) check(addresses []string) error {
+	if s.err != nil || s.transport != nil || s.allowPlaintext {
+		return s.err
+	}
+	for _, address := range addresses {
+		if !isLoopback(address) {
+			return fmt.Errorf("%s is not an address of this machine: use Credentials(TLS(…)), or "+
+				"Credentials(PlaintextAllowed()) if the network is trusted", address)
+		}
+	}
+	return nil
+}
+
+func (s Security) transportCredentials() credentials.TransportCredentials {
+	if s.transport == nil {
+		return insecure.NewCredentials()
+	}
+	return s.transport
+}
+
+func isLoopback(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	address = address[strings.LastIndex(address, "/")+1:]
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// TokenSource returns the bearer token of a call. `fresh` is true if the broker has refused the token before.
+type TokenSource func(ctx context.Context, fresh bool) (string, error)
+
+// TokenText is a token that never changes.
+func TokenText(token string) TokenSource {
+	return func(context.Context, bool) (string, error) { return token, nil }
+}
+
+// TokenFile is a token in a file, which is read again every 10 s, and after the broker has refused the token.
+func TokenFile(path string) TokenSource {
+	var mu sync.Mutex
+	var token string
+	var readAt time.Time
+	return func(_ context.Context, fresh bool) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if fresh || readAt.IsZero() || time.Since(readAt) >= tokenFileInterval {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			token, readAt = strings.TrimSpace(string(text)), time.Now()
+		}
+		return token, nil
+	}
+}

@@ -1,0 +1,136 @@
+// Errors of calls, causes of cancellation, and the errors by which a handler says how its item ends.
+
+package leasebroker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// The causes for which a handler is cancelled. context.Cause of the handler's context is or wraps one of them.
+var (
+	// ErrLeaseLost says that another worker may have the item. Nothing is sent for it any more.
+	ErrLeaseLost = errors.New("the lease was lost")
+	// ErrTimeLimit says that the handler has run for longer than the option TimeLimit, or, without heartbeats, for half of
+	// the lease.
+	ErrTimeLimit = errors.New("the time limit has passed")
+	// ErrShutdown says that the worker stops and that its grace has passed.
+	ErrShutdown = errors.New("the worker stops")
+)
+
+// ErrHandlersLeft is returned by Stop and Run if handlers did not return after they were cancelled.
+var ErrHandlersLeft = errors.New("handlers are still running")
+
+// CallError is the error of a call that was not, or no longer, sent again.
+type CallError struct {
+	// RPC is the name of the method, such as "ClaimBatch".
+	RPC string
+	// Code is the status of the last attempt.
+	Code codes.Code
+	// Reason is the broker's reason, such as "QUEUE_NOT_FOUND". Empty: the error does not come from the broker.
+	Reason string
+	// Message is the text of the status.
+	Message string
+	// Fields are the paths of the request's fields that the broker refused.
+	Fields []string
+}
+
+func (e *CallError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("%s: %s: %s", e.RPC, e.Code, e.Message)
+	}
+	return fmt.Sprintf("%s: %s (%s): %s", e.RPC, e.Code, e.Reason, e.Message)
+}
+
+// refusesRequest is true if the broker refused the request for what it contains.
+func (e *CallError) refusesRequest() bool {
+	return e.Code == codes.InvalidArgument || e.Code == codes.ResourceExhausted
+}
+
+// refusesCaller is true if the broker does not let this program make the call.
+func (e *CallError) refusesCaller() bool {
+	return e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied
+}
+
+type retryError struct {
+	err   error
+	after *time.Duration
+}
+
+func (e *retryError) Error() string { return textOf(e.err) }
+func (e *retryError) Unwrap() error { return e.err }
+
+type deadLetterError struct{ err error }
+
+func (e *deadLetterError) Error() string { return textOf(e.err) }
+func (e *deadLetterError) Unwrap() error { return e.err }
+
+type releaseError struct{ after *time.Duration }
+
+func (e *releaseError) Error() string { return "released" }
+
+// panicError is the panic of a handler.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprint(e.value) }
+
+// Retry returns an error by which a handler fails its item. The item is tried again after the queue's backoff, if it has
+// attempts left. Every other error of a handler does the same.
+func Retry(err error) error { return &retryError{err: err} }
+
+// RetryAfter is Retry with a delay in place of the queue's backoff. Up to 366 days.
+func RetryAfter(err error, delay time.Duration) error { return &retryError{err: err, after: &delay} }
+
+// DeadLetter returns an error by which a handler fails its item for good: the item becomes dead.
+func DeadLetter(err error) error { return &deadLetterError{err: err} }
+
+// Release returns an error by which a handler gives its item back. The attempt does not count.
+func Release() error { return &releaseError{} }
+
+// ReleaseAfter is Release with a delay before the item is ready again. Up to 366 days.
+func ReleaseAfter(delay time.Duration) error { return &releaseError{after: &delay} }
+
+// BatchError is returned by the handler of a batch if some items failed. Items that are not in the map are completed.
+type BatchError map[*Item]error
+
+func (e BatchError) Error() string { return fmt.Sprintf("%d items failed", len(e)) }
+
+// maxErrorLength is the number of characters of an error's text that the broker stores.
+const maxErrorLength = 1024
+
+// errorText returns the text that is stored on the row: the name of the error's type and its message.
+func errorText(err error) string {
+	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+	var retry *retryError
+	var dead *deadLetterError
+	var panicked *panicError
+	switch {
+	case errors.As(err, &dead):
+		name = "DeadLetter"
+	case errors.As(err, &retry):
+		name = "Retry"
+	case errors.As(err, &panicked):
+		name = "panic"
+	}
+	if message := err.Error(); message != "" {
+		return name + ": " + message
+	}
+	return name
+}
+
+// cutText makes a text valid UTF-8 of at most maxErrorLength characters.
+func cutText(text string) string {
+	characters := []rune(strings.ToValidUTF8(text, "\uFFFD"))
+	return string(characters[:min(len(characters), maxErrorLength)])
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

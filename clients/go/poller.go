@@ -1,0 +1,131 @@
+// The poller: claims items for free slots by calls that wait for items.
+
+package leasebroker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
+)
+
+const (
+	// maxStartDelay spreads the first claims of workers that start together.
+	maxStartDelay = 250 * time.Millisecond
+	// earlyAnswerPause follows an empty response that came early: the broker stops.
+	earlyAnswerPause = 100 * time.Millisecond
+	// releaseTimeout bounds the release of abandoned claims.
+	releaseTimeout = 2 * time.Second
+	// maxResponseBytes lets the broker's own limits decide how large a response is.
+	maxResponseBytes = 1 << 30
+)
+
+type poller struct {
+	state     *state
+	caller    *caller
+	transport *transport
+	onFatal   func(error)
+}
+
+// run claims until the context ends, the worker stops, or the broker refuses the claim.
+func (p *poller) run(ctx context.Context) {
+	if !sleep(ctx, time.Duration(rand.Int64N(int64(maxStartDelay)))) {
+		return
+	}
+	for {
+		slots := p.waitForSlots()
+		if slots == 0 {
+			return
+		}
+		if err := p.claim(ctx, slots); err != nil {
+			if ctx.Err() == nil {
+				p.onFatal(err)
+			}
+			return
+		}
+	}
+}
+
+// waitForSlots waits until a claim is useful. Returns 0 if the worker stops.
+func (p *poller) waitForSlots() int {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	for p.state.takesItems {
+		// Endings are settled first: the same call claims the next items.
+		if len(p.state.endings) == 0 && !p.state.settling {
+			if slots := p.state.reserveSlots(); slots > 0 {
+				return slots
+			}
+		}
+		p.state.slotsFree.Wait()
+	}
+	return 0
+}
+
+func (p *poller) claim(ctx context.Context, slots int) error {
+	p.releaseAbandoned(ctx, true)
+	options := p.state.options
+	request := &pb.ClaimBatchRequest{
+		Queue:       options.queue,
+		WorkerId:    options.workerID,
+		MaxItems:    int32(slots * options.slotSize()),
+		WaitTimeout: durationpb.New(options.wait),
+		RequestId:   newRequestID(),
+		MaxBytes:    maxResponseBytes,
+	}
+	if options.lease > 0 {
+		request.LeaseDuration = durationpb.New(options.lease)
+	}
+	begun := time.Now()
+	answer, err := call(ctx, p.caller, "ClaimBatch", p.transport.client.ClaimBatch, request,
+		callOptions{attemptTimeout: options.wait + 5*time.Second})
+	p.state.update(func() {
+		var refused *CallError
+		if err != nil && !(errors.As(err, &refused) && refused.Reason != "") {
+			p.state.abandoned = append(p.state.abandoned, request.RequestId)
+		}
+		p.state.accept(answer.message.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
+	})
+	if err != nil {
+		return err
+	}
+	warnOfTooLarge(p.state, answer.message.GetTooLarge())
+	if len(answer.message.GetLeases()) == 0 && time.Since(begun) < options.wait/2 {
+		sleep(ctx, earlyAnswerPause/2+time.Duration(rand.Int64N(int64(earlyAnswerPause))))
+	}
+	return nil
+}
+
+// releaseAbandoned releases the items of claims whose response was not read. A worker that stops calls it twice: the first
+// request may reach one broker before another has run the claim.
+func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
+	p.state.mu.Lock()
+	ids := slices.Clone(p.state.abandoned)
+	p.state.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	request := &pb.ReleaseRequest{Queue: p.state.options.queue, WorkerId: p.state.options.workerID, RequestIds: ids}
+	until := time.Now().Add(releaseTimeout)
+	_, err := call(ctx, p.caller, "Release", p.transport.client.Release, request,
+		callOptions{until: func() time.Time { return until }})
+	if err != nil {
+		p.state.options.logger.Warn("items of abandoned claims may stay leased until they expire", "error", err)
+		return
+	}
+	if forget {
+		p.state.update(func() { p.state.abandoned = p.state.abandoned[len(ids):] })
+	}
+}
+
+func warnOfTooLarge(state *state, items []*pb.TooLargeItem) {
+	for _, item := range items {
+		state.options.logger.Warn("item is too large for the broker's message limit", "queue", state.options.queue,
+			"key", item.GetKey(), "bytes", item.GetSizeBytes())
+	}
+}

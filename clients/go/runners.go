@@ -1,0 +1,75 @@
+// Running handlers: one goroutine per run.
+
+package leasebroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// Handler works on one item. Its error says how the item ends: see Retry, DeadLetter and Release. Without an error the item
+// is completed with the result, which can be nil.
+type Handler func(ctx context.Context, item *Item) (*Result, error)
+
+// BatchHandler works on up to a batch of items. Without an error all are completed, with the results of the map, which can
+// be nil. A BatchError fails some items. Any other error ends all items as it would end one.
+type BatchHandler func(ctx context.Context, items []*Item) (map[*Item]*Result, error)
+
+// inBatches makes a handler of one item a handler of batches.
+func (h Handler) inBatches() BatchHandler {
+	return func(ctx context.Context, items []*Item) (map[*Item]*Result, error) {
+		result, err := h(ctx, items[0])
+		return map[*Item]*Result{items[0]: result}, err
+	}
+}
+
+// runHandler runs the handler of a run and passes the endings of its items to the state.
+func runHandler(state *state, handler BatchHandler, run *run) {
+	var results map[*Item]*Result
+	// This error stays if the handler ends its goroutine.
+	err := errors.New("the handler called runtime.Goexit")
+	defer func() {
+		if value := recover(); value != nil {
+			logPanic(state, run, value)
+			err = &panicError{value}
+		}
+		endings := endingsOf(state, run, results, err)
+		state.update(func() { state.end(run, endings) })
+		run.cancel(nil)
+	}()
+	results, err = handler(run.ctx, run.items())
+}
+
+func logPanic(state *state, run *run, value any) {
+	state.options.logger.Error("handler panicked", "queue", state.options.queue, "key", run.leases[0].item.Key,
+		"panic", value, "stack", string(debug.Stack()))
+}
+
+// endingsOf returns the endings of the items of a run.
+func endingsOf(state *state, run *run, results map[*Item]*Result, err error) (endings []*ending) {
+	defer func() {
+		// The methods of the handler's error can panic too.
+		if value := recover(); value != nil {
+			logPanic(state, run, value)
+			endings = nil
+			for _, lease := range run.leases {
+				endings = append(endings, failed(lease, fmt.Sprintf("panic: %v", value)))
+			}
+		}
+	}()
+	state.mu.Lock()
+	cause := run.cause
+	state.mu.Unlock()
+	var batch BatchError
+	isBatch := errors.As(err, &batch)
+	for _, lease := range run.leases {
+		itemErr := err
+		if isBatch {
+			itemErr = batch[lease.item]
+		}
+		endings = append(endings, endingOf(lease, results[lease.item], itemErr, cause, state.options.timeLimit))
+	}
+	return endings
+}

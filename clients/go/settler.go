@@ -1,0 +1,304 @@
+// The settler: tells the broker how items have ended, in groups, and claims the next items by the same call.
+
+package leasebroker
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
+)
+
+// The limits of one call: follow-ups of all items, and bytes, below the broker's 4 MiB.
+const (
+	maxFollowUps  = 1000
+	maxGroupBytes = 3 << 20
+)
+
+type settler struct {
+	state     *state
+	caller    *caller
+	transport *transport
+	onFatal   func(error)
+}
+
+// settlement is what the three settling calls have in common.
+type settlement struct {
+	results  []*pb.SettleResult
+	leases   []*pb.Lease
+	tooLarge []*pb.TooLargeItem
+}
+
+// run settles until settledAll is set and no ending is left. When the context ends, it waits for no answer any more.
+func (s *settler) run(ctx context.Context) {
+	for s.waitForEndings() {
+		// Handlers that end together share a call.
+		runtime.Gosched()
+		var group []*ending
+		var slots int
+		s.state.update(func() {
+			group = takeGroup(s.state)
+			s.state.settling = true
+			slots = s.state.reserveSlots()
+		})
+		slots = s.settle(ctx, group, slots)
+		s.state.update(func() {
+			s.state.settling = false
+			s.state.returnSlots(slots)
+		})
+	}
+}
+
+func (s *settler) waitForEndings() bool {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	for len(s.state.endings) == 0 {
+		if s.state.settledAll {
+			return false
+		}
+		s.state.endingsReady.Wait()
+	}
+	return true
+}
+
+// settle settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed.
+func (s *settler) settle(ctx context.Context, group []*ending, slots int) int {
+	var completions, failures, releases []*ending
+	for _, ending := range group {
+		switch {
+		case ending.completion != nil:
+			completions = append(completions, ending)
+		case ending.failure != nil:
+			failures = append(failures, ending)
+		default:
+			releases = append(releases, ending)
+		}
+	}
+	var calls sync.WaitGroup
+	for _, part := range [][]*ending{completions, failures, releases} {
+		if len(part) == 0 {
+			continue
+		}
+		// The first call claims the next items. A Release cannot.
+		claimed := 0
+		if part[0].release == nil {
+			claimed, slots = slots, 0
+		}
+		calls.Go(func() { s.send(ctx, part, claimed) })
+	}
+	calls.Wait()
+	return slots
+}
+
+// send settles endings of one kind, and claims for `slots` slots.
+func (s *settler) send(ctx context.Context, group []*ending, slots int) {
+	var next *pb.NextClaim
+	if slots > 0 {
+		next = s.nextClaim(slots)
+	}
+	answer, err := s.call(ctx, group, next)
+	var refused *CallError
+	if errors.As(err, &refused) && refused.refusesRequest() {
+		s.state.update(func() { s.state.returnSlots(slots) })
+		s.sendAlone(ctx, group, refused)
+		return
+	}
+	s.state.update(func() {
+		if err != nil {
+			if next != nil {
+				s.state.abandoned = append(s.state.abandoned, next.RequestId)
+			}
+			for _, ending := range group {
+				s.state.emit(Event{Name: EventUnknown, Item: ending.lease.item, Error: err.Error()})
+				s.state.drop(ending.lease)
+			}
+		} else {
+			s.note(group, answer)
+		}
+		s.state.accept(answer.message.leases, slots, answer.sentAt, answer.arrivedAt)
+	})
+	warnOfTooLarge(s.state, answer.message.tooLarge)
+	if refused != nil && refused.refusesCaller() {
+		s.onFatal(refused)
+	}
+}
+
+// sendAlone settles the endings of a refused call one by one, so that only the malformed one fails.
+func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError) {
+	if len(group) == 1 {
+		s.state.update(func() { s.refuse(group[0], refused.Message) })
+		return
+	}
+	for i := range group {
+		s.send(ctx, group[i:i+1], 0)
+	}
+}
+
+// call sends the settling call of a group until the last of its leases ends.
+func (s *settler) call(ctx context.Context, group []*ending, next *pb.NextClaim) (answer[settlement], error) {
+	options := callOptions{
+		attemptTimeout: settleTimeout(s.state, group),
+		until:          func() time.Time { return lastDeadline(s.state, group) },
+		onRetry: func() {
+			// This may take a while. Heartbeats keep the leases from now on.
+			s.state.update(func() {
+				for _, ending := range group {
+					if ending.lease.phase == phaseSettling {
+						ending.lease.phase = phaseResending
+					}
+				}
+				s.state.nextBeat = time.Now()
+				notify(s.state.clock)
+			})
+		},
+	}
+	queue, client := s.state.options.queue, s.transport.client
+	switch {
+	case group[0].completion != nil:
+		request := &pb.CompleteRequest{Queue: queue, Next: next}
+		for _, ending := range group {
+			request.Completions = append(request.Completions, ending.completion)
+		}
+		answer, err := call(ctx, s.caller, "Complete", client.Complete, request, options)
+		m := answer.message
+		return withMessage(answer, settlement{m.GetResults(), m.GetNextLeases(), m.GetNextTooLarge()}), err
+	case group[0].failure != nil:
+		request := &pb.FailRequest{Queue: queue, Next: next}
+		for _, ending := range group {
+			request.Failures = append(request.Failures, ending.failure)
+		}
+		answer, err := call(ctx, s.caller, "Fail", client.Fail, request, options)
+		m := answer.message
+		return withMessage(answer, settlement{m.GetResults(), m.GetNextLeases(), m.GetNextTooLarge()}), err
+	default:
+		request := &pb.ReleaseRequest{Queue: queue}
+		for _, ending := range group {
+			request.Releases = append(request.Releases, ending.release)
+		}
+		answer, err := call(ctx, s.caller, "Release", client.Release, request, options)
+		return withMessage(answer, settlement{results: answer.message.GetResults()}), err
+	}
+}
+
+func (s *settler) nextClaim(slots int) *pb.NextClaim {
+	options := s.state.options
+	claim := &pb.NextClaim{
+		WorkerId:  options.workerID,
+		MaxItems:  int32(slots * options.slotSize()),
+		RequestId: newRequestID(),
+		MaxBytes:  maxResponseBytes,
+	}
+	if options.lease > 0 {
+		claim.LeaseDuration = durationpb.New(options.lease)
+	}
+	return claim
+}
+
+// note takes the outcome of each ending.
+func (s *settler) note(group []*ending, answer answer[settlement]) {
+	for i, result := range answer.message.results {
+		ending := group[i]
+		event := Event{Item: ending.lease.item}
+		switch result.GetOutcome() {
+		case pb.Outcome_OUTCOME_REFUSED:
+			s.refuse(ending, result.GetProblem())
+			continue
+		case pb.Outcome_OUTCOME_APPLIED:
+			switch {
+			case ending.completion != nil:
+				event.Name = EventCompleted
+			case ending.failure != nil:
+				event.Name, event.Error = EventFailed, ending.failure.ErrorMessage
+			default:
+				event.Name = EventReleased
+			}
+		case pb.Outcome_OUTCOME_GONE:
+			// If the request was sent before, while the lease held, that one has removed the row.
+			event.Name = EventUnknown
+			if answer.attempts > 1 && answer.firstSentAt.Before(ending.lease.deadline) {
+				event.Name = EventCompleted
+			}
+		default:
+			event.Name = EventLost
+		}
+		s.state.emit(event)
+		s.state.drop(ending.lease)
+	}
+}
+
+// refuse settles an item in another way if the broker has refused its ending: the same one can never succeed.
+func (s *settler) refuse(ending *ending, problem string) {
+	lease := ending.lease
+	s.state.emit(Event{Name: EventRefused, Item: lease.item, Reason: problem})
+	instead := ending.plain()
+	if instead != nil && lease.checkpoint != nil {
+		s.state.refuseCheckpoint(lease, problem)
+	}
+	if ending.completion != nil {
+		instead = failed(lease, "Refused: "+problem)
+	}
+	if instead == nil {
+		s.state.drop(lease)
+		return
+	}
+	lease.phase = phaseRunning
+	s.state.settle(instead)
+}
+
+// takeGroup takes the endings that one call can carry, in the order in which the handlers ended.
+func takeGroup(state *state) []*ending {
+	var group []*ending
+	followUps, size, taken := 0, 0, 0
+	for _, ending := range state.endings {
+		followUps += ending.followUps()
+		size += ending.size()
+		if len(group) > 0 && (len(group) == maxItemsPerCall || followUps > maxFollowUps || size > maxGroupBytes) {
+			break
+		}
+		taken++
+		switch {
+		case ending.lease.phase != phaseEnded:
+			// The lease was lost while its ending waited.
+		case !time.Now().Before(ending.lease.deadline):
+			state.lose(ending.lease, lostReason)
+		default:
+			ending.lease.phase = phaseSettling
+			group = append(group, ending)
+		}
+	}
+	state.endings = slices.Clone(state.endings[taken:])
+	return group
+}
+
+func lastDeadline(state *state, group []*ending) time.Time {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	var last time.Time
+	for _, ending := range group {
+		if ending.lease.deadline.After(last) {
+			last = ending.lease.deadline
+		}
+	}
+	return last
+}
+
+// settleTimeout is the deadline of an attempt. If a connection is dead, another attempt must be made before a lease ends.
+func settleTimeout(state *state, group []*ending) time.Duration {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	timeout := attemptTimeout
+	for _, ending := range group {
+		timeout = min(timeout, max(ending.lease.duration/2, time.Second))
+	}
+	return timeout
+}
+
+func withMessage[From, To any](from answer[From], message To) answer[To] {
+	return answer[To]{message: message, firstSentAt: from.firstSentAt, sentAt: from.sentAt, arrivedAt: from.arrivedAt, attempts: from.attempts}
+}

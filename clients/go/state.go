@@ -1,0 +1,274 @@
+// The state of a worker that its goroutines share: slots, leases, running handlers, and endings that are not settled.
+
+package leasebroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
+)
+
+// The names of the causes in events.
+const (
+	causeLeaseLost = "lease_lost"
+	causeTimeLimit = "time_limit"
+	causeShutdown  = "shutdown"
+)
+
+// maxCheckpointBytes is the most that a broker can be configured to store.
+const maxCheckpointBytes = 65_536
+
+// lostReason is the reason of a lease that the worker gives up by itself.
+const lostReason = "no heartbeat was answered in time"
+
+// defaultLease stands for the duration of a lease while none was seen.
+const defaultLease = 30 * time.Second
+
+type state struct {
+	options *options
+	events  *eventLog
+	// base is the context from which those of the handlers are made.
+	base context.Context
+	// handle runs the handler of a run in its own goroutine.
+	handle func(*run)
+
+	mu sync.Mutex
+	// effects are the events and actions that follow a change. `update` runs them in order, without the lock.
+	effects []func()
+	// slotsFree wakes the pollers, endingsReady the settler, clock the keeper, and changed the goroutine that stops.
+	slotsFree, endingsReady *sync.Cond
+	clock, changed          chan struct{}
+
+	freeSlots int
+	held      map[string]*heldLease
+	runs      map[*run]struct{}
+	endings   []*ending
+	// settling is true while a group is being settled.
+	settling bool
+	stuck    int
+	// takesItems is false as soon as the worker stops.
+	takesItems bool
+	// settledAll is true when the settler shall end with its last group.
+	settledAll bool
+	// nextBeat is the time of the next heartbeat. Zero: no lease is held.
+	nextBeat time.Time
+	// abandoned has the request ids of claims whose answer will not be read. The broker may have leased items for them.
+	abandoned []string
+	// checkpointLimit is the largest checkpoint that may be stored. It shrinks when the broker refuses one.
+	checkpointLimit int
+}
+
+func newState(options *options, events *eventLog) *state {
+	s := &state{
+		options: options, events: events, base: context.Background(),
+		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		freeSlots: options.concurrency, held: map[string]*heldLease{}, runs: map[*run]struct{}{},
+		takesItems: true, checkpointLimit: maxCheckpointBytes,
+	}
+	s.slotsFree, s.endingsReady = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+	return s
+}
+
+// update makes a change under the lock, and then runs its effects.
+func (s *state) update(change func()) {
+	s.mu.Lock()
+	change()
+	s.unlock()
+}
+
+// unlock releases the lock and runs the effects of the changes.
+func (s *state) unlock() {
+	effects := s.effects
+	s.effects = nil
+	s.mu.Unlock()
+	for _, effect := range effects {
+		effect()
+	}
+}
+
+func (s *state) emit(event Event) {
+	s.effects = append(s.effects, func() { s.events.emit(event) })
+}
+
+// reserveSlots takes the free slots for a claim. Returns 0 if the worker takes no items now.
+func (s *state) reserveSlots() int {
+	if !s.takesItems || s.stuck > s.options.maxStuck {
+		return 0
+	}
+	slots := min(s.freeSlots, s.options.maxSlotsPerCall())
+	s.freeSlots -= slots
+	return slots
+}
+
+// returnSlots gives back slots for which no item came.
+func (s *state) returnSlots(slots int) {
+	s.freeSlots += slots
+	s.slotsFree.Broadcast()
+}
+
+// accept starts handlers for the leases of a claim, for which `slots` slots were reserved.
+func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.Time) {
+	var leases []*heldLease
+	for _, message := range messages {
+		// A repeated response can have a lease that the worker holds already.
+		if s.held[message.GetLeaseId()] == nil {
+			lease := newHeldLease(s, message, sentAt, arrivedAt)
+			s.held[lease.id] = lease
+			s.emit(Event{Name: EventClaimed, Item: lease.item})
+			if !time.Now().Before(lease.lostAt()) {
+				// The process was suspended since the response arrived.
+				s.lose(lease, lostReason)
+				continue
+			}
+			leases = append(leases, lease)
+			beat := time.Now()
+			if !lease.unconfirmed {
+				beat = beat.Add(lease.beatPeriod())
+			}
+			if s.nextBeat.IsZero() || beat.Before(s.nextBeat) {
+				s.nextBeat = beat
+			}
+		}
+	}
+	notify(s.clock)
+	if !s.takesItems {
+		for _, lease := range leases {
+			s.settle(released(lease, nil))
+		}
+		s.returnSlots(slots)
+		return
+	}
+	size, runs := s.options.slotSize(), 0
+	for first := 0; first < len(leases); first += size {
+		s.start(leases[first:min(first+size, len(leases))])
+		runs++
+	}
+	s.returnSlots(slots - runs)
+}
+
+// start runs the handler for leases that fill one slot.
+func (s *state) start(leases []*heldLease) {
+	run := &run{leases: leases, startedAt: time.Now()}
+	ctx, cancel := context.WithCancelCause(s.base)
+	run.ctx, run.cancel = ctx, cancel
+	if limit := s.options.timeLimit; limit > 0 {
+		run.ctx = limitedContext{ctx, run.startedAt.Add(limit)}
+	}
+	s.runs[run] = struct{}{}
+	for _, lease := range leases {
+		lease.run = run
+		s.emit(Event{Name: EventStarted, Item: lease.item})
+	}
+	s.effects = append(s.effects, func() { go s.handle(run) })
+}
+
+// end takes the endings of a handler that has returned. Endings of leases that are done already are dropped.
+func (s *state) end(run *run, endings []*ending) {
+	for _, lease := range run.leases {
+		// The process may have been stopped for so long that the keeper has not looked yet.
+		if lease.phase == phaseRunning && !time.Now().Before(lease.lostAt()) {
+			s.lose(lease, lostReason)
+		}
+	}
+	delete(s.runs, run)
+	for _, ending := range endings {
+		s.settle(ending)
+	}
+	if run.stuck {
+		s.stuck--
+	}
+	if !run.slotReplaced {
+		s.freeSlots++
+	}
+	s.slotsFree.Broadcast()
+	notify(s.changed)
+}
+
+// settle passes an ending to the settler, unless the lease has ended already.
+func (s *state) settle(ending *ending) {
+	if ending.lease.phase == phaseRunning {
+		ending.lease.phase = phaseEnded
+		ending.setCheckpoint()
+		s.endings = append(s.endings, ending)
+		s.endingsReady.Signal()
+	}
+}
+
+// drop forgets a lease.
+func (s *state) drop(lease *heldLease) {
+	lease.phase = phaseDone
+	delete(s.held, lease.id)
+}
+
+// lose drops a lease that was lost, and cancels its handler if it has no other lease.
+func (s *state) lose(lease *heldLease, reason string) {
+	s.emit(Event{Name: EventLost, Item: lease.item, Reason: reason})
+	s.drop(lease)
+	if _, running := s.runs[lease.run]; !running {
+		return
+	}
+	for _, other := range lease.run.leases {
+		if other.phase != phaseDone {
+			return
+		}
+	}
+	cause := ErrLeaseLost
+	if reason != "" {
+		cause = fmt.Errorf("%w: %s", ErrLeaseLost, reason)
+	}
+	s.cancel(lease.run, causeLeaseLost, cause, reason)
+}
+
+// cancel cancels a handler, unless it is cancelled already.
+func (s *state) cancel(run *run, name string, cause error, reason string) {
+	if run.cause != "" {
+		return
+	}
+	run.cause, run.cancelledAt = name, time.Now()
+	for _, lease := range run.leases {
+		s.emit(Event{Name: EventCancelled, Item: lease.item, Cause: name, Reason: reason})
+	}
+	s.effects = append(s.effects, func() { run.cancel(cause) })
+	notify(s.clock)
+}
+
+func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(checkpoint) > s.checkpointLimit {
+		return fmt.Errorf("the checkpoint has %d bytes; the queue stores at most %d", len(checkpoint), s.checkpointLimit)
+	}
+	lease.checkpoint = append([]byte{}, checkpoint...)
+	lease.saved++
+	return nil
+}
+
+// refuseCheckpoint forgets a checkpoint that the broker has refused, and lowers the limit.
+func (s *state) refuseCheckpoint(lease *heldLease, reason string) {
+	s.options.logger.Warn("checkpoint refused", "key", lease.item.Key, "bytes", len(lease.checkpoint), "error", reason)
+	s.checkpointLimit = min(s.checkpointLimit, max(len(lease.checkpoint)-1, 0))
+	lease.checkpoint, lease.stored = nil, lease.saved
+}
+
+// notify wakes the goroutine that waits on a channel, now or when it next waits.
+func notify(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+// longestLease is the time without an answer after which the worker is not healthy.
+func (s *state) longestLease() time.Duration {
+	longest := s.options.lease
+	for _, lease := range s.held {
+		longest = max(longest, lease.duration)
+	}
+	if longest == 0 {
+		return defaultLease
+	}
+	return longest
+}

@@ -1,0 +1,105 @@
+package leasebroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValuesReturnAsTheyWereSent(t *testing.T) {
+	instant := time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)
+	for _, value := range []any{nil, true, int64(math.MinInt64), 1.5, "ż", []byte{0}, instant, Decimal("-12.50")} {
+		message, err := valueToProto(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back := valueFromProto(message); !reflect.DeepEqual(back, value) {
+			t.Errorf("%#v returns as %#v", value, back)
+		}
+	}
+}
+
+func TestValueThatNoColumnHoldsIsAnError(t *testing.T) {
+	for _, value := range []any{uint64(math.MaxUint64), struct{}{}, "\xff"} {
+		if _, err := rowToProto(Row{"c": value}); err == nil || !strings.Contains(err.Error(), `column "c"`) {
+			t.Errorf("%#v: %v", value, err)
+		}
+	}
+}
+
+func TestTypedColumns(t *testing.T) {
+	item := &Item{Columns: Row{"number": int64(7), "nothing": nil}}
+	if number, err := item.Int64("number"); number != 7 || err != nil {
+		t.Errorf("%d, %v", number, err)
+	}
+	for _, column := range []string{"nothing", "missing"} {
+		if _, err := item.Int64(column); err == nil {
+			t.Errorf("%s has a value", column)
+		}
+	}
+	if _, err := item.Text("number"); err == nil {
+		t.Error("a number is a text")
+	}
+	if !item.IsNull("nothing") || item.IsNull("missing") || item.IsNull("number") {
+		t.Error("IsNull is wrong")
+	}
+}
+
+type silent struct{}
+
+func (silent) Error() string { return "" }
+
+func TestErrorTexts(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		text string
+	}{
+		{errors.New("bad"), "errors.errorString: bad"},
+		{Retry(errors.New("why")), "Retry: why"},
+		{fmt.Errorf("ship: %w", DeadLetter(errors.New("why"))), "DeadLetter: ship: why"},
+		{Retry(nil), "Retry"},
+		{silent{}, "leasebroker.silent"},
+		{&panicError{"broken"}, "panic: broken"},
+	} {
+		if text := errorText(test.err); text != test.text {
+			t.Errorf("%q is not %q", text, test.text)
+		}
+	}
+	if text := cutText(strings.Repeat("ż", 2000) + "\xff"); len([]rune(text)) != maxErrorLength {
+		t.Errorf("%d characters", len([]rune(text)))
+	}
+}
+
+func TestPlaintextToAnotherMachineIsRefused(t *testing.T) {
+	for address, local := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "dns:///localhost:1": true, "unix:/run/broker": true,
+		"db.example:1": false, "dns:///db.example:1": false, "10.0.0.1:1": false, "127.0.0.1:1,10.0.0.1:1": false,
+	} {
+		if _, err := newOptions(address, nil); (err == nil) != local {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := newOptions("db.example:1", []Option{Credentials(PlaintextAllowed())}); err != nil {
+		t.Error(err)
+	}
+}
+
+func nothing(context.Context, *Item) (*Result, error) { return nil, nil }
+
+func TestOptionsOutOfRangeAreRefused(t *testing.T) {
+	if _, err := NewWorker("127.0.0.1:1", "work", nothing); err != nil {
+		t.Error(err)
+	}
+	for name, option := range map[string]Option{
+		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
+	} {
+		if _, err := NewWorker("127.0.0.1:1", "work", nothing, option); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}

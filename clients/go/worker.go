@@ -1,0 +1,281 @@
+// A worker: claims the items of one queue, runs a handler for each, and settles them.
+
+package leasebroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// cancelGrace is the time that a cancelled handler has to return when the worker stops.
+	cancelGrace = 5 * time.Second
+	// settleGrace is the time that the last settling calls have after that.
+	settleGrace = 5 * time.Second
+)
+
+// Worker works on the items of one queue. Make it with NewWorker or NewBatchWorker, and use it once.
+type Worker struct {
+	options *options
+	handler BatchHandler
+	events  *eventLog
+	state   *state
+	health  *connectionHealth
+
+	transport, keeperTransport *transport
+	poller                     *poller
+	polls, settles, keeps      routine
+
+	// stopping is closed when the worker shall stop, hurry when handlers shall be cancelled at once, and stopped when it
+	// has stopped.
+	stopping, hurry, stopped chan struct{}
+	stopOnce, hurryOnce      sync.Once
+	stopInOrder              sync.Once
+	started                  atomic.Bool
+
+	mu  sync.Mutex
+	err error
+}
+
+// routine is a group of goroutines that share a context.
+type routine struct {
+	group  sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (r *routine) start(run func(context.Context)) {
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+	}
+	r.group.Go(func() { run(r.ctx) })
+}
+
+// NewWorker makes a worker that calls the handler with one item. It connects when it starts.
+//
+// The address is host:port, dns:///host:port, or several addresses with commas between them.
+func NewWorker(address, queue string, handler Handler, options ...Option) (*Worker, error) {
+	if handler == nil {
+		return nil, errors.New("the handler is nil")
+	}
+	return newWorker(address, queue, 0, handler.inBatches(), options)
+}
+
+// NewBatchWorker makes a worker that calls the handler with up to `batch` items, 1 to 1,000. Concurrency is then the number
+// of batches.
+func NewBatchWorker(address, queue string, batch int, handler BatchHandler, options ...Option) (*Worker, error) {
+	if handler == nil {
+		return nil, errors.New("the handler is nil")
+	}
+	if batch < 1 {
+		return nil, fmt.Errorf("the batch is %d; it must be 1 to %d", batch, maxItemsPerCall)
+	}
+	return newWorker(address, queue, batch, handler, options)
+}
+
+func newWorker(address, queue string, batch int, handler BatchHandler, given []Option) (*Worker, error) {
+	o, err := newOptions(address, given)
+	if err != nil {
+		return nil, err
+	}
+	o.queue, o.batch = queue, batch
+	if err := o.checkWorker(); err != nil {
+		return nil, err
+	}
+	events := newEventLog(queue, o.onEvent, o.logger)
+	w := &Worker{
+		options: o, handler: handler, events: events,
+		state: newState(o, events), health: &connectionHealth{emit: events.emit},
+		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	w.state.handle = func(run *run) { runHandler(w.state, handler, run) }
+	return w, nil
+}
+
+// Run works until the context ends or SIGTERM or an interrupt arrives, and stops in order. A second signal cancels the
+// handlers. It returns nil, a *CallError if the broker refuses the worker, for example because the queue does not exist, or
+// ErrHandlersLeft.
+func (w *Worker) Run(ctx context.Context) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	w.state.base = context.WithoutCancel(ctx)
+	if err := w.Start(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-signals:
+	case <-w.stopping:
+	}
+	go func() {
+		select {
+		case <-signals:
+			w.hurryOnce.Do(func() { close(w.hurry) })
+		case <-w.stopped:
+		}
+	}()
+	return w.Stop(w.options.grace)
+}
+
+// Start starts the worker and returns. For programs that handle signals themselves.
+func (w *Worker) Start() error {
+	select {
+	case <-w.stopping:
+		return errors.New("the worker was stopped; make another one")
+	default:
+	}
+	var err error
+	if w.transport, err = newTransport(w.options); err != nil {
+		return err
+	}
+	if w.keeperTransport, err = newTransport(w.options); err != nil {
+		w.transport.close()
+		return err
+	}
+	w.keeperTransport.connection.Connect() // The first heartbeat must not wait for it.
+	w.started.Store(true)
+	caller := &caller{token: w.options.token, onAttempt: w.health.note, onRetry: w.onRetry}
+	w.poller = &poller{w.state, caller, w.transport, w.onFatal}
+	settler := &settler{w.state, caller, w.transport, w.onFatal}
+	keeper := &keeper{state: w.state, caller: caller, transport: w.keeperTransport, onFatal: w.onFatal}
+	w.settles.start(settler.run)
+	w.keeps.start(keeper.run)
+	for range w.options.pollers() {
+		w.polls.start(w.poller.run)
+	}
+	return nil
+}
+
+// Stop stops in order: it claims no more items, lets handlers end within the grace, cancels the others, and settles all.
+// It returns what Run returns. Later calls wait for the first one.
+func (w *Worker) Stop(grace time.Duration) error {
+	w.stopInOrder.Do(func() {
+		defer close(w.stopped)
+		w.requestStop()
+		if w.started.Load() {
+			w.stop(grace)
+		}
+	})
+	<-w.stopped
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Done is closed when the broker has refused the worker, or Stop was called.
+func (w *Worker) Done() <-chan struct{} { return w.stopping }
+
+// Health is false if no call was answered for the time of a lease, if too many handlers are stuck, or if the broker has
+// refused the worker.
+func (w *Worker) Health() bool {
+	w.mu.Lock()
+	refused := w.err != nil
+	w.mu.Unlock()
+	w.state.mu.Lock()
+	lease := w.state.longestLease()
+	stuck := w.state.stuck > w.options.maxStuck
+	w.state.mu.Unlock()
+	return !refused && !stuck && w.health.failingFor() <= lease
+}
+
+// Counters returns how often each event has happened.
+func (w *Worker) Counters() map[EventName]int64 { return w.events.counts() }
+
+func (w *Worker) stop(grace time.Duration) {
+	w.events.emit(Event{Name: EventStopping})
+	w.state.update(func() {
+		w.state.takesItems = false
+		w.state.slotsFree.Broadcast()
+	})
+	settleEnd := time.AfterFunc(grace+cancelGrace+settleGrace, func() { w.settles.cancel() })
+	defer settleEnd.Stop()
+	w.polls.cancel()
+	w.polls.group.Wait()
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		w.poller.releaseAbandoned(context.Background(), false)
+	}()
+	w.waitForHandlers(grace, w.hurry)
+	w.state.update(func() {
+		for run := range w.state.runs {
+			w.state.cancel(run, causeShutdown, ErrShutdown, "")
+		}
+	})
+	w.waitForHandlers(cancelGrace, nil)
+	w.state.update(func() {
+		for run := range w.state.runs {
+			w.setError(ErrHandlersLeft)
+			for _, lease := range run.leases {
+				if lease.phase == phaseRunning {
+					w.state.drop(lease)
+				}
+			}
+		}
+		w.state.settledAll = true
+		w.state.endingsReady.Signal()
+	})
+	w.settles.group.Wait()
+	w.keeps.cancel()
+	w.keeps.group.Wait()
+	<-released
+	w.poller.releaseAbandoned(context.Background(), true)
+	w.settles.cancel()
+	w.transport.close()
+	w.keeperTransport.close()
+	w.events.emit(Event{Name: EventStopped})
+}
+
+// waitForHandlers waits until all handlers have returned, the time is over, or `hurry` is closed.
+func (w *Worker) waitForHandlers(limit time.Duration, hurry <-chan struct{}) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		w.state.mu.Lock()
+		running := len(w.state.runs)
+		w.state.mu.Unlock()
+		if running == 0 {
+			return
+		}
+		select {
+		case <-w.state.changed:
+		case <-hurry:
+			return
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+func (w *Worker) requestStop() { w.stopOnce.Do(func() { close(w.stopping) }) }
+
+// onFatal ends the worker, because the broker refuses its calls.
+func (w *Worker) onFatal(err error) {
+	w.setError(err)
+	w.options.logger.Error("worker stops", "queue", w.options.queue, "error", err)
+	w.requestStop()
+}
+
+// setError keeps the first error.
+func (w *Worker) setError(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *Worker) onRetry(r retry) {
+	w.events.emit(Event{
+		Name: EventRetry, RPC: r.rpc, Code: r.failure.code.String(), Reason: r.failure.reason,
+		Error: r.failure.message, Try: r.attempt, Wait: r.wait,
+	})
+}

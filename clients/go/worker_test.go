@@ -1,0 +1,475 @@
+package leasebroker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/lease-broker/clients/go"
+)
+
+type (
+	item   = leasebroker.Item
+	result = leasebroker.Result
+)
+
+func TestEachItemIsCompletedOnce(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(500)...)
+	var running, most atomic.Int64
+	_, events := b.work(func(context.Context, *item) (*result, error) {
+		now := running.Add(1)
+		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+		}
+		time.Sleep(time.Millisecond)
+		running.Add(-1)
+		return nil, nil
+	}, leasebroker.Concurrency(8))
+	events.wait(leasebroker.EventCompleted, 500)
+	b.expect(map[string]int{"completed": 500})
+	for _, row := range b.rows("work", "completed") {
+		if row.Attempt != 1 || row.Fence != 1 {
+			t.Fatalf("%+v was leased more than once", row)
+		}
+	}
+	if most.Load() < 2 || most.Load() > 8 {
+		t.Errorf("%d handlers ran at the same time", most.Load())
+	}
+}
+
+func TestErrorSaysHowTheItemEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		err   error
+		state string
+		text  string
+	}{
+		"plain":       {errors.New("bad"), "delayed", "errors.errorString: bad"},
+		"retry":       {leasebroker.RetryAfter(errors.New("no paper"), time.Minute), "delayed", "Retry: no paper"},
+		"dead letter": {leasebroker.DeadLetter(errors.New("no customer")), "dead", "DeadLetter: no customer"},
+		"release":     {leasebroker.ReleaseAfter(time.Minute), "delayed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			b.enqueue("work", payloads(1)...)
+			_, events := b.work(func(context.Context, *item) (*result, error) { return nil, test.err })
+			if name == "release" {
+				events.wait(leasebroker.EventReleased, 1)
+			} else {
+				events.wait(leasebroker.EventFailed, 1)
+			}
+			rows := b.rows("work", test.state)
+			if len(rows) != 1 || rows[0].Error != test.text {
+				t.Errorf("the items that are %s: %+v", test.state, rows)
+			}
+		})
+	}
+}
+
+func TestPanicFailsTheItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	_, events := b.work(func(context.Context, *item) (*result, error) { panic("broken") })
+	events.wait(leasebroker.EventFailed, 1)
+	if rows := b.rows("work", "delayed"); len(rows) != 1 || rows[0].Error != "panic: broken" {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestResultIsWritten(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("daily", leasebroker.Row{"note": nil})
+	notes := make(chan any, 10)
+	b.workOn("daily", func(_ context.Context, item *item) (*result, error) {
+		notes <- item.Columns["note"]
+		return &result{
+			Columns:   leasebroker.Row{"note": "done"},
+			FollowUps: []leasebroker.FollowUp{{Queue: "next", Columns: leasebroker.Row{"number": 7}}},
+		}, nil
+	})
+	if first, second := <-notes, <-notes; first != nil || second != "done" {
+		t.Errorf("the notes are %v and %v", first, second)
+	}
+	numbers := make(chan any, 10)
+	b.workOn("next", func(_ context.Context, item *item) (*result, error) {
+		numbers <- item.Columns["number"]
+		return nil, nil
+	})
+	if number := <-numbers; number != int64(7) {
+		t.Errorf("the follow-up has %v", number)
+	}
+}
+
+func TestRefusedCompletionFailsOneItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(10)...)
+	_, events := b.work(func(_ context.Context, item *item) (*result, error) {
+		column := "note"
+		if number, _ := item.Int64("amount"); number == 3 {
+			column = "amount"
+		}
+		return &result{Columns: leasebroker.Row{column: "1"}}, nil
+	}, leasebroker.Concurrency(10))
+	events.wait(leasebroker.EventCompleted, 9)
+	events.wait(leasebroker.EventFailed, 1)
+	if problem := events.find(leasebroker.EventRefused).Reason; !strings.Contains(problem, "amount") {
+		t.Errorf("the problem is %q", problem)
+	}
+	if rows := b.rows("work", "delayed"); len(rows) != 1 || !strings.HasPrefix(rows[0].Error, "Refused: ") {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestMalformedFailureDoesNotFailItsGroup(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(10)...)
+	_, events := b.work(func(_ context.Context, item *item) (*result, error) {
+		delay := time.Minute
+		if number, _ := item.Int64("amount"); number == 3 {
+			delay = 10_000 * time.Hour
+		}
+		return nil, leasebroker.RetryAfter(errors.New("later"), delay)
+	}, leasebroker.Concurrency(10))
+	events.wait(leasebroker.EventFailed, 10)
+	events.settle()
+	if events.counts[leasebroker.EventRefused] != 1 {
+		t.Errorf("the events are %v", events.counts)
+	}
+	b.expect(map[string]int{"delayed": 10})
+}
+
+func TestBatchErrorFailsTheNamedItems(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(100)...)
+	events := newWatcher(t)
+	var largest atomic.Int64
+	worker, err := leasebroker.NewBatchWorker(b.address, "work", 50,
+		func(_ context.Context, items []*item) (map[*item]*result, error) {
+			largest.Store(max(largest.Load(), int64(len(items))))
+			failures := leasebroker.BatchError{}
+			for _, item := range items {
+				if number, _ := item.Int64("amount"); number == 7 {
+					failures[item] = errors.New("seven")
+				}
+			}
+			if len(failures) > 0 {
+				return nil, failures
+			}
+			return nil, nil
+		}, events.option())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	events.wait(leasebroker.EventCompleted, 99)
+	events.wait(leasebroker.EventFailed, 1)
+	if err := worker.Stop(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(map[string]int{"completed": 99, "delayed": 1})
+	if largest.Load() != 50 {
+		t.Errorf("the largest batch has %d items", largest.Load())
+	}
+}
+
+func TestHeartbeatsKeepTheLeaseOfALongHandler(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	_, events := b.work(func(context.Context, *item) (*result, error) {
+		time.Sleep(5 * time.Second)
+		return nil, nil
+	})
+	events.wait(leasebroker.EventCompleted, 1)
+	if beats := events.counts[leasebroker.EventHeartbeat]; beats < 5 || beats > 9 {
+		t.Errorf("%d heartbeats", beats)
+	}
+	if rows := b.rows("work", "completed"); rows[0].Fence != 1 {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
+	b := newBroker(t)
+	keys := b.enqueue("work", payloads(1)...)
+	client := b.client()
+	cause := make(chan error, 1)
+	_, events := b.work(func(ctx context.Context, item *item) (*result, error) {
+		if item.FencingToken > 1 {
+			return nil, nil
+		}
+		if _, err := client.Cancel(ctx, "work", keys, leasebroker.Cancellation{Reason: "wrong customer"}); err != nil {
+			return nil, err
+		}
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return nil, nil
+	})
+	events.wait(leasebroker.EventCompleted, 1)
+	if err := <-cause; !errors.Is(err, leasebroker.ErrLeaseLost) || !strings.Contains(err.Error(), "wrong customer") {
+		t.Errorf("the cause is %v", err)
+	}
+	if event := events.find(leasebroker.EventCancelled); event.Cause != "lease_lost" {
+		t.Errorf("%+v", event)
+	}
+}
+
+func TestWorkerWithoutHeartbeatsCancelsAtHalfOfTheLease(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	_, events := b.work(func(ctx context.Context, _ *item) (*result, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}, leasebroker.Heartbeat(false))
+	events.wait(leasebroker.EventFailed, 1)
+	if event := events.find(leasebroker.EventCancelled); event.Cause != "time_limit" {
+		t.Errorf("%+v", event)
+	}
+	if events.counts[leasebroker.EventHeartbeat] != 0 {
+		t.Errorf("the events are %v", events.counts)
+	}
+}
+
+func TestTimeLimitFailsTheItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	_, events := b.work(func(ctx context.Context, _ *item) (*result, error) {
+		if _, ok := ctx.Deadline(); !ok {
+			return nil, leasebroker.DeadLetter(errors.New("no deadline"))
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, leasebroker.TimeLimit(500*time.Millisecond))
+	events.wait(leasebroker.EventFailed, 1)
+	if rows := b.rows("work", "delayed"); len(rows) != 1 || rows[0].Error != "time limit of 0.5 s" {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestStuckHandlersAreReplacedUpToTheLimit(t *testing.T) {
+	b := newBroker(t)
+	done := make(chan struct{})
+	handler := func(_ context.Context, item *item) (*result, error) {
+		if text, _ := item.Text("payload"); text == "stuck" {
+			<-done
+		}
+		return nil, nil
+	}
+	worker, events := b.work(handler, leasebroker.TimeLimit(300*time.Millisecond),
+		leasebroker.StuckAfter(300*time.Millisecond), leasebroker.MaxStuck(1))
+	b.enqueue("work", leasebroker.Row{"payload": "stuck"})
+	events.wait(leasebroker.EventStuck, 1)
+	if stack := events.find(leasebroker.EventStuck).Stack; !strings.Contains(stack, "TestStuckHandlers") {
+		t.Errorf("the stack is %s", stack)
+	}
+	b.enqueue("work", payloads(20)...)
+	events.wait(leasebroker.EventCompleted, 20)
+	if !worker.Health() {
+		t.Error("the worker is not healthy although the handler was replaced")
+	}
+	b.enqueue("work", leasebroker.Row{"payload": "stuck"})
+	events.wait(leasebroker.EventStuck, 2)
+	if worker.Health() {
+		t.Error("the worker is healthy although too many handlers are stuck")
+	}
+	close(done)
+}
+
+func TestStoppingWorkerFinishesItsItems(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(20)...)
+	worker, events := b.work(func(context.Context, *item) (*result, error) {
+		time.Sleep(3 * time.Second)
+		return nil, nil
+	}, leasebroker.Concurrency(4))
+	events.wait(leasebroker.EventStarted, 4)
+	if err := worker.Stop(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(map[string]int{"completed": 4, "ready": 16})
+}
+
+func TestStoppingWorkerReleasesAfterTheGrace(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	worker, events := b.work(func(ctx context.Context, item *item) (*result, error) {
+		if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
+			return nil, leasebroker.DeadLetter(err)
+		}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	events.wait(leasebroker.EventStarted, 1)
+	if err := worker.Stop(200 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if rows := b.rows("work", "ready"); len(rows) != 1 || rows[0].Attempt != 0 {
+		t.Fatalf("%+v", rows)
+	}
+	checkpoints := make(chan string, 1)
+	b.work(func(_ context.Context, item *item) (*result, error) {
+		checkpoints <- string(item.Checkpoint)
+		return nil, nil
+	})
+	if checkpoint := <-checkpoints; checkpoint != "page 7" {
+		t.Errorf("the checkpoint is %q", checkpoint)
+	}
+}
+
+func TestStoppingWorkerLeavesHandlersThatIgnoreIt(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	done := make(chan struct{})
+	defer close(done)
+	worker, events := b.work(func(context.Context, *item) (*result, error) {
+		<-done
+		return nil, nil
+	})
+	events.wait(leasebroker.EventStarted, 1)
+	if err := worker.Stop(0); !errors.Is(err, leasebroker.ErrHandlersLeft) {
+		t.Errorf("Stop returns %v", err)
+	}
+}
+
+func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
+	b := newBroker(t)
+	keys := b.enqueue("work", payloads(1)...)
+	client := b.client()
+	var first atomic.Bool
+	checkpoints := make(chan string, 1)
+	_, events := b.work(func(ctx context.Context, item *item) (*result, error) {
+		if !first.CompareAndSwap(false, true) {
+			checkpoints <- string(item.Checkpoint)
+			return nil, nil
+		}
+		if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
+			return nil, err
+		}
+		time.Sleep(time.Second) // The first heartbeat comes after 0.7 s.
+		if _, err := client.Cancel(ctx, "work", keys, leasebroker.Cancellation{}); err != nil {
+			return nil, err
+		}
+		<-ctx.Done()
+		return nil, nil
+	})
+	events.wait(leasebroker.EventCompleted, 1)
+	if checkpoint := <-checkpoints; checkpoint != "page 7" {
+		t.Errorf("the checkpoint is %q", checkpoint)
+	}
+}
+
+func TestRefusedCheckpointLosesNoLease(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(2)...)
+	_, events := b.work(func(_ context.Context, item *item) (*result, error) {
+		if err := item.SaveCheckpoint(make([]byte, 70_000)); err == nil {
+			return nil, leasebroker.DeadLetter(errors.New("a checkpoint larger than any queue stores was accepted"))
+		}
+		if number, _ := item.Int64("amount"); number == 1 {
+			// The queue stores 4,096 bytes.
+			if err := item.SaveCheckpoint(make([]byte, 5_000)); err != nil {
+				return nil, leasebroker.DeadLetter(err)
+			}
+		}
+		time.Sleep(4 * time.Second)
+		if err := item.SaveCheckpoint(make([]byte, 5_000)); err == nil {
+			return nil, leasebroker.DeadLetter(errors.New("the library has not learned the limit"))
+		}
+		return nil, nil
+	}, leasebroker.Concurrency(2))
+	events.wait(leasebroker.EventCompleted, 2)
+	if events.counts[leasebroker.EventLost] != 0 {
+		t.Errorf("the events are %v", events.counts)
+	}
+}
+
+func TestIdleWorkerLeavesNothingLeasedWhenItStops(t *testing.T) {
+	b := newBroker(t)
+	for range 5 {
+		worker, _ := b.work(func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Concurrency(100))
+		time.Sleep(300 * time.Millisecond) // The first claim is sent within 250 ms.
+		stopped := make(chan error)
+		go func() { stopped <- worker.Stop(time.Second) }()
+		b.enqueue("work", payloads(100)...)
+		if err := <-stopped; err != nil {
+			t.Fatal(err)
+		}
+		if leased := b.rows("work", "leased"); len(leased) != 0 {
+			t.Fatalf("%d items are leased", len(leased))
+		}
+	}
+}
+
+func TestRestartedBrokerLosesNothing(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(200)...)
+	_, events := b.work(func(context.Context, *item) (*result, error) {
+		time.Sleep(20 * time.Millisecond)
+		return nil, nil
+	}, leasebroker.Concurrency(4), leasebroker.Lease(time.Minute))
+	events.wait(leasebroker.EventCompleted, 50)
+	b.kill()
+	events.wait(leasebroker.EventDisconnected, 1)
+	b.start()
+	events.wait(leasebroker.EventCompleted, 200)
+	for _, row := range b.rows("work", "completed") {
+		if row.Attempt != 1 {
+			t.Fatalf("%+v", row)
+		}
+	}
+	if events.counts[leasebroker.EventRetry] == 0 {
+		t.Errorf("the events are %v", events.counts)
+	}
+}
+
+func TestUnknownQueueEndsTheWorker(t *testing.T) {
+	b := newBroker(t)
+	worker, err := leasebroker.NewWorker(b.address, "no_such_queue",
+		func(context.Context, *item) (*result, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *leasebroker.CallError
+	if err := worker.Run(context.Background()); !errors.As(err, &refused) || refused.Reason != "QUEUE_NOT_FOUND" {
+		t.Errorf("Run returns %v", err)
+	}
+}
+
+func TestObserverThatPanicsIsIgnored(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(2)...)
+	worker, err := leasebroker.NewWorker(b.address, "work",
+		func(context.Context, *item) (*result, error) { return nil, nil },
+		leasebroker.OnEvent(func(leasebroker.Event) { panic("broken observer") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for worker.Counters()[leasebroker.EventCompleted] < 2 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := worker.Stop(0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWakeAndDelayedItems(t *testing.T) {
+	b := newBroker(t)
+	client := b.client()
+	if err := client.Wake(context.Background(), "work"); err != nil {
+		t.Fatal(err)
+	}
+	rows := payloads(1_500)
+	keys, err := client.Enqueue(context.Background(), "work", rows, leasebroker.Delay(time.Hour))
+	if err != nil || len(keys) != 1_500 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	if delayed := len(b.rows("work", "delayed")); delayed != 1_000 {
+		t.Errorf("%d of the first 1,000 items are delayed", delayed)
+	}
+}
