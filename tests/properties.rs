@@ -255,8 +255,10 @@ proptest! {
         max_items in prop_oneof![any::<i32>(), 0..5],
         lease in any_duration(),
         request_id in prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"],
+        max_bytes in prop_oneof![any::<i64>(), 0..200_000_i64],
     ) {
         let mut request = FIXTURE.client.for_queue(&queue).as_worker(&worker).claim_request(max_items);
+        request.max_bytes = max_bytes;
         request.lease_duration = lease;
         request.request_id = request_id;
         FIXTURE.call(FIXTURE.client.try_claim(request))?;

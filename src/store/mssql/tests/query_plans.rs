@@ -13,11 +13,12 @@ use super::super::connection::Connection;
 use super::super::decode;
 use super::super::list_parameters::{ListEntry, ListParameters};
 use super::super::queue_statements::QueueStatements;
+use super::super::written_columns::stored_checkpoint;
 use super::super::{MssqlOperations, Pool, Settings};
 use super::spec;
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, Settlement};
-use crate::value::Value;
+use crate::value::{Key, Value};
 
 /// Number of rows of the table. It is so large that a planner prefers an index to a scan.
 const ROWS: u32 = 100_000;
@@ -51,8 +52,8 @@ impl ProfiledQueue {
         results.unwrap_or_else(|error| panic!("{error}: {sql}"))
     }
 
-    /// Claims and checks the plans. `has_request_id`: the calls have request ids.
-    async fn claim(&mut self, has_request_id: bool) -> Vec<LeaseRef> {
+    /// Claims and checks the plans. `has_request_id`: the calls have request ids. `within_bytes`: items can be too large.
+    async fn claim(&mut self, has_request_id: bool, within_bytes: bool) -> Vec<LeaseRef> {
         let list = (0..CALLS).map(|index| {
             let mut entry = ListEntry::default();
             for (name, value) in [
@@ -62,17 +63,24 @@ impl ProfiledQueue {
                 ("t", json!(Uuid::new_v4().to_string())),
                 ("d", json!(60_000)),
                 ("r", json!(has_request_id)),
+                ("b", json!(1_000_000)),
+                ("m", json!(1_000_000)),
             ] {
                 entry.insert(name, value);
             }
             entry
         });
         let statements = &self.statements().sql;
+        let batches = if within_bytes {
+            &statements.claim_within_bytes
+        } else {
+            &statements.claim
+        };
         let (sql, parameters) = (
             if has_request_id {
-                statements.claim.with_retries.clone()
+                batches.with_retries.clone()
             } else {
-                statements.claim.new.clone()
+                batches.new.clone()
             },
             ListParameters::new(vec![list.collect()]),
         );
@@ -94,7 +102,7 @@ impl ProfiledQueue {
             &[
                 ("INSERT", "@picked", READY),
                 ("UPDATE", "lease_attempt", BY_KEY),
-                ("SELECT", "@picked", BY_KEY),
+                ("SELECT", "lb_trace", BY_KEY),
             ],
         );
         if has_request_id {
@@ -110,15 +118,23 @@ impl ProfiledQueue {
         leases
     }
 
-    /// Extends the leases and checks the plans. `is_lost`: they are lost.
-    async fn heartbeat(&mut self, leases: &[LeaseRef], is_lost: bool) {
+    /// Extends the leases and checks the plans. `is_lost`: they are lost. `stores`: a checkpoint is stored.
+    async fn heartbeat(&mut self, leases: &[LeaseRef], is_lost: bool, stores: bool) {
         let list = leases.iter().enumerate().map(|(index, lease)| {
             let mut entry = QueueStatements::lease_entry(index, lease);
             entry.insert("d", json!(60_000));
+            if stores {
+                entry.insert("h", json!(1));
+                entry.insert("c", stored_checkpoint(b"half"));
+            }
             entry
         });
+        let statements = &self.statements().sql;
+        let with_checkpoints = statements.extend_with_checkpoints.clone();
         let (sql, parameters) = (
-            self.statements().sql.extend.clone(),
+            with_checkpoints
+                .filter(|_| stores)
+                .unwrap_or(statements.extend.clone()),
             ListParameters::new(vec![list.collect()]),
         );
         let results = self.run(&sql, &parameters.parameters()).await;
@@ -168,14 +184,11 @@ impl ProfiledQueue {
 
     /// Completes and checks the plans. `columns` are written into each row. `is_retry`: the leases were completed before.
     async fn complete(&mut self, leases: &[LeaseRef], columns: &[(String, Value)], is_retry: bool) {
-        let settlement = |lease: &LeaseRef| Settlement {
-            columns: columns.to_vec(),
-            checkpoint: None,
-            lease: lease.clone(),
-            ending: Ending::Complete {
-                follow_ups: Vec::new(),
-            },
-            trace: None,
+        let settlement = |lease: &LeaseRef| {
+            let follow_ups = Vec::new();
+            let mut done = Settlement::new(lease.clone(), Ending::Complete { follow_ups });
+            done.columns = columns.to_vec();
+            done
         };
         let settlements: Vec<Settlement> = leases.iter().map(settlement).collect();
         let indexes: Vec<usize> = (0..settlements.len()).collect();
@@ -230,6 +243,33 @@ impl ProfiledQueue {
         );
     }
 
+    /// Stores traces of the leases, looks for leases without a trace, and checks the plans.
+    async fn trace(&mut self, leases: &[LeaseRef]) {
+        let keys: Vec<Key> = leases.iter().map(|lease| lease.key.clone()).collect();
+        let keys = ListParameters::new(vec![self.statements().key_entries(&keys)]);
+        let sql = self.statements().sql.trace.find_leased.clone();
+        let results = self.run(&sql, &keys.parameters()).await;
+        assert!(
+            results
+                .iter()
+                .flatten()
+                .any(|row| first_column_is(row, "lb_k1"))
+        );
+        expect(&results, &[("SELECT", "trace_parent", BY_KEY)]);
+        let list = leases.iter().enumerate().map(|(index, lease)| {
+            let mut entry = QueueStatements::lease_entry(index, lease);
+            entry.insert("c", json!("a trace"));
+            entry
+        });
+        let list = ListParameters::new(vec![list.collect()]);
+        let sql = self.statements().sql.trace.note.clone();
+        let results = self.run(&sql, &list.parameters()).await;
+        expect(&results, &[("UPDATE", "trace_parent", BY_KEY)]);
+        let sql = self.statements().sql.trace.find_expired.clone();
+        let results = self.run(&sql, &[&1]).await;
+        expect(&results, &[("SELECT", "trace_parent", DUE)]);
+    }
+
     async fn reap(&mut self) {
         let sql = self.statements().sql.reap.clone();
         let results = self.run(&sql, &[&1, &3]).await;
@@ -238,7 +278,7 @@ impl ProfiledQueue {
             &[
                 ("INSERT", "@due", DUE),
                 ("UPDATE", "lease_error", BY_KEY),
-                ("SELECT", "lb_now", DUE),
+                ("SELECT", "AS lb_due", DUE),
             ],
         );
     }
@@ -254,17 +294,19 @@ async fn statements_use_the_indexes_that_their_files_name() {
     let mut first = connect(&Settings::new(server.clone())).await;
     batch(&mut first, &format!("CREATE DATABASE [{name}]")).await;
     let mut queue = set_up(&Settings::new(format!("{server};database={name}"))).await;
-    let leases = queue.claim(true).await;
+    let leases = queue.claim(true, false).await;
     queue.release_claims(&leases).await;
-    let leases = queue.claim(false).await;
+    let leases = queue.claim(false, true).await;
+    queue.trace(&leases).await;
     queue.cancel(&leases, false).await;
     queue.cancel(&leases, true).await;
-    queue.heartbeat(&leases, true).await;
-    let leases = queue.claim(false).await;
-    queue.heartbeat(&leases, false).await;
+    queue.heartbeat(&leases, true, false).await;
+    let leases = queue.claim(true, true).await;
+    queue.heartbeat(&leases, false, false).await;
+    queue.heartbeat(&leases, false, true).await;
     queue.complete(&leases, &[], false).await;
     queue.complete(&leases, &[], true).await;
-    let leases = queue.claim(false).await;
+    let leases = queue.claim(false, false).await;
     let columns = [
         ("result".to_owned(), Value::Int(1)),
         ("details".to_owned(), Value::Text("long ".repeat(1_000))),
@@ -293,6 +335,7 @@ async fn set_up(settings: &Settings) -> ProfiledQueue {
     batch(&mut connection, create).await;
     let mut spec = spec("item");
     spec.writable = ["result", "details"].map(str::to_owned).into();
+    spec.max_checkpoint_bytes = Some(4_096);
     for step in plan(&mut connection, &spec).await.expect("plan") {
         let applied = apply(&mut connection, &step, &mut |_| ()).await;
         applied.expect(&step.sql);

@@ -155,12 +155,14 @@ fn retried_claim_seeks_its_token() {
 #[test]
 fn release_of_a_claim_seeks_its_token() {
     for_each_queue(|connection, queue, _| {
-        let steps = query_plan(connection, &queue.sql.release_claim);
-        assert_eq!(steps.len(), 1, "{steps:?}");
-        assert!(
-            steps[0].contains("USING INDEX item_lease_token (lease_token=?"),
-            "{steps:?}"
-        );
+        for sql in [&queue.sql.find_claim, &queue.sql.release_claim] {
+            let steps = query_plan(connection, sql);
+            assert_eq!(steps.len(), 1, "{steps:?}");
+            assert!(
+                steps[0].contains("USING INDEX item_lease_token (lease_token=?"),
+                "{steps:?}"
+            );
+        }
     });
 }
 
@@ -168,7 +170,11 @@ fn release_of_a_claim_seeks_its_token() {
 fn reaper_reads_due_index() {
     for_each_queue(|connection, queue, _| {
         let filtered = queue.spec.filtered_indexes;
-        for sql in [&queue.sql.find_due, &queue.sql.next_due] {
+        for sql in [
+            &queue.sql.find_due,
+            &queue.sql.next_due,
+            &queue.sql.find_expired_untraced,
+        ] {
             let steps = query_plan(connection, sql);
             let range = if filtered {
                 "(lease_due_time"
@@ -349,6 +355,8 @@ fn single_row_statements_seek_by_key() {
             &sql.find_earlier_settlement,
             &sql.expire,
             &sql.promote,
+            &sql.note_trace,
+            &sql.find_leased_untraced,
             &sql.redrive,
             sql.copy_to_archive.as_ref().expect("an archive"),
         ] {
