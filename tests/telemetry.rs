@@ -14,3 +14,5 @@ mod fixture;
 mod lease_spans;
 #[path = "telemetry/log_lines.rs"]
 mod log_lines;
+#[path = "telemetry/two_brokers.rs"]
+mod two_brokers;

@@ -171,6 +171,23 @@ fn span_continues_the_trace_of_the_producer() {
 }
 
 #[test]
+fn ratio_of_the_sampler_is_that_of_recorded_leases() {
+    let sampler = crate::sampling::Sampler::new(0.01, true);
+    let leases = 100_000;
+    let is_recorded = |fence: &i64| {
+        let lease = LeaseRef {
+            fence: *fence,
+            ..golden(None).lease
+        };
+        let context = trace_context(&SECRET, "queue", &lease, &golden(None).origin);
+        sampler.samples(None, context.span.trace_id)
+    };
+    let recorded = (1..=leases).filter(is_recorded).count();
+    // 1,000, give or take five standard deviations.
+    assert!((843..=1_157).contains(&recorded), "{recorded}");
+}
+
+#[test]
 fn span_without_a_producer_begins_a_trace() {
     let id = golden(Some("malformed"));
     assert_eq!(id, golden(None));
@@ -244,6 +261,37 @@ proptest! {
         let origin = LeaseOrigin::new(0, Duration::ZERO, Some(&producer));
         let context = trace_context(&SECRET, "queue", &id.lease, &origin);
         prop_assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
+    }
+
+    /// The attempts of an item, with and without a producer. A row without a context gets that of the first recorded attempt.
+    #[test]
+    fn each_lease_names_the_one_before(
+        id in lease_id(),
+        produced: bool,
+        tokens in prop::collection::vec(any::<u128>(), 2..6),
+        first_noted in 0..3_usize,
+    ) {
+        let mut row = produced.then(|| PRODUCER.to_owned());
+        let mut before: Option<TraceContext> = None;
+        for (index, token) in tokens.into_iter().enumerate() {
+            let lease = LeaseRef {
+                token: Uuid::from_u128(token),
+                fence: i64::try_from(index).expect("a small number") + 1,
+                ..id.lease.clone()
+            };
+            let origin = LeaseOrigin::new(0, Duration::ZERO, row.as_deref());
+            let context = trace_context(&SECRET, "queue", &lease, &origin);
+            let previous = previous_span(&SECRET, "queue", &lease, &origin);
+            let expected = before.filter(|_| row.is_some()).map(|before| before.span);
+            prop_assert_eq!(previous, expected);
+            if index >= first_noted {
+                row.get_or_insert_with(|| context.to_string());
+            }
+            // Whoever ends the lease finds its span from the row, with or without the note.
+            let of_row = LeaseOrigin::of_row(&SECRET, "queue", &lease, 0, row.as_deref());
+            prop_assert_eq!(trace_context(&SECRET, "queue", &lease, &of_row).span, context.span);
+            before = Some(context);
+        }
     }
 
     #[test]

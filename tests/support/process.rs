@@ -55,6 +55,15 @@ impl BrokerProcess {
         Self::spawn_command(command, store, config, &[], log.into())
     }
 
+    /// Starts a second broker on a database file. Its log is beside that of the first one.
+    pub(crate) fn second(store: &Path, config: &Path) -> Self {
+        let log = store.with_extension("second.log");
+        let error = File::create(&log).expect("the log file is created");
+        let mut process = Self::spawn(store, config, &[], error.into());
+        process.log = log;
+        process
+    }
+
     fn spawn(store: &Path, config: &Path, more: &[&str], error: Stdio) -> Self {
         Self::spawn_command(program(), store, config, more, error)
     }

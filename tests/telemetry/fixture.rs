@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use lease_broker::grpc::proto::{ClaimBatchRequest, EnqueueRequest};
 use tempfile::TempDir;
@@ -17,7 +18,7 @@ pub(crate) const RECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716
 pub(crate) const NOT_RECORDED: &str = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
 pub(crate) struct Fixture {
-    folder: TempDir,
+    folder: Arc<TempDir>,
     pub(crate) process: BrokerProcess,
     pub(crate) client: Client,
     pub(crate) admin: SocketAddr,
@@ -39,14 +40,23 @@ impl Fixture {
         let path = folder.path().join("queues.toml");
         std::fs::write(&path, config).expect("a file");
         let store = folder.path().join("q.db");
-        let mut process = BrokerProcess::with_environment(&store, &path, environment);
-        let admin = process.admin_address();
-        let client = Client::new(process.channel(), "work");
+        let process = BrokerProcess::with_environment(&store, &path, environment);
+        Self::around(process, folder.into())
+    }
+
+    /// Starts a second broker with the same configuration on the same database.
+    pub(crate) fn second(&self) -> Self {
+        let path = self.folder.path().join("queues.toml");
+        let process = BrokerProcess::second(&self.database(), &path);
+        Self::around(process, self.folder.clone())
+    }
+
+    fn around(mut process: BrokerProcess, folder: Arc<TempDir>) -> Self {
         Self {
+            admin: process.admin_address(),
+            client: Client::new(process.channel(), "work"),
             folder,
             process,
-            client,
-            admin,
         }
     }
 
