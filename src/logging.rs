@@ -4,7 +4,7 @@
 //!
 //! 1. the level filter, which can be changed while the process runs (`level.rs`)
 //! 2. the folding of repeated lines (`folding.rs`)
-//! 3. a queue of [`BUFFERED_LINES`] lines to a thread that writes them. If the reader of standard error stalls, the queue
+//! 3. a queue of 8,192 lines to a thread that writes them. If the reader of standard error stalls, the queue
 //!    fills, and further lines are dropped and counted. No call ever waits for the reader.
 //!
 //! Lines never contain connection strings, lease ids, tokens, values of columns, error texts of workers or headers.
