@@ -1,0 +1,21 @@
+package com.example.leasebroker;
+
+import java.util.IdentityHashMap;
+import java.util.Map;
+
+/** Thrown by the handler of a batch if some items failed. Items that are not in the map are completed. */
+public final class BatchException extends Exception {
+  private static final long serialVersionUID = 1;
+  private final transient Map<Item, Throwable> errors;
+
+  /** Fails the items of the map. */
+  public BatchException(Map<Item, ? extends Throwable> errors) {
+    super(errors.size() + " items failed");
+    this.errors = new IdentityHashMap<>(errors);
+  }
+
+  /** Returns the exceptions by item. */
+  public Map<Item, Throwable> errors() {
+    return errors;
+  }
+}

@@ -1,0 +1,153 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import io.grpc.Context;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.stub.MetadataUtils;
+import java.io.IOException;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+
+/**
+ * The one place where requests are sent again. gRPC's own retries are off: they stop after about three seconds, while a
+ * settlement is worth sending until its lease ends, and they can be neither observed nor stopped.
+ */
+final class Caller {
+  /** The time after which an attempt is given up. Claims that wait add their wait. */
+  static final long ATTEMPT_TIMEOUT = 10 * Clock.SECOND;
+
+  private static final long MIN_BACKOFF = Clock.SECOND / 10;
+  private static final long MAX_BACKOFF = 5 * Clock.SECOND;
+  private static final Metadata.Key<String> AUTHORIZATION = Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  /** A method of the generated stub. */
+  @FunctionalInterface
+  interface Method<Q, R> {
+    R send(LeaseBrokerServiceBlockingStub stub, Q request);
+  }
+
+  /** A request that is about to be sent again. */
+  record Retrying(String rpc, Failure failure, int attempt, long waitNanos) {}
+
+  /** The result of one attempt. One of the two is null. */
+  record Attempt<R>(R message, Failure failure) {}
+
+  /**
+   * The answer to a request.
+   *
+   * @param firstSentAt the moment before the first attempt
+   * @param sentAt the moment before the answered attempt
+   * @param arrivedAt the moment at which the response arrived
+   */
+  record Answer<R>(R message, long firstSentAt, long sentAt, long arrivedAt, int attempts) {}
+
+  /**
+   * How long a call is worth sending.
+   *
+   * @param until returns the moment after which no attempt is made
+   * @param attemptTimeout the deadline of each attempt, in nanoseconds
+   * @param abort ends the call
+   * @param onRetry runs before the request is sent again
+   * @param onlyIfUnchanged retries only errors by which the broker says that it has changed nothing
+   */
+  record Limits(LongSupplier until, long attemptTimeout, Abort abort, Runnable onRetry, boolean onlyIfUnchanged) {
+    static Limits until(long moment) {
+      return new Limits(() -> moment, ATTEMPT_TIMEOUT, new Abort(), () -> {}, false);
+    }
+  }
+
+  private final Transport transport;
+  private final TokenSource token;
+  private final Consumer<Failure> onAttempt;
+  private final Consumer<Retrying> onRetry;
+
+  /** `onAttempt` gets the failure of each attempt, null if it was answered. */
+  Caller(Transport transport, TokenSource token, Consumer<Failure> onAttempt, Consumer<Retrying> onRetry) {
+    this.transport = transport;
+    this.token = token;
+    this.onAttempt = onAttempt;
+    this.onRetry = onRetry;
+  }
+
+  boolean hasToken() {
+    return token != null;
+  }
+
+  /**
+   * Sends a request until it is answered, until that is of no use, or until it is aborted.
+   *
+   * @throws LeaseBrokerException if the request failed
+   * @throws Abort.Aborted if it was aborted
+   */
+  <Q, R> Answer<R> call(String rpc, Method<Q, R> method, Q request, Limits limits) {
+    long backoff = MIN_BACKOFF;
+    boolean fresh = false;
+    long firstSentAt = Clock.now();
+    for (int attempts = 1; ; attempts++) {
+      long sentAt = Clock.now();
+      long timeout = Math.max(Math.min(limits.attemptTimeout(), limits.until().getAsLong() - sentAt), Clock.MILLISECOND);
+      Attempt<R> attempt = attempt(method, request, timeout, fresh, limits.abort());
+      Failure failure = attempt.failure();
+      if (failure == null) {
+        return new Answer<>(attempt.message(), firstSentAt, sentAt, Clock.now(), attempts);
+      }
+      if (limits.abort().isCancelled()) {
+        throw new Abort.Aborted();
+      }
+      long wait = 0;
+      if (failure.code() == Status.Code.UNAUTHENTICATED && token != null && !fresh) {
+        fresh = true;
+      } else if (!failure.mayPass() || limits.onlyIfUnchanged() && failure.reason().isEmpty()) {
+        throw new LeaseBrokerException(rpc, failure);
+      } else if (failure.pushbackNanos() != null) {
+        wait = failure.pushbackNanos();
+      } else {
+        wait = (long) (backoff * ThreadLocalRandom.current().nextDouble(0.5, 1));
+        backoff = Math.min(backoff * 2, MAX_BACKOFF);
+      }
+      if (Clock.now() + wait >= limits.until().getAsLong()) {
+        throw new LeaseBrokerException(rpc, failure);
+      }
+      onRetry.accept(new Retrying(rpc, failure, attempts, wait));
+      limits.onRetry().run();
+      limits.abort().sleep(wait);
+      transport.reconnect();
+    }
+  }
+
+  /** Sends a request once. */
+  <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
+    LeaseBrokerServiceBlockingStub stub = transport.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
+    if (token != null) {
+      Metadata headers = new Metadata();
+      try {
+        headers.put(AUTHORIZATION, "Bearer " + token.token(fresh));
+      } catch (IOException | RuntimeException error) {
+        return new Attempt<>(null, Failure.of(Status.Code.UNAUTHENTICATED, "the token cannot be read: " + error));
+      }
+      stub = stub.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
+    }
+    Context previous = abort.context().attach();
+    try {
+      R message = method.send(stub, request);
+      onAttempt.accept(null);
+      return new Attempt<>(message, null);
+    } catch (StatusRuntimeException error) {
+      Failure failure = Failure.read(error);
+      if (!abort.isCancelled()) {
+        onAttempt.accept(failure);
+      }
+      return new Attempt<>(null, failure);
+    } finally {
+      abort.context().detach(previous);
+    }
+  }
+
+  void reconnect() {
+    transport.reconnect();
+  }
+}

@@ -1,0 +1,171 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.CancelLeasesRequest;
+import com.example.leasebroker.v1.CancelLeasesResponse;
+import com.example.leasebroker.v1.CancelResult;
+import com.example.leasebroker.v1.EnqueueRequest;
+import com.example.leasebroker.v1.EnqueueResponse;
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.NewItem;
+import com.example.leasebroker.v1.WakeRequest;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+
+/** A connection for producers and operators: adds rows to queues, wakes waiting claims, and cancels leases. */
+public final class Client implements AutoCloseable {
+  /** The size of the rows of one call, below the broker's 4 MiB. */
+  private static final int MAX_CALL_BYTES = 3 << 20;
+
+  private final Transport transport;
+  private final Caller caller;
+  private final Duration timeout;
+
+  private Client(Builder builder) {
+    List<String> addresses = Worker.parse(builder.address);
+    builder.credentials.check(addresses);
+    timeout = builder.timeout;
+    transport = new Transport(addresses, builder.credentials);
+    System.Logger logger = builder.logger;
+    caller =
+        new Caller(
+            transport, builder.token, failure -> {},
+            retry -> logger.log(System.Logger.Level.DEBUG, "retry of {0} after {1}: {2}", retry.rpc(), retry.failure().code(), retry.failure().message()));
+  }
+
+  /** Makes a client with the default options. The address is as for {@link Worker#builder}. */
+  public static Client connect(String address) {
+    return builder(address).build();
+  }
+
+  /** Begins a client. */
+  public static Builder builder(String address) {
+    return new Builder(address);
+  }
+
+  /** Adds rows that are ready immediately. Returns their keys in order. */
+  public List<String> enqueue(String queue, List<? extends Map<String, ?>> rows) {
+    return enqueue(queue, rows, null, "");
+  }
+
+  /**
+   * Adds rows and returns their keys in order. Rows beyond the first 1,000, or beyond 3 MiB, are sent by further calls. Each
+   * call adds its rows once, even if it is sent again.
+   *
+   * @param delay the time until the rows are ready, up to 366 days. Null: they are ready immediately
+   * @param traceParent the W3C trace context that the leases of the rows continue. Empty: none
+   * @throws LeaseBrokerException if the broker refuses a row. The rows of that call are not added. Those of earlier calls are
+   */
+  public List<String> enqueue(String queue, List<? extends Map<String, ?>> rows, Duration delay, String traceParent) {
+    List<String> keys = new ArrayList<>();
+    EnqueueRequest.Builder request = EnqueueRequest.newBuilder();
+    int size = 0;
+    for (Map<String, ?> row : rows) {
+      NewItem item = FollowUp.newItem(row, delay, traceParent);
+      size += item.getSerializedSize();
+      if (request.getItemsCount() == Options.MAX_ITEMS_PER_CALL || request.getItemsCount() > 0 && size > MAX_CALL_BYTES) {
+        keys.addAll(send(queue, request));
+        request = EnqueueRequest.newBuilder();
+        size = item.getSerializedSize();
+      }
+      request.addItems(item);
+    }
+    if (request.getItemsCount() > 0) {
+      keys.addAll(send(queue, request));
+    }
+    return keys;
+  }
+
+  private List<String> send(String queue, EnqueueRequest.Builder request) {
+    request.setQueue(queue).setRequestId(UUID.randomUUID().toString());
+    Caller.Answer<EnqueueResponse> answer = caller.call("Enqueue", LeaseBrokerServiceBlockingStub::enqueue, request.build(), limits());
+    return answer.message().getKeysList();
+  }
+
+  /** Lets waiting claims look for items now. Call it after rows were added by SQL. */
+  public void wake(String queue) {
+    WakeRequest request = WakeRequest.newBuilder().setQueue(queue).build();
+    caller.call("Wake", LeaseBrokerServiceBlockingStub::wake, request, limits());
+  }
+
+  /**
+   * Takes the leases of items away from their workers. Returns, for each key, whether the item was leased. A call whose answer
+   * was lost is not sent again: another worker may have the item by then.
+   *
+   * @param keys the keys of the items, as {@link Item#key} has them
+   * @param delay the time until the items are ready again, up to 366 days. Null: they are ready immediately
+   * @param deadLetter true: the items become dead. It excludes a delay
+   * @param reason is stored on the rows and sent to the workers. Empty: none
+   */
+  public List<Boolean> cancel(String queue, List<String> keys, Duration delay, boolean deadLetter, String reason) {
+    Caller.Limits bounds = limits();
+    Caller.Limits once = new Caller.Limits(bounds.until(), bounds.attemptTimeout(), bounds.abort(), bounds.onRetry(), true);
+    List<Boolean> cancelled = new ArrayList<>();
+    for (int first = 0; first < keys.size(); first += Options.MAX_ITEMS_PER_CALL) {
+      List<String> part = keys.subList(first, Math.min(first + Options.MAX_ITEMS_PER_CALL, keys.size()));
+      CancelLeasesRequest.Builder request =
+          CancelLeasesRequest.newBuilder().setQueue(queue).addAllKeys(part).setDeadLetter(deadLetter).setReason(reason);
+      if (delay != null) {
+        request.setDelay(Values.duration(delay));
+      }
+      Caller.Answer<CancelLeasesResponse> answer =
+          caller.call("CancelLeases", LeaseBrokerServiceBlockingStub::cancelLeases, request.build(), once);
+      answer.message().getResultsList().stream().map(CancelResult::getCancelled).forEach(cancelled::add);
+    }
+    return cancelled;
+  }
+
+  /** Closes the connection. */
+  @Override
+  public void close() {
+    transport.close();
+  }
+
+  private Caller.Limits limits() {
+    return Caller.Limits.until(Clock.now() + timeout.toNanos());
+  }
+
+  /** The options of a client. */
+  public static final class Builder {
+    private final String address;
+    private Credentials credentials = Credentials.plaintext();
+    private TokenSource token;
+    private Duration timeout = Duration.ofSeconds(60);
+    private System.Logger logger = System.getLogger("com.example.leasebroker");
+
+    private Builder(String address) {
+      this.address = address;
+    }
+
+    /** How the connection is protected. Default: plaintext, for this machine only. */
+    public Builder credentials(Credentials value) {
+      credentials = value;
+      return this;
+    }
+
+    /** The source of a bearer token, which every call carries. Default: none. */
+    public Builder token(TokenSource source) {
+      token = source;
+      return this;
+    }
+
+    /** The time for which a call is sent again while no broker answers. Default: 60 s. */
+    public Builder timeout(Duration value) {
+      timeout = value;
+      return this;
+    }
+
+    /** Receives the log. Default: the logger "com.example.leasebroker". */
+    public Builder logger(System.Logger value) {
+      logger = value;
+      return this;
+    }
+
+    /** Makes the client. It connects with the first call. */
+    public Client build() {
+      return new Client(this);
+    }
+  }
+}

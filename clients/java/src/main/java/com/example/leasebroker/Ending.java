@@ -1,0 +1,121 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.Completion;
+import com.example.leasebroker.v1.Failure;
+import java.time.Duration;
+
+/**
+ * How an item ends, as its handler said it. One of the messages is set, and the others are null.
+ *
+ * @param lease the lease of the item
+ */
+record Ending(HeldLease lease, Completion completion, Failure failure, com.example.leasebroker.v1.Release release) {
+  /** The number of characters of an error's text that the broker stores. */
+  private static final int MAX_ERROR_LENGTH = 1_024;
+
+  static Ending completed(HeldLease lease, Result result) {
+    Completion.Builder message = Completion.newBuilder().setLeaseId(lease.id);
+    if (result != null) {
+      try {
+        message.putAllColumns(Values.toProto(result.columns()));
+        result.followUps().forEach(followUp -> message.addFollowUps(followUp.toProto()));
+      } catch (RuntimeException malformed) {
+        return failed(lease, errorText(malformed));
+      }
+    }
+    return new Ending(lease, message.build(), null, null);
+  }
+
+  static Ending failed(HeldLease lease, String text) {
+    return failed(lease, text, null, false);
+  }
+
+  static Ending failed(HeldLease lease, String text, Duration after, boolean dead) {
+    Failure.Builder message = Failure.newBuilder().setLeaseId(lease.id).setErrorMessage(cut(text)).setDeadLetter(dead);
+    if (after != null) {
+      message.setRetryDelay(Values.duration(after));
+    }
+    return new Ending(lease, null, message.build(), null);
+  }
+
+  static Ending released(HeldLease lease, Duration after) {
+    var message = com.example.leasebroker.v1.Release.newBuilder().setLeaseId(lease.id);
+    if (after != null) {
+      message.setDelay(Values.duration(after));
+    }
+    return new Ending(lease, null, null, message.build());
+  }
+
+  /** Returns the ending for an exception. `cause` says why the handler was cancelled; null: it was not. */
+  static Ending of(HeldLease lease, Throwable error, Cause cause, Duration timeLimit) {
+    if (error instanceof Release release) {
+      return released(lease, release.after());
+    } else if (error instanceof DeadLetter) {
+      return failed(lease, errorText(error), null, true);
+    } else if (error instanceof Retry retry) {
+      return failed(lease, errorText(error), retry.after(), false);
+    } else if (cause == Cause.SHUTDOWN) {
+      return released(lease, null);
+    } else if (cause == Cause.TIME_LIMIT && (error instanceof CancelledException || error instanceof InterruptedException)) {
+      return failed(lease, timeLimitText(timeLimit));
+    }
+    return failed(lease, errorText(error));
+  }
+
+  /** Returns the ending with the last checkpoint of its lease. A completion needs none. */
+  Ending withCheckpoint() {
+    if (lease.checkpoint == null || completion != null) {
+      return this;
+    } else if (failure != null) {
+      return new Ending(lease, null, failure.toBuilder().setCheckpoint(lease.checkpoint).build(), null);
+    }
+    return new Ending(lease, null, null, release.toBuilder().setCheckpoint(lease.checkpoint).build());
+  }
+
+  /** Returns the ending without its optional fields, which the broker may have refused. Null: it has none. */
+  Ending plain() {
+    if (failure != null && (failure.hasRetryDelay() || failure.hasCheckpoint())) {
+      return new Ending(lease, null, failure.toBuilder().clearRetryDelay().clearCheckpoint().build(), null);
+    } else if (release != null && (release.hasDelay() || release.hasCheckpoint())) {
+      return new Ending(lease, null, null, release.toBuilder().clearDelay().clearCheckpoint().build());
+    }
+    return null;
+  }
+
+  int followUps() {
+    return completion == null ? 0 : completion.getFollowUpsCount();
+  }
+
+  int size() {
+    if (completion != null) {
+      return completion.getSerializedSize();
+    }
+    return failure != null ? failure.getSerializedSize() : release.getSerializedSize();
+  }
+
+  /** Returns the text that is stored on the row: the name of the exception's type and its message. */
+  static String errorText(Throwable error) {
+    String message;
+    try {
+      message = error.getMessage();
+    } catch (RuntimeException broken) {
+      message = null;
+    }
+    String name = error.getClass().getSimpleName();
+    name = name.isEmpty() ? error.getClass().getName() : name;
+    return message == null || message.isEmpty() ? name : name + ": " + message;
+  }
+
+  static String timeLimitText(Duration limit) {
+    if (limit == null) {
+      return "time limit of half of the lease";
+    }
+    String seconds = java.math.BigDecimal.valueOf(limit.toMillis(), 3).stripTrailingZeros().toPlainString();
+    return "time limit of " + seconds + " s";
+  }
+
+  private static String cut(String text) {
+    int end = text.codePointCount(0, text.length()) <= MAX_ERROR_LENGTH ? text.length() : text.offsetByCodePoints(0, MAX_ERROR_LENGTH);
+    return text.substring(0, end);
+  }
+}

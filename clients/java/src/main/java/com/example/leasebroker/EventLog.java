@@ -1,0 +1,42 @@
+package com.example.leasebroker;
+
+import java.util.EnumMap;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/** Counts events and calls the observer. An observer that throws is logged once and not called again. */
+final class EventLog {
+  private final String queue;
+  private final System.Logger logger;
+  private final Map<Event.Name, Long> counters = new EnumMap<>(Event.Name.class);
+  private volatile Consumer<Event> observer;
+
+  EventLog(String queue, Consumer<Event> observer, System.Logger logger) {
+    this.queue = queue;
+    this.observer = observer;
+    this.logger = logger;
+  }
+
+  /** Reports an event. Must be called without the worker's lock: the observer may wait for another thread that needs it. */
+  void emit(Event event) {
+    synchronized (counters) {
+      counters.merge(event.name(), 1L, Long::sum);
+    }
+    Consumer<Event> current = observer;
+    if (current == null) {
+      return;
+    }
+    try {
+      current.accept(event.withQueue(queue));
+    } catch (RuntimeException | Error error) {
+      observer = null;
+      logger.log(System.Logger.Level.ERROR, "the observer threw an exception and is not called again", error);
+    }
+  }
+
+  Map<Event.Name, Long> counts() {
+    synchronized (counters) {
+      return new EnumMap<>(counters);
+    }
+  }
+}

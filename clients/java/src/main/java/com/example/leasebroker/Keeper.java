@@ -1,0 +1,328 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.ClaimBatchResponse;
+import com.example.leasebroker.v1.HeartbeatRequest;
+import com.example.leasebroker.v1.HeartbeatResponse;
+import com.example.leasebroker.v1.HeartbeatResult;
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.Lease;
+import com.example.leasebroker.v1.Outcome;
+import com.example.leasebroker.v1.Renewal;
+import com.google.protobuf.InvalidProtocolBufferException;
+import io.grpc.Status;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.Executor;
+import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * Sends heartbeats, and watches the times of leases and handlers. It has its own thread and connection, so that neither a
+ * handler nor a waiting claim delays a heartbeat.
+ */
+final class Keeper {
+  /** The time after which a handler that was cancelled for the time limit has failed its item. */
+  private static final long TIME_LIMIT_GRACE = 5 * Clock.SECOND;
+
+  private static final long LONGEST_SLEEP = 3_600 * Clock.SECOND;
+  private static final int MAX_BEAT_BYTES = 3 << 20;
+  private static final Pattern CHECKPOINT_FIELD = Pattern.compile("renewals\\[(\\d+)]\\.checkpoint");
+
+  /** One Heartbeat call. */
+  private static final class Beat {
+    final List<HeldLease> leases = new ArrayList<>();
+
+    /** The numbers of the checkpoints that the call carries. */
+    final List<Integer> saved = new ArrayList<>();
+
+    final HeartbeatRequest.Builder request = HeartbeatRequest.newBuilder();
+    final boolean fresh;
+    int size;
+    long period;
+
+    Beat(boolean fresh) {
+      this.fresh = fresh;
+    }
+  }
+
+  private final State state;
+  private final Caller caller;
+  private final Executor executor;
+  private final Consumer<LeaseBrokerException> onFatal;
+  private final Abort abort = new Abort();
+
+  /** True after the broker has refused the token of a heartbeat. */
+  private boolean freshToken;
+
+  private boolean closed;
+
+  /** The moment to look again. */
+  private long wake;
+
+  /** `executor` runs the calls, so that this thread never waits for an answer. */
+  Keeper(State state, Caller caller, Executor executor, Consumer<LeaseBrokerException> onFatal) {
+    this.state = state;
+    this.caller = caller;
+    this.executor = executor;
+    this.onFatal = onFatal;
+  }
+
+  /** Makes {@link #run} return. No heartbeat is sent any more. */
+  void close() {
+    abort.cancel();
+    state.update(
+        () -> {
+          closed = true;
+          state.wakeKeeper();
+        });
+  }
+
+  /** Keeps the leases until {@link #close}. */
+  void run() {
+    executor.execute(this::warmUp);
+    boolean[] ended = new boolean[1];
+    while (!ended[0]) {
+      List<Beat> beats = new ArrayList<>();
+      state.update(
+          () -> {
+            long now = Clock.now();
+            wake = now + LONGEST_SLEEP;
+            state.clockChanged = false;
+            List.copyOf(state.held.values()).forEach(lease -> watchLease(lease, now));
+            List.copyOf(state.runs).forEach(run -> watchRun(run, now));
+            addBeats(beats, now);
+          });
+      beats.forEach(beat -> executor.execute(() -> send(beat)));
+      state.read(
+          () -> {
+            if (!closed && !state.clockChanged) {
+              awaitClock(wake - Clock.now());
+            }
+            ended[0] = closed;
+            return null;
+          });
+    }
+  }
+
+  /**
+   * Connects, and loads the classes of a call, by a heartbeat without leases, and those of a lease. On a busy machine this takes
+   * longer than a short lease may wait for its first heartbeat.
+   */
+  private void warmUp() {
+    try {
+      Lease sample = Lease.newBuilder().setItem(com.example.leasebroker.v1.Item.newBuilder().putColumns("", Values.toProto("", 0))).build();
+      ClaimBatchResponse response = ClaimBatchResponse.newBuilder().addLeases(sample).build();
+      new HeldLease(ClaimBatchResponse.parseFrom(response.toByteString()).getLeases(0), 0, 0).extend(0, 0);
+    } catch (InvalidProtocolBufferException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+    HeartbeatRequest request = HeartbeatRequest.newBuilder().setQueue(state.options.queue()).build();
+    caller.attempt(LeaseBrokerServiceBlockingStub::heartbeat, request, Caller.ATTEMPT_TIMEOUT, false, abort);
+  }
+
+  private void awaitClock(long nanos) {
+    try {
+      state.clock.awaitNanos(nanos);
+    } catch (InterruptedException interrupted) {
+      // Nothing of this library interrupts the thread. It looks again.
+    }
+  }
+
+  private void lookAt(long moment) {
+    wake = Math.min(wake, moment);
+  }
+
+  /** Acts on the times of a lease. */
+  private void watchLease(HeldLease lease, long now) {
+    if (lease.phase != HeldLease.Phase.RUNNING && lease.phase != HeldLease.Phase.ENDED) {
+      return; // Its settling call ends at the deadline by itself.
+    }
+    long lostAt = state.lostAt(lease);
+    if (now >= lostAt) {
+      state.lose(lease, State.LOST_REASON);
+      return;
+    }
+    lookAt(lostAt);
+    if (lease.phase == HeldLease.Phase.ENDED || lease.inDoubt) {
+      return;
+    }
+    long doubtAt = lease.lastAnswer + lease.duration / 2;
+    if (now < doubtAt) {
+      lookAt(doubtAt);
+    } else if (state.options.heartbeat()) {
+      lease.inDoubt = true;
+      state.emit(Event.of(Event.Name.HEARTBEAT_MISSED, lease.item));
+    } else {
+      state.cancel(lease.run, Cause.TIME_LIMIT, null);
+    }
+  }
+
+  /** Acts on the times of a handler. */
+  private void watchRun(Run run, long now) {
+    Options options = state.options;
+    if (run.cause == null) {
+      if (options.timeLimit() == null) {
+        return;
+      }
+      long limitAt = run.startedAt + options.timeLimit().toNanos();
+      if (now < limitAt) {
+        lookAt(limitAt);
+        return;
+      }
+      state.cancel(run, Cause.TIME_LIMIT, null);
+    }
+    if (run.cause == Cause.TIME_LIMIT && options.heartbeat()) {
+      long failAt = run.cancelledAt + Math.min(TIME_LIMIT_GRACE, options.stuckAfter().toNanos());
+      if (now < failAt) {
+        lookAt(failAt);
+      } else {
+        run.leases.forEach(lease -> state.settle(Ending.failed(lease, Ending.timeLimitText(options.timeLimit()))));
+      }
+    }
+    long stuckAt = run.cancelledAt + options.stuckAfter().toNanos();
+    if (!run.stuck && now >= stuckAt) {
+      giveUp(run);
+    } else if (!run.stuck) {
+      lookAt(stuckAt);
+    }
+  }
+
+  /** Drops the leases of a handler that does not stop, and makes room for another handler. */
+  private void giveUp(Run run) {
+    run.stuck = true;
+    state.stuck++;
+    int stuck = state.stuck;
+    for (HeldLease lease : run.leases) {
+      if (lease.phase == HeldLease.Phase.RUNNING) {
+        state.drop(lease);
+      }
+      Event event = Event.of(Event.Name.STUCK, lease.item).withCause(run.cause);
+      state.follow(() -> state.events.emit(event.withStack(run.context.stack())));
+    }
+    if (stuck <= state.options.maxStuck()) {
+      run.slotReplaced = true;
+      state.returnSlots(1);
+    }
+    state.follow(
+        () -> state.options.logger().log(
+            System.Logger.Level.ERROR, "the handler of item {0} does not stop; {1} handlers are stuck, and {2} may be",
+            run.leases.get(0).item.key(), stuck, state.options.maxStuck()));
+  }
+
+  /** Adds the heartbeats that are due, and sets the time of the next ones. */
+  private void addBeats(List<Beat> beats, long now) {
+    if (!state.options.heartbeat()) {
+      state.nextBeat = Clock.NEVER;
+    }
+    if (now < state.nextBeat) {
+      lookAt(state.nextBeat);
+      return;
+    }
+    long period = Clock.NEVER;
+    Beat beat = null;
+    for (HeldLease lease : state.held.values()) {
+      if (!lease.wantsHeartbeat()) {
+        continue;
+      }
+      period = Math.min(period, lease.beatPeriod());
+      Renewal.Builder renewal = Renewal.newBuilder().setLeaseId(lease.id);
+      if (lease.saved != lease.stored) {
+        renewal.setCheckpoint(lease.checkpoint);
+      }
+      int size = lease.id.length() + renewal.getCheckpoint().size() + 16;
+      if (beat == null || beat.leases.size() == Options.MAX_ITEMS_PER_CALL || beat.size + size > MAX_BEAT_BYTES) {
+        beat = new Beat(freshToken);
+        beats.add(beat);
+      }
+      beat.leases.add(lease);
+      beat.saved.add(lease.saved);
+      // Without a duration the broker extends each lease by its own.
+      beat.request.addRenewals(renewal);
+      beat.size += size;
+    }
+    state.nextBeat = beats.isEmpty() ? Clock.NEVER : now + period;
+    for (Beat each : beats) {
+      each.period = period;
+    }
+    lookAt(state.nextBeat);
+  }
+
+  /** Sends a heartbeat once. If it fails, the next one comes soon. */
+  private void send(Beat beat) {
+    HeartbeatRequest request = beat.request.setQueue(state.options.queue()).build();
+    long sentAt = Clock.now();
+    Caller.Attempt<HeartbeatResponse> attempt =
+        caller.attempt(LeaseBrokerServiceBlockingStub::heartbeat, request, beat.period, beat.fresh, abort);
+    if (abort.isCancelled()) {
+      return;
+    }
+    Failure failure = attempt.failure();
+    if (failure == null) {
+      state.update(
+          () -> {
+            freshToken = false;
+            note(beat, attempt.message(), sentAt);
+          });
+      return;
+    }
+    caller.reconnect();
+    state.options.logger().log(System.Logger.Level.DEBUG, "heartbeat failed: {0}: {1}", failure.code(), failure.message());
+    LeaseBrokerException error = new LeaseBrokerException("Heartbeat", failure);
+    state.update(
+        () -> {
+          long next = Clock.now() + beat.period / 4;
+          if (failure.code() == Status.Code.INVALID_ARGUMENT) {
+            dropCheckpoints(beat, failure);
+            next = Clock.now();
+          }
+          state.nextBeat = Math.min(state.nextBeat, next);
+          state.wakeKeeper();
+          if (error.refusesCaller()) {
+            if (beat.fresh || !caller.hasToken()) {
+              state.follow(() -> onFatal.accept(error));
+            }
+            freshToken = true;
+          }
+        });
+  }
+
+  /** Takes the response to a heartbeat. */
+  private void note(Beat beat, HeartbeatResponse response, long sentAt) {
+    int extended = 0;
+    for (int i = 0; i < response.getResultsCount(); i++) {
+      HeartbeatResult result = response.getResults(i);
+      HeldLease lease = beat.leases.get(i);
+      if (result.getOutcome() == Outcome.OUTCOME_APPLIED) {
+        extended++;
+        lease.extend(sentAt, Values.nanos(result.getTimeLeft()));
+        lease.stored = Math.max(lease.stored, beat.saved.get(i));
+      } else if (lease.phase == HeldLease.Phase.RUNNING || lease.phase == HeldLease.Phase.ENDED) {
+        // If it is being settled, the settling call may have ended it, and its outcome will say.
+        state.lose(lease, result.getCancelReason());
+      }
+    }
+    state.emit(Event.of(Event.Name.HEARTBEAT).withCount(extended));
+    state.wakeKeeper();
+  }
+
+  /** Forgets the checkpoints for which the broker has refused a heartbeat. */
+  private void dropCheckpoints(Beat beat, Failure failure) {
+    Set<Integer> named = new HashSet<>();
+    for (String field : failure.fields()) {
+      Matcher matcher = CHECKPOINT_FIELD.matcher(field);
+      if (matcher.find()) {
+        named.add(Integer.valueOf(matcher.group(1)));
+      }
+    }
+    for (int i = 0; i < beat.leases.size(); i++) {
+      HeldLease lease = beat.leases.get(i);
+      boolean isUnchanged = lease.saved == beat.saved.get(i) && lease.checkpoint != null;
+      if (beat.request.getRenewals(i).hasCheckpoint() && isUnchanged && (named.isEmpty() || named.contains(i))) {
+        state.refuseCheckpoint(lease, failure.message());
+      }
+    }
+  }
+}

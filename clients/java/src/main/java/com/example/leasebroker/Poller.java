@@ -1,0 +1,146 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.ClaimBatchRequest;
+import com.example.leasebroker.v1.ClaimBatchResponse;
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.ReleaseRequest;
+import com.example.leasebroker.v1.TooLargeItem;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.Consumer;
+
+/** Claims items for free slots by calls that wait for items. */
+final class Poller {
+  /** Lets the broker's own limits decide how large a response is. */
+  static final long MAX_RESPONSE_BYTES = 1L << 30;
+
+  /** Spreads the first claims of workers that start together. */
+  private static final long MAX_START_DELAY = Clock.SECOND / 4;
+
+  /** Follows an empty response that came early: the broker stops. */
+  private static final long EARLY_ANSWER_PAUSE = Clock.SECOND / 10;
+
+  /** The time that the release of abandoned claims may take. */
+  private static final long RELEASE_TIMEOUT = 2 * Clock.SECOND;
+
+  private final State state;
+  private final Caller caller;
+  private final Consumer<LeaseBrokerException> onFatal;
+  private final Abort abort = new Abort();
+
+  Poller(State state, Caller caller, Consumer<LeaseBrokerException> onFatal) {
+    this.state = state;
+    this.caller = caller;
+    this.onFatal = onFatal;
+  }
+
+  /** Ends the claims that are waiting. */
+  void stop() {
+    abort.cancel();
+  }
+
+  /** Claims until {@link #stop}, or until the broker refuses the claim. */
+  void run() {
+    try {
+      abort.sleep(ThreadLocalRandom.current().nextLong(MAX_START_DELAY));
+      for (int slots = waitForSlots(); slots > 0; slots = waitForSlots()) {
+        claim(slots);
+      }
+    } catch (Abort.Aborted stopped) {
+      // The worker stops.
+    } catch (LeaseBrokerException error) {
+      onFatal.accept(error);
+    }
+  }
+
+  /** Waits until a claim is useful. Returns 0 if the worker stops. */
+  private int waitForSlots() {
+    return state.read(
+        () -> {
+          while (state.takesItems) {
+            // Endings are settled first: the same call claims the next items.
+            if (state.endings.isEmpty() && !state.settling) {
+              int slots = state.reserveSlots();
+              if (slots > 0) {
+                return slots;
+              }
+            }
+            state.slotsFree.awaitUninterruptibly();
+          }
+          return 0;
+        });
+  }
+
+  private void claim(int slots) {
+    releaseAbandoned(true);
+    Options options = state.options;
+    ClaimBatchRequest.Builder request =
+        ClaimBatchRequest.newBuilder()
+            .setQueue(options.queue())
+            .setWorkerId(options.workerId())
+            .setMaxItems(slots * options.slotSize())
+            .setWaitTimeout(Values.duration(options.pollWait()))
+            .setRequestId(UUID.randomUUID().toString())
+            .setMaxBytes(MAX_RESPONSE_BYTES);
+    if (options.lease() != null) {
+      request.setLeaseDuration(Values.duration(options.lease()));
+    }
+    long begun = Clock.now();
+    long timeout = options.pollWait().toNanos() + 5 * Clock.SECOND;
+    Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, () -> {}, false);
+    Caller.Answer<ClaimBatchResponse> answer;
+    try {
+      answer = caller.call("ClaimBatch", LeaseBrokerServiceBlockingStub::claimBatch, request.build(), limits);
+    } catch (RuntimeException error) {
+      boolean refused = error instanceof LeaseBrokerException failed && !failed.reason().isEmpty();
+      state.update(
+          () -> {
+            if (!refused) {
+              state.abandoned.add(request.getRequestId());
+            }
+            state.returnSlots(slots);
+          });
+      throw error;
+    }
+    ClaimBatchResponse response = answer.message();
+    state.update(() -> state.accept(response.getLeasesList(), slots, answer.sentAt(), answer.arrivedAt()));
+    warnOfTooLarge(state, response.getTooLargeList());
+    if (response.getLeasesCount() == 0 && Clock.now() - begun < options.pollWait().toNanos() / 2) {
+      abort.sleep(ThreadLocalRandom.current().nextLong(EARLY_ANSWER_PAUSE / 2, EARLY_ANSWER_PAUSE * 3 / 2));
+    }
+  }
+
+  /**
+   * Releases the items of claims whose response was not read. A worker that stops calls it twice: the first request may reach
+   * one broker before another has run the claim.
+   */
+  void releaseAbandoned(boolean forget) {
+    List<String> ids = state.read(() -> List.copyOf(state.abandoned));
+    if (ids.isEmpty()) {
+      return;
+    }
+    ReleaseRequest request =
+        ReleaseRequest.newBuilder()
+            .setQueue(state.options.queue())
+            .setWorkerId(state.options.workerId())
+            .addAllRequestIds(ids)
+            .build();
+    try {
+      caller.call("Release", LeaseBrokerServiceBlockingStub::release, request, Caller.Limits.until(Clock.now() + RELEASE_TIMEOUT));
+      if (forget) {
+        state.update(() -> state.abandoned.removeAll(ids));
+      }
+    } catch (LeaseBrokerException error) {
+      state.options.logger().log(System.Logger.Level.WARNING, "items of abandoned claims may stay leased until they expire: {0}", error.getMessage());
+    }
+  }
+
+  static void warnOfTooLarge(State state, List<TooLargeItem> items) {
+    for (TooLargeItem item : items) {
+      state.options.logger().log(
+          System.Logger.Level.WARNING, "item {0} of queue {1} is too large for the broker''s message limit: {2} bytes",
+          item.getKey(), state.options.queue(), item.getSizeBytes());
+    }
+  }
+}

@@ -1,0 +1,23 @@
+package com.example.leasebroker;
+
+import java.util.List;
+
+/** A handler that runs, with the leases that it works on: one, or those of a batch. The worker's lock guards it. */
+final class Run {
+  final List<HeldLease> leases;
+  final Context context;
+  final long startedAt = Clock.now();
+  long cancelledAt = Clock.NEVER;
+  Cause cause;
+  boolean stuck;
+  boolean slotReplaced;
+
+  Run(State state, List<HeldLease> leases) {
+    this.leases = leases;
+    this.context = new Context(state, this);
+  }
+
+  List<Item> items() {
+    return leases.stream().map(lease -> lease.item).toList();
+  }
+}

@@ -1,0 +1,66 @@
+package com.example.leasebroker;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** Runs handlers and translates their results and exceptions into endings. */
+final class Runner {
+  private final State state;
+  private final BatchHandler handler;
+
+  Runner(State state, BatchHandler handler) {
+    this.state = state;
+    this.handler = handler;
+  }
+
+  /** Makes a handler of one item a handler of batches. */
+  static BatchHandler inBatches(Handler handler) {
+    return (items, context) -> {
+      Result result = handler.handle(items.get(0), context);
+      return result == null ? null : Map.of(items.get(0), result);
+    };
+  }
+
+  /** Runs the handler in this thread, and passes the endings of its items to the state. */
+  @SuppressWarnings("try") // The scope is only opened and closed.
+  void run(Run run) {
+    Map<Item, Result> results = null;
+    Throwable error = null;
+    run.context.begin();
+    try (Tracing.Scope scope = Tracing.enter(run.context.traceParent())) {
+      results = handler.handle(run.items(), run.context);
+    } catch (Throwable thrown) {
+      // Also an Error of a handler is a failure of its items.
+      error = thrown;
+    }
+    run.context.end();
+    List<Ending> endings = endings(run, results, error);
+    state.update(() -> state.end(run, endings));
+  }
+
+  private List<Ending> endings(Run run, Map<Item, Result> results, Throwable error) {
+    Cause cause = state.read(() -> run.cause);
+    log(run, error, cause);
+    List<Ending> endings = new ArrayList<>();
+    for (HeldLease lease : run.leases) {
+      Throwable itemError = error instanceof BatchException batch ? batch.errors().get(lease.item) : error;
+      if (itemError != null) {
+        endings.add(Ending.of(lease, itemError, cause, state.options.timeLimit()));
+      } else {
+        endings.add(Ending.completed(lease, results == null ? null : results.get(lease.item)));
+      }
+    }
+    return endings;
+  }
+
+  /** Logs the stack of an exception that a handler did not throw on purpose. */
+  private void log(Run run, Throwable error, Cause cause) {
+    boolean expected =
+        error == null || cause != null || error instanceof Retry || error instanceof DeadLetter || error instanceof Release
+            || error instanceof BatchException;
+    if (!expected) {
+      state.options.logger().log(System.Logger.Level.ERROR, "the handler of item " + run.leases.get(0).item.key() + " failed", error);
+    }
+  }
+}

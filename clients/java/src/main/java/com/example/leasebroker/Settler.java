@@ -1,0 +1,309 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.CompleteRequest;
+import com.example.leasebroker.v1.CompleteResponse;
+import com.example.leasebroker.v1.FailRequest;
+import com.example.leasebroker.v1.FailResponse;
+import com.example.leasebroker.v1.Lease;
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.NextClaim;
+import com.example.leasebroker.v1.ReleaseRequest;
+import com.example.leasebroker.v1.ReleaseResponse;
+import com.example.leasebroker.v1.SettleResult;
+import com.example.leasebroker.v1.TooLargeItem;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+
+/** Tells the broker how items have ended, in groups, and claims the next items by the same call. */
+final class Settler {
+  // The limits of one call: follow-ups of all items, and bytes, below the broker's 4 MiB.
+  private static final int MAX_FOLLOW_UPS = 1_000;
+  private static final int MAX_GROUP_BYTES = 3 << 20;
+
+  /** Handlers that end together share a call if the settler waits a moment. */
+  private static final long GATHER_NANOS = 100_000;
+
+  /** The part that the answers to the three settling calls have in common. */
+  private record Settlement(List<SettleResult> results, List<Lease> leases, List<TooLargeItem> tooLarge) {}
+
+  private final State state;
+  private final Caller caller;
+  private final Executor executor;
+  private final Consumer<LeaseBrokerException> onFatal;
+  private final Abort abort = new Abort();
+
+  Settler(State state, Caller caller, Executor executor, Consumer<LeaseBrokerException> onFatal) {
+    this.state = state;
+    this.caller = caller;
+    this.executor = executor;
+    this.onFatal = onFatal;
+  }
+
+  /** Makes the settler wait for no answer any more. */
+  void giveUp() {
+    abort.cancel();
+  }
+
+  /** Settles until `settledAll` is set and no ending is left. */
+  void run() {
+    while (waitForEndings()) {
+      if (state.options.concurrency() > 1) {
+        LockSupport.parkNanos(GATHER_NANOS);
+      }
+      List<Ending> group = new ArrayList<>();
+      int[] slots = new int[1];
+      state.update(
+          () -> {
+            takeGroup(group);
+            state.settling = true;
+            slots[0] = state.reserveSlots();
+          });
+      int left = settle(group, slots[0]);
+      state.update(
+          () -> {
+            state.settling = false;
+            state.returnSlots(left);
+          });
+    }
+  }
+
+  private boolean waitForEndings() {
+    return state.read(
+        () -> {
+          while (state.endings.isEmpty()) {
+            if (state.settledAll) {
+              return false;
+            }
+            state.endingsReady.awaitUninterruptibly();
+          }
+          return true;
+        });
+  }
+
+  /** Takes the endings that one call can carry, in the order in which the handlers ended. */
+  private void takeGroup(List<Ending> group) {
+    int followUps = 0;
+    int size = 0;
+    while (!state.endings.isEmpty()) {
+      Ending ending = state.endings.peek();
+      followUps += ending.followUps();
+      size += ending.size();
+      if (!group.isEmpty() && (group.size() == Options.MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || size > MAX_GROUP_BYTES)) {
+        return;
+      }
+      state.endings.remove();
+      HeldLease lease = ending.lease();
+      if (lease.phase != HeldLease.Phase.ENDED) {
+        continue; // The lease was lost while its ending waited.
+      }
+      if (Clock.now() >= lease.deadline) {
+        state.lose(lease, State.LOST_REASON);
+      } else {
+        lease.phase = HeldLease.Phase.SETTLING;
+        group.add(ending);
+      }
+    }
+  }
+
+  /** Settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed. */
+  private int settle(List<Ending> group, int slots) {
+    List<List<Ending>> parts = new ArrayList<>();
+    parts.add(group.stream().filter(ending -> ending.completion() != null).toList());
+    parts.add(group.stream().filter(ending -> ending.failure() != null).toList());
+    parts.add(group.stream().filter(ending -> ending.release() != null).toList());
+    parts.removeIf(List::isEmpty);
+    if (parts.isEmpty()) {
+      return slots;
+    }
+    // The first call claims the next items. A Release cannot.
+    List<Ending> first = parts.get(0);
+    int claimed = first.get(0).release() == null ? slots : 0;
+    List<CompletableFuture<Void>> others =
+        parts.stream().skip(1).map(part -> CompletableFuture.runAsync(() -> send(part, 0), executor)).toList();
+    send(first, claimed);
+    others.forEach(CompletableFuture::join);
+    return slots - claimed;
+  }
+
+  /** Settles endings of one kind, and claims for `slots` slots. */
+  private void send(List<Ending> group, int slots) {
+    NextClaim next = slots > 0 ? nextClaim(slots) : null;
+    Caller.Answer<Settlement> answer;
+    try {
+      answer = call(group, next);
+    } catch (LeaseBrokerException error) {
+      if (error.refusesRequest()) {
+        state.update(() -> state.returnSlots(slots));
+        sendAlone(group, error);
+        return;
+      }
+      giveUp(group, next, slots, error.getMessage());
+      if (error.refusesCaller()) {
+        onFatal.accept(error);
+      }
+      return;
+    } catch (Abort.Aborted stopped) {
+      giveUp(group, next, slots, "the worker has stopped");
+      return;
+    }
+    state.update(
+        () -> {
+          note(group, answer);
+          state.accept(answer.message().leases(), slots, answer.sentAt(), answer.arrivedAt());
+        });
+    Poller.warnOfTooLarge(state, answer.message().tooLarge());
+  }
+
+  /** Drops the leases of a group that may be settled or not. */
+  private void giveUp(List<Ending> group, NextClaim next, int slots, String error) {
+    state.update(
+        () -> {
+          if (next != null) {
+            state.abandoned.add(next.getRequestId());
+          }
+          for (Ending ending : group) {
+            state.emit(Event.of(Event.Name.UNKNOWN, ending.lease().item).withError(error));
+            state.drop(ending.lease());
+          }
+          state.returnSlots(slots);
+        });
+  }
+
+  /** Settles the endings of a refused call one by one, so that only the malformed one fails. */
+  private void sendAlone(List<Ending> group, LeaseBrokerException refused) {
+    if (group.size() == 1) {
+      state.update(() -> refuse(group.get(0), refused.description()));
+      return;
+    }
+    for (Ending ending : group) {
+      send(List.of(ending), 0);
+    }
+  }
+
+  /** Sends the settling call of a group until the last of its leases ends. */
+  private Caller.Answer<Settlement> call(List<Ending> group, NextClaim next) {
+    Caller.Limits limits =
+        new Caller.Limits(() -> lastDeadline(group), attemptTimeout(group), abort, () -> keepLeases(group), false);
+    String queue = state.options.queue();
+    if (group.get(0).completion() != null) {
+      CompleteRequest.Builder request = CompleteRequest.newBuilder().setQueue(queue);
+      group.forEach(ending -> request.addCompletions(ending.completion()));
+      if (next != null) {
+        request.setNext(next);
+      }
+      Caller.Answer<CompleteResponse> answer = caller.call("Complete", LeaseBrokerServiceBlockingStub::complete, request.build(), limits);
+      CompleteResponse message = answer.message();
+      return with(answer, new Settlement(message.getResultsList(), message.getNextLeasesList(), message.getNextTooLargeList()));
+    } else if (group.get(0).failure() != null) {
+      FailRequest.Builder request = FailRequest.newBuilder().setQueue(queue);
+      group.forEach(ending -> request.addFailures(ending.failure()));
+      if (next != null) {
+        request.setNext(next);
+      }
+      Caller.Answer<FailResponse> answer = caller.call("Fail", LeaseBrokerServiceBlockingStub::fail, request.build(), limits);
+      FailResponse message = answer.message();
+      return with(answer, new Settlement(message.getResultsList(), message.getNextLeasesList(), message.getNextTooLargeList()));
+    }
+    ReleaseRequest.Builder request = ReleaseRequest.newBuilder().setQueue(queue);
+    group.forEach(ending -> request.addReleases(ending.release()));
+    Caller.Answer<ReleaseResponse> answer = caller.call("Release", LeaseBrokerServiceBlockingStub::release, request.build(), limits);
+    return with(answer, new Settlement(answer.message().getResultsList(), List.of(), List.of()));
+  }
+
+  /** The call may take a while: heartbeats keep the leases from now on. */
+  private void keepLeases(List<Ending> group) {
+    state.update(
+        () -> {
+          for (Ending ending : group) {
+            if (ending.lease().phase == HeldLease.Phase.SETTLING) {
+              ending.lease().phase = HeldLease.Phase.RESENDING;
+            }
+          }
+          state.nextBeat = Clock.now();
+          state.wakeKeeper();
+        });
+  }
+
+  /** Returns the deadline of an attempt. If a connection is dead, another attempt must be made before a lease ends. */
+  private long attemptTimeout(List<Ending> group) {
+    long shortest = state.read(() -> group.stream().mapToLong(ending -> ending.lease().duration).min().orElseThrow());
+    return Math.min(Caller.ATTEMPT_TIMEOUT, Math.max(shortest / 2, Clock.SECOND));
+  }
+
+  private long lastDeadline(List<Ending> group) {
+    return state.read(() -> group.stream().mapToLong(ending -> ending.lease().deadline).max().orElseThrow());
+  }
+
+  private NextClaim nextClaim(int slots) {
+    Options options = state.options;
+    NextClaim.Builder claim =
+        NextClaim.newBuilder()
+            .setWorkerId(options.workerId())
+            .setMaxItems(slots * options.slotSize())
+            .setRequestId(UUID.randomUUID().toString())
+            .setMaxBytes(Poller.MAX_RESPONSE_BYTES);
+    if (options.lease() != null) {
+      claim.setLeaseDuration(Values.duration(options.lease()));
+    }
+    return claim.build();
+  }
+
+  /** Takes the outcome of each ending. */
+  private void note(List<Ending> group, Caller.Answer<Settlement> answer) {
+    List<SettleResult> results = answer.message().results();
+    for (int i = 0; i < results.size(); i++) {
+      Ending ending = group.get(i);
+      SettleResult result = results.get(i);
+      Item item = ending.lease().item;
+      Event event =
+          switch (result.getOutcome()) {
+            case OUTCOME_REFUSED -> null;
+            case OUTCOME_APPLIED -> {
+              if (ending.completion() != null) {
+                yield Event.of(Event.Name.COMPLETED, item);
+              } else if (ending.failure() != null) {
+                yield Event.of(Event.Name.FAILED, item).withError(ending.failure().getErrorMessage());
+              }
+              yield Event.of(Event.Name.RELEASED, item);
+            }
+            // If the request was sent before, while the lease held, that one has removed the row.
+            case OUTCOME_GONE ->
+                Event.of(
+                    answer.attempts() > 1 && answer.firstSentAt() < ending.lease().deadline ? Event.Name.COMPLETED : Event.Name.UNKNOWN,
+                    item);
+            default -> Event.of(Event.Name.LOST, item);
+          };
+      if (event == null) {
+        refuse(ending, result.getProblem());
+      } else {
+        state.emit(event);
+        state.drop(ending.lease());
+      }
+    }
+  }
+
+  /** Settles an item in another way if the broker has refused its ending: the same one can never succeed. */
+  private void refuse(Ending ending, String problem) {
+    HeldLease lease = ending.lease();
+    state.emit(Event.of(Event.Name.REFUSED, lease.item).withReason(problem));
+    Ending instead = ending.completion() != null ? Ending.failed(lease, "Refused: " + problem) : ending.plain();
+    if (instead == null) {
+      state.drop(lease);
+      return;
+    }
+    if (ending.completion() == null && lease.checkpoint != null) {
+      state.refuseCheckpoint(lease, problem);
+    }
+    lease.phase = HeldLease.Phase.RUNNING;
+    state.settle(instead);
+  }
+
+  private static Caller.Answer<Settlement> with(Caller.Answer<?> answer, Settlement message) {
+    return new Caller.Answer<>(message, answer.firstSentAt(), answer.sentAt(), answer.arrivedAt(), answer.attempts());
+  }
+}

@@ -1,0 +1,281 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.Lease;
+import com.google.protobuf.ByteString;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+
+/** The state of a worker that its threads share: slots, leases, running handlers, and endings that are not settled. */
+final class State {
+  /** The most bytes of a checkpoint that a broker can be configured to store. */
+  private static final int MAX_CHECKPOINT_BYTES = 65_536;
+
+  /** The reason of a lease that the worker gives up by itself. */
+  static final String LOST_REASON = "no heartbeat was answered in time";
+
+  /** Stands for the duration of a lease while none was seen. */
+  private static final long DEFAULT_LEASE = 30 * Clock.SECOND;
+
+  final Options options;
+  final EventLog events;
+  final ReentrantLock lock = new ReentrantLock();
+
+  /** The pollers wait here: a slot may be free. */
+  final Condition slotsFree = lock.newCondition();
+
+  /** The settler waits here: an item has ended. */
+  final Condition endingsReady = lock.newCondition();
+
+  /** The keeper waits here: a lease has arrived, or a time has changed. `wakeKeeper` also notes it. */
+  final Condition clock = lock.newCondition();
+
+  boolean clockChanged;
+
+  /** `stop` waits here: a handler has returned. */
+  final Condition changed = lock.newCondition();
+
+  final Map<String, HeldLease> held = new LinkedHashMap<>();
+  final Set<Run> runs = new HashSet<>();
+  final Deque<Ending> endings = new ArrayDeque<>();
+
+  /** The request ids of claims whose answer will not be read. The broker may have leased items for them. */
+  final List<String> abandoned = new ArrayList<>();
+
+  /** Runs a handler in a thread of its own. */
+  Consumer<Run> start = run -> {};
+
+  /** True while a group is being settled. */
+  boolean settling;
+
+  int stuck;
+
+  /** False as soon as the worker stops. */
+  boolean takesItems = true;
+
+  /** True when the settler shall end with its last group. */
+  boolean settledAll;
+
+  /** The time of the next heartbeat. */
+  long nextBeat = Clock.NEVER;
+
+  private int freeSlots;
+
+  /** The largest checkpoint that may be stored. It shrinks when the broker refuses one. */
+  private int checkpointLimit = MAX_CHECKPOINT_BYTES;
+
+  /** The events and actions that follow a change. `update` runs them in order, without the lock. */
+  private List<Runnable> effects = new ArrayList<>();
+
+  State(Options options, EventLog events) {
+    this.options = options;
+    this.events = events;
+    this.freeSlots = options.concurrency();
+  }
+
+  /** Makes a change under the lock, and then runs its effects. Must not be called with the lock. */
+  void update(Runnable change) {
+    List<Runnable> follow;
+    lock.lock();
+    try {
+      change.run();
+    } finally {
+      follow = effects;
+      effects = new ArrayList<>();
+      lock.unlock();
+    }
+    follow.forEach(Runnable::run);
+  }
+
+  <T> T read(Supplier<T> look) {
+    lock.lock();
+    try {
+      return look.get();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void follow(Runnable effect) {
+    effects.add(effect);
+  }
+
+  void emit(Event event) {
+    effects.add(() -> events.emit(event));
+  }
+
+  /** Lets the keeper look at all times again. */
+  void wakeKeeper() {
+    clockChanged = true;
+    clock.signalAll();
+  }
+
+  /** Takes the free slots for a claim. Returns 0 if the worker takes no items now. */
+  int reserveSlots() {
+    if (!takesItems || stuck > options.maxStuck()) {
+      return 0;
+    }
+    int slots = Math.min(freeSlots, options.maxSlotsPerCall());
+    freeSlots -= slots;
+    return slots;
+  }
+
+  /** Gives back slots for which no item came. */
+  void returnSlots(int slots) {
+    freeSlots += slots;
+    slotsFree.signalAll();
+  }
+
+  /** Starts handlers for the leases of a claim, for which `slots` slots were reserved. */
+  void accept(List<Lease> messages, int slots, long sentAt, long arrivedAt) {
+    List<HeldLease> leases = new ArrayList<>();
+    for (Lease message : messages) {
+      // A repeated response can have a lease that the worker holds already.
+      if (!held.containsKey(message.getLeaseId())) {
+        HeldLease lease = new HeldLease(message, sentAt, arrivedAt);
+        held.put(lease.id, lease);
+        emit(Event.of(Event.Name.CLAIMED, lease.item));
+        if (Clock.now() >= lostAt(lease)) {
+          // The process was suspended since the response arrived.
+          lose(lease, LOST_REASON);
+          continue;
+        }
+        leases.add(lease);
+        nextBeat = Math.min(nextBeat, Clock.now() + (lease.unconfirmed ? 0 : lease.beatPeriod()));
+      }
+    }
+    wakeKeeper();
+    if (!takesItems) {
+      leases.forEach(lease -> settle(Ending.released(lease, null)));
+      returnSlots(slots);
+      return;
+    }
+    int size = options.slotSize();
+    int started = 0;
+    for (int first = 0; first < leases.size(); first += size, started++) {
+      start(List.copyOf(leases.subList(first, Math.min(first + size, leases.size()))));
+    }
+    returnSlots(slots - started);
+  }
+
+  /** Runs the handler for leases that fill one slot. */
+  private void start(List<HeldLease> leases) {
+    Run run = new Run(this, leases);
+    runs.add(run);
+    for (HeldLease lease : leases) {
+      lease.run = run;
+      emit(Event.of(Event.Name.STARTED, lease.item));
+    }
+    effects.add(() -> start.accept(run));
+  }
+
+  /** Takes the endings of a handler that has returned. Endings of leases that are done already are dropped. */
+  void end(Run run, List<Ending> results) {
+    for (HeldLease lease : run.leases) {
+      // The process may have been stopped for so long that the keeper has not looked yet.
+      if (lease.phase == HeldLease.Phase.RUNNING && Clock.now() >= lostAt(lease)) {
+        lose(lease, LOST_REASON);
+      }
+    }
+    runs.remove(run);
+    results.forEach(this::settle);
+    if (run.stuck) {
+      stuck--;
+    }
+    if (!run.slotReplaced) {
+      freeSlots++;
+    }
+    slotsFree.signalAll();
+    changed.signalAll();
+  }
+
+  /** Passes an ending to the settler, unless the lease has ended already. */
+  void settle(Ending ending) {
+    if (ending.lease().phase == HeldLease.Phase.RUNNING) {
+      ending.lease().phase = HeldLease.Phase.ENDED;
+      endings.add(ending.withCheckpoint());
+      endingsReady.signal();
+    }
+  }
+
+  /** Forgets a lease. */
+  void drop(HeldLease lease) {
+    lease.phase = HeldLease.Phase.DONE;
+    held.remove(lease.id);
+  }
+
+  /**
+   * Returns the moment at which the worker gives a lease up. With heartbeats that is early enough for the handler to stop before
+   * another worker starts. Without them a handler has until the deadline to end.
+   */
+  long lostAt(HeldLease lease) {
+    return options.heartbeat() ? lease.deadline - lease.duration / 10 : lease.deadline;
+  }
+
+  /** Drops a lease that was lost, and cancels its handler if it has no other lease. */
+  void lose(HeldLease lease, String reason) {
+    String known = reason.isEmpty() ? null : reason;
+    emit(Event.of(Event.Name.LOST, lease.item).withReason(known));
+    drop(lease);
+    Run run = lease.run;
+    if (run != null && runs.contains(run) && run.leases.stream().allMatch(other -> other.phase == HeldLease.Phase.DONE)) {
+      cancel(run, Cause.LEASE_LOST, known);
+    }
+  }
+
+  /** Cancels a handler, unless it is cancelled already. */
+  void cancel(Run run, Cause cause, String reason) {
+    if (run.cause != null) {
+      return;
+    }
+    run.cause = cause;
+    run.cancelledAt = Clock.now();
+    for (HeldLease lease : run.leases) {
+      emit(Event.of(Event.Name.CANCELLED, lease.item).withCause(cause).withReason(reason));
+    }
+    effects.add(() -> run.context.cancel(cause));
+    wakeKeeper();
+  }
+
+  void saveCheckpoint(HeldLease lease, byte[] checkpoint) {
+    lock.lock();
+    try {
+      if (checkpoint.length > checkpointLimit) {
+        throw new IllegalArgumentException(
+            "the checkpoint has " + checkpoint.length + " bytes; the queue stores at most " + checkpointLimit);
+      }
+      lease.checkpoint = ByteString.copyFrom(checkpoint);
+      lease.saved++;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Forgets a checkpoint that the broker has refused, and lowers the limit. */
+  void refuseCheckpoint(HeldLease lease, String reason) {
+    int bytes = lease.checkpoint.size();
+    checkpointLimit = Math.min(checkpointLimit, Math.max(bytes - 1, 0));
+    lease.checkpoint = null;
+    lease.stored = lease.saved;
+    effects.add(
+        () -> options.logger().log(System.Logger.Level.WARNING, "checkpoint of item {0} refused, {1} bytes: {2}", lease.item.key(), bytes, reason));
+  }
+
+  /** The nanoseconds without an answer after which the worker is not healthy. */
+  long longestLease() {
+    long longest = options.lease() == null ? 0 : options.lease().toNanos();
+    for (HeldLease lease : held.values()) {
+      longest = Math.max(longest, lease.duration);
+    }
+    return longest == 0 ? DEFAULT_LEASE : longest;
+  }
+}

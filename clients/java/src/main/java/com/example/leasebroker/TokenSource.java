@@ -1,0 +1,39 @@
+package com.example.leasebroker;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** The source of a bearer token. It is asked before each attempt to send a request. */
+@FunctionalInterface
+public interface TokenSource {
+  /**
+   * Returns the token.
+   *
+   * @param fresh true if the broker has refused the token before
+   */
+  String token(boolean fresh) throws IOException;
+
+  /** A token that never changes. */
+  static TokenSource of(String token) {
+    return fresh -> token;
+  }
+
+  /** A token in a file, which is read again every 10 s, and after the broker has refused the token. */
+  static TokenSource ofFile(Path path) {
+    return new TokenSource() {
+      private static final long INTERVAL_NANOS = 10_000_000_000L;
+      private String token;
+      private long readAt;
+
+      @Override
+      public synchronized String token(boolean fresh) throws IOException {
+        if (fresh || token == null || System.nanoTime() - readAt >= INTERVAL_NANOS) {
+          token = Files.readString(path).strip();
+          readAt = System.nanoTime();
+        }
+        return token;
+      }
+    };
+  }
+}

@@ -1,0 +1,44 @@
+package com.example.leasebroker;
+
+import io.opentelemetry.api.trace.Span;
+import io.opentelemetry.api.trace.SpanContext;
+import io.opentelemetry.api.trace.TraceFlags;
+import io.opentelemetry.api.trace.TraceState;
+
+/** Makes the trace context of a lease the current one, if OpenTelemetry's API is on the class path. */
+final class Tracing {
+  private static final boolean AVAILABLE = isAvailable();
+
+  /** Ends the current context when it is closed. */
+  interface Scope extends AutoCloseable {
+    @Override
+    void close();
+  }
+
+  private Tracing() {}
+
+  static Scope enter(String traceParent) {
+    // version, trace id, span id, flags: 00-32 digits-16 digits-2 digits
+    boolean wellFormed = traceParent.matches("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
+    return AVAILABLE && wellFormed ? Entered.enter(traceParent) : () -> {};
+  }
+
+  private static boolean isAvailable() {
+    try {
+      Class.forName("io.opentelemetry.api.trace.Span", false, Tracing.class.getClassLoader());
+      return true;
+    } catch (ClassNotFoundException absent) {
+      return false;
+    }
+  }
+
+  /** Is loaded only if the API is there. */
+  private static final class Entered {
+    static Scope enter(String traceParent) {
+      String[] parts = traceParent.split("-");
+      SpanContext parent = SpanContext.createFromRemoteParent(parts[1], parts[2], TraceFlags.fromHex(parts[3], 0), TraceState.getDefault());
+      var scope = Span.wrap(parent).makeCurrent();
+      return scope::close;
+    }
+  }
+}

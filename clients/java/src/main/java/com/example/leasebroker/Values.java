@@ -1,0 +1,80 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.Value;
+import com.google.protobuf.ByteString;
+import com.google.protobuf.NullValue;
+import com.google.protobuf.Timestamp;
+import java.math.BigDecimal;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * Translates between the values of columns and Java's types: Boolean, Long, Double, String, byte[], Instant, BigDecimal, and
+ * null for NULL. Smaller types of numbers are accepted too.
+ */
+final class Values {
+  private Values() {}
+
+  static Map<String, Value> toProto(Map<String, ?> row) {
+    Map<String, Value> values = new LinkedHashMap<>();
+    row.forEach((column, value) -> values.put(column, toProto(column, value)));
+    return values;
+  }
+
+  static Value toProto(String column, Object value) {
+    Value.Builder message = Value.newBuilder();
+    if (value == null) {
+      return message.setNullValue(NullValue.NULL_VALUE).build();
+    } else if (value instanceof Boolean truth) {
+      return message.setBoolValue(truth).build();
+    } else if (value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte) {
+      return message.setInt64Value(((Number) value).longValue()).build();
+    } else if (value instanceof Double || value instanceof Float) {
+      return message.setDoubleValue(((Number) value).doubleValue()).build();
+    } else if (value instanceof String text) {
+      return message.setStringValue(text).build();
+    } else if (value instanceof byte[] bytes) {
+      return message.setBytesValue(ByteString.copyFrom(bytes)).build();
+    } else if (value instanceof Instant instant) {
+      Timestamp time = Timestamp.newBuilder().setSeconds(instant.getEpochSecond()).setNanos(instant.getNano()).build();
+      return message.setTimestampValue(time).build();
+    } else if (value instanceof BigDecimal number) {
+      return message.setDecimalValue(number.toPlainString()).build();
+    }
+    throw new IllegalArgumentException("column \"" + column + "\": " + value.getClass().getName() + " is not a type of a column");
+  }
+
+  static Map<String, Object> fromProto(Map<String, Value> values) {
+    Map<String, Object> row = new LinkedHashMap<>();
+    values.forEach((column, value) -> row.put(column, fromProto(value)));
+    return Collections.unmodifiableMap(row);
+  }
+
+  static Object fromProto(Value value) {
+    return switch (value.getKindCase()) {
+      case BOOL_VALUE -> value.getBoolValue();
+      case INT64_VALUE -> value.getInt64Value();
+      case DOUBLE_VALUE -> value.getDoubleValue();
+      case STRING_VALUE -> value.getStringValue();
+      case BYTES_VALUE -> value.getBytesValue().toByteArray();
+      case TIMESTAMP_VALUE -> instant(value.getTimestampValue());
+      case DECIMAL_VALUE -> new BigDecimal(value.getDecimalValue());
+      case NULL_VALUE, KIND_NOT_SET -> null;
+    };
+  }
+
+  static Instant instant(Timestamp time) {
+    return Instant.ofEpochSecond(time.getSeconds(), time.getNanos());
+  }
+
+  static com.google.protobuf.Duration duration(Duration duration) {
+    return com.google.protobuf.Duration.newBuilder().setSeconds(duration.getSeconds()).setNanos(duration.getNano()).build();
+  }
+
+  static long nanos(com.google.protobuf.Duration duration) {
+    return duration.getSeconds() * 1_000_000_000 + duration.getNanos();
+  }
+}

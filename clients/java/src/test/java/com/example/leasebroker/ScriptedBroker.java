@@ -1,0 +1,134 @@
+package com.example.leasebroker;
+
+import com.example.leasebroker.v1.ClaimBatchRequest;
+import com.example.leasebroker.v1.ClaimBatchResponse;
+import com.example.leasebroker.v1.CompleteRequest;
+import com.example.leasebroker.v1.CompleteResponse;
+import com.example.leasebroker.v1.Item;
+import com.example.leasebroker.v1.Lease;
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
+import com.example.leasebroker.v1.Outcome;
+import com.example.leasebroker.v1.ReleaseRequest;
+import com.example.leasebroker.v1.ReleaseResponse;
+import com.example.leasebroker.v1.SettleResult;
+import com.example.leasebroker.v1.WakeRequest;
+import com.example.leasebroker.v1.WakeResponse;
+import io.grpc.Context;
+import io.grpc.Contexts;
+import io.grpc.Grpc;
+import io.grpc.Metadata;
+import io.grpc.Server;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerCredentials;
+import io.grpc.ServerInterceptor;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.stub.StreamObserver;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntFunction;
+
+/** A broker whose answers a test writes. Its first claim gets one lease. */
+final class ScriptedBroker extends LeaseBrokerServiceGrpc.LeaseBrokerServiceImplBase implements AutoCloseable {
+  private static final Context.Key<String> AUTHORIZATION = Context.key("authorization");
+
+  final AtomicInteger wakes = new AtomicInteger();
+  final List<CompleteRequest> completes = Collections.synchronizedList(new ArrayList<>());
+
+  /** Returns the error of the nth Wake, or null. */
+  volatile IntFunction<StatusRuntimeException> wake = call -> null;
+
+  /** Returns the outcome of the nth Complete, or null for UNAVAILABLE. */
+  volatile IntFunction<Outcome> complete = call -> Outcome.OUTCOME_APPLIED;
+
+  /** The only accepted token. Empty: calls need none. */
+  volatile String token = "";
+
+  private final AtomicInteger claims = new AtomicInteger();
+  private final Server server;
+
+  ScriptedBroker(ServerCredentials credentials) throws IOException {
+    server = Grpc.newServerBuilderForPort(0, credentials).addService(this).intercept(new TokenCheck()).build().start();
+  }
+
+  String address() {
+    return "127.0.0.1:" + server.getPort();
+  }
+
+  /** Refuses calls without the token. */
+  private final class TokenCheck implements ServerInterceptor {
+    @Override
+    public <Q, R> ServerCall.Listener<Q> interceptCall(ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
+      String given = headers.get(Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER));
+      return Contexts.interceptCall(Context.current().withValue(AUTHORIZATION, given), call, headers, next);
+    }
+  }
+
+  private boolean refuses(StreamObserver<?> answer) {
+    if (token.isEmpty() || ("Bearer " + token).equals(AUTHORIZATION.get())) {
+      return false;
+    }
+    answer.onError(Status.UNAUTHENTICATED.withDescription("unknown token").asRuntimeException());
+    return true;
+  }
+
+  @Override
+  public void wake(WakeRequest request, StreamObserver<WakeResponse> answer) {
+    int call = wakes.incrementAndGet();
+    if (refuses(answer)) {
+      return;
+    }
+    StatusRuntimeException error = wake.apply(call);
+    if (error == null) {
+      answer.onNext(WakeResponse.getDefaultInstance());
+      answer.onCompleted();
+    } else {
+      answer.onError(error);
+    }
+  }
+
+  @Override
+  public void claimBatch(ClaimBatchRequest request, StreamObserver<ClaimBatchResponse> answer) {
+    if (refuses(answer) || claims.incrementAndGet() > 1) {
+      return; // A later claim waits until the worker cancels it.
+    }
+    Lease lease =
+        Lease.newBuilder()
+            .setLeaseId("lease-1")
+            .setItem(Item.newBuilder().setKey("1"))
+            .setAttempt(1)
+            .setFencingToken(1)
+            .setTimeLeft(Values.duration(Duration.ofSeconds(10)))
+            .build();
+    answer.onNext(ClaimBatchResponse.newBuilder().addLeases(lease).build());
+    answer.onCompleted();
+  }
+
+  @Override
+  public void complete(CompleteRequest request, StreamObserver<CompleteResponse> answer) {
+    completes.add(request);
+    Outcome outcome = complete.apply(completes.size());
+    if (outcome == null) {
+      answer.onError(Status.UNAVAILABLE.withDescription("the response was lost").asRuntimeException());
+      return;
+    }
+    answer.onNext(CompleteResponse.newBuilder().addResults(SettleResult.newBuilder().setLeaseId("lease-1").setOutcome(outcome)).build());
+    answer.onCompleted();
+  }
+
+  @Override
+  public void release(ReleaseRequest request, StreamObserver<ReleaseResponse> answer) {
+    answer.onNext(ReleaseResponse.getDefaultInstance());
+    answer.onCompleted();
+  }
+
+  @Override
+  public void close() {
+    server.shutdownNow();
+  }
+}

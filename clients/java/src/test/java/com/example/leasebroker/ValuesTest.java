@@ -1,0 +1,83 @@
+package com.example.leasebroker;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.example.leasebroker.v1.Lease;
+import java.math.BigDecimal;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class ValuesTest {
+  private static final Handler NOTHING = (item, context) -> null;
+
+  @Test
+  void valuesReturnAsTheyWereSent() {
+    Instant instant = Instant.parse("0001-01-01T00:00:00.000001Z");
+    for (Object value : List.of(true, Long.MIN_VALUE, 1.5, "ż", instant, new BigDecimal("-12.50"))) {
+      assertEquals(value, Values.fromProto(Values.toProto("c", value)));
+    }
+    assertNull(Values.fromProto(Values.toProto("c", null)));
+    assertArrayEquals(new byte[] {0}, (byte[]) Values.fromProto(Values.toProto("c", new byte[] {0})));
+    assertEquals(7L, Values.fromProto(Values.toProto("c", 7)));
+  }
+
+  @Test
+  void valueThatNoColumnHoldsIsAnError() {
+    var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", new Object()));
+    assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
+  }
+
+  @Test
+  void typedColumns() {
+    Lease.Builder lease = Lease.newBuilder();
+    lease.getItemBuilder().putColumns("number", Values.toProto("number", 7)).putColumns("nothing", Values.toProto("nothing", null));
+    Item item = new Item(lease.build());
+    assertEquals(7, item.getLong("number"));
+    assertTrue(item.isNull("nothing"));
+    assertFalse(item.isNull("number"));
+    assertThrows(IllegalStateException.class, () -> item.getLong("nothing"));
+    assertThrows(IllegalStateException.class, () -> item.getString("number"));
+    assertThrows(RuntimeException.class, () -> item.getLong("missing"));
+  }
+
+  @Test
+  void textsOfErrors() {
+    assertEquals("IllegalStateException: bad", Ending.errorText(new IllegalStateException("bad")));
+    assertEquals("NullPointerException", Ending.errorText(new NullPointerException()));
+    HeldLease lease = new HeldLease(Lease.newBuilder().setLeaseId("1").build(), 0, 0);
+    String text = Ending.failed(lease, "😀".repeat(2_000)).failure().getErrorMessage();
+    assertEquals(1_024, text.codePointCount(0, text.length()));
+  }
+
+  @Test
+  void plaintextToAnotherMachineIsRefused() {
+    for (String local : List.of("127.0.0.1:1", "[::1]:1", "localhost:1", "dns:///localhost:1", "unix:/run/broker")) {
+      Worker.builder(local, "work", NOTHING).build();
+    }
+    for (String remote : List.of("db.example:1", "dns:///db.example:1", "10.0.0.1:1", "127.0.0.1:1,10.0.0.1:1")) {
+      assertThrows(IllegalArgumentException.class, () -> Worker.builder(remote, "work", NOTHING).build(), remote);
+    }
+    Worker.builder("db.example:1", "work", NOTHING).credentials(Credentials.plaintextAllowed()).build();
+  }
+
+  @Test
+  void optionsOutOfRangeAreRefused() {
+    Worker.Builder builder = Worker.builder("127.0.0.1:1", "work", NOTHING);
+    assertThrows(IllegalArgumentException.class, () -> builder.concurrency(0).build());
+    builder.concurrency(1);
+    assertThrows(IllegalArgumentException.class, () -> builder.wait(Duration.ofSeconds(-1)).build());
+    builder.wait(Duration.ZERO);
+    assertThrows(IllegalArgumentException.class, () -> builder.workerId("").build());
+    builder.workerId("w");
+    assertThrows(IllegalArgumentException.class, () -> builder.stuckAfter(Duration.ZERO).build());
+    assertThrows(IllegalArgumentException.class, () -> Worker.builder(" , ", "work", NOTHING).build());
+    assertThrows(IllegalArgumentException.class, () -> Worker.batchBuilder("127.0.0.1:1", "work", 1_001, (items, context) -> null).build());
+  }
+}

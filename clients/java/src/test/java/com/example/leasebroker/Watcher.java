@@ -1,0 +1,37 @@
+package com.example.leasebroker;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+
+/** Keeps the events of a worker and lets tests wait for them. */
+final class Watcher implements Consumer<Event> {
+  private final List<Event> events = new ArrayList<>();
+
+  @Override
+  public synchronized void accept(Event event) {
+    events.add(event);
+    notifyAll();
+  }
+
+  synchronized long count(Event.Name name) {
+    return events.stream().filter(event -> event.name() == name).count();
+  }
+
+  synchronized Event find(Event.Name name) {
+    return events.stream().filter(event -> event.name() == name).findFirst().orElseThrow();
+  }
+
+  /** Waits until an event has happened `count` times. */
+  synchronized void await(Event.Name name, int count) throws InterruptedException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (count(name) < count) {
+      long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
+      if (left <= 0) {
+        throw new AssertionError("after 30 s there are " + count(name) + " events " + name + " and not " + count);
+      }
+      wait(left);
+    }
+  }
+}

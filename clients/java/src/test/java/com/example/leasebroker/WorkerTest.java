@@ -1,0 +1,442 @@
+package com.example.leasebroker;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.opentelemetry.api.trace.Span;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class WorkerTest {
+  @TempDir Path folder;
+  private Broker broker;
+  private final Watcher events = new Watcher();
+
+  @BeforeEach
+  void startBroker() throws Exception {
+    broker = new Broker(folder);
+  }
+
+  @AfterEach
+  void stopBroker() throws Exception {
+    if (broker != null) {
+      broker.close();
+    }
+  }
+
+  private Worker.Builder worker(Handler handler) {
+    return Worker.builder(broker.address, "work", handler);
+  }
+
+  private static <T> T take(BlockingQueue<T> queue) throws InterruptedException {
+    T value = queue.poll(30, TimeUnit.SECONDS);
+    if (value == null) {
+      throw new AssertionError("no value within 30 s");
+    }
+    return value;
+  }
+
+  @Test
+  void eachItemIsCompletedOnce() throws Exception {
+    broker.addWork(500);
+    AtomicInteger running = new AtomicInteger();
+    AtomicInteger most = new AtomicInteger();
+    Handler handler =
+        (item, context) -> {
+          most.accumulateAndGet(running.incrementAndGet(), Math::max);
+          Thread.sleep(1);
+          running.decrementAndGet();
+          return null;
+        };
+    broker.start(worker(handler).concurrency(8), events);
+    events.await(Event.Name.COMPLETED, 500);
+    broker.expect(Map.of("completed", 500));
+    for (Broker.Row row : broker.rows("work", "completed")) {
+      assertEquals(1, row.attempt());
+      assertEquals(1, row.fence());
+    }
+    assertTrue(most.get() >= 2 && most.get() <= 8, () -> most + " handlers ran at the same time");
+  }
+
+  @Test
+  void exceptionSaysHowTheItemEnds() throws Exception {
+    record Case(Exception error, String state, String text) {}
+    List<Case> cases =
+        List.of(
+            new Case(new IllegalStateException("bad"), "delayed", "IllegalStateException: bad"),
+            new Case(new Retry("no paper", Duration.ofMinutes(1)), "delayed", "Retry: no paper"),
+            new Case(new DeadLetter("no customer"), "dead", "DeadLetter: no customer"),
+            new Case(new Release(Duration.ofMinutes(1)), "delayed", null));
+    broker.addWork(cases.size());
+    broker.start(
+        worker((item, context) -> {
+          throw cases.get((int) item.getLong("amount")).error();
+        }), events);
+    events.await(Event.Name.FAILED, 3);
+    events.await(Event.Name.RELEASED, 1);
+    for (int i = 0; i < cases.size(); i++) {
+      String key = String.valueOf(i + 1);
+      Broker.Row row = broker.rows("work", cases.get(i).state()).stream().filter(each -> each.key().equals(key)).findFirst().orElseThrow();
+      assertEquals(cases.get(i).text(), row.error());
+    }
+  }
+
+  @Test
+  void errorOfAHandlerFailsTheItem() throws Exception {
+    broker.addWork(1);
+    broker.start(
+        worker((item, context) -> {
+          throw new StackOverflowError("broken");
+        }), events);
+    events.await(Event.Name.FAILED, 1);
+    assertEquals("StackOverflowError: broken", broker.rows("work", "delayed").get(0).error());
+  }
+
+  @Test
+  void resultIsWritten() throws Exception {
+    Map<String, Object> row = new HashMap<>();
+    row.put("note", null);
+    broker.enqueue("daily", List.of(row));
+    BlockingQueue<Optional<Object>> notes = new LinkedBlockingQueue<>();
+    Handler daily =
+        (item, context) -> {
+          notes.add(Optional.ofNullable(item.columns().get("note")));
+          return new Result(Map.of("note", "done"), List.of(new FollowUp("next", Map.of("number", 7))));
+        };
+    broker.start(Worker.builder(broker.address, "daily", daily), new Watcher());
+    assertEquals(Optional.empty(), take(notes));
+    assertEquals(Optional.of("done"), take(notes));
+    BlockingQueue<Long> numbers = new LinkedBlockingQueue<>();
+    Handler next =
+        (item, context) -> {
+          numbers.add(item.getLong("number"));
+          return null;
+        };
+    broker.start(Worker.builder(broker.address, "next", next), new Watcher());
+    assertEquals(7, take(numbers));
+  }
+
+  @Test
+  void refusedCompletionFailsOneItem() throws Exception {
+    broker.addWork(10);
+    Handler handler = (item, context) -> Result.ofColumns(Map.of(item.getLong("amount") == 3 ? "amount" : "note", "1"));
+    broker.start(worker(handler).concurrency(10), events);
+    events.await(Event.Name.COMPLETED, 9);
+    events.await(Event.Name.FAILED, 1);
+    assertTrue(events.find(Event.Name.REFUSED).reason().contains("amount"), events.find(Event.Name.REFUSED).reason());
+    assertTrue(broker.rows("work", "delayed").get(0).error().startsWith("Refused: "));
+  }
+
+  @Test
+  void malformedFailureDoesNotFailItsGroup() throws Exception {
+    broker.addWork(10);
+    Handler handler =
+        (item, context) -> {
+          throw new Retry("later", item.getLong("amount") == 3 ? Duration.ofDays(400) : Duration.ofMinutes(1));
+        };
+    broker.start(worker(handler).concurrency(10), events);
+    events.await(Event.Name.FAILED, 10);
+    assertEquals(1, events.count(Event.Name.REFUSED));
+    broker.expect(Map.of("delayed", 10));
+  }
+
+  @Test
+  void batchExceptionFailsTheNamedItems() throws Exception {
+    broker.addWork(100);
+    AtomicInteger largest = new AtomicInteger();
+    BatchHandler handler =
+        (items, context) -> {
+          largest.accumulateAndGet(items.size(), Math::max);
+          Map<Item, Throwable> errors = new HashMap<>();
+          items.stream().filter(item -> item.getLong("amount") == 7).forEach(item -> errors.put(item, new IllegalStateException("seven")));
+          if (!errors.isEmpty()) {
+            throw new BatchException(errors);
+          }
+          return null;
+        };
+    Worker worker = broker.start(Worker.batchBuilder(broker.address, "work", 50, handler), events);
+    events.await(Event.Name.COMPLETED, 99);
+    events.await(Event.Name.FAILED, 1);
+    worker.stop();
+    broker.expect(Map.of("completed", 99, "delayed", 1));
+    assertEquals(50, largest.get());
+  }
+
+  @Test
+  void heartbeatsKeepTheLeaseOfALongHandler() throws Exception {
+    broker.addWork(1);
+    broker.start(
+        worker((item, context) -> {
+          Thread.sleep(5_000);
+          return null;
+        }), events);
+    events.await(Event.Name.COMPLETED, 1);
+    long beats = events.count(Event.Name.HEARTBEAT);
+    assertTrue(beats >= 5 && beats <= 9, () -> beats + " heartbeats");
+    assertEquals(1, broker.rows("work", "completed").get(0).fence());
+  }
+
+  @Test
+  void cancelledLeaseInterruptsTheHandler() throws Exception {
+    List<String> keys = broker.addWork(1);
+    Client client = broker.client();
+    BlockingQueue<Optional<Cause>> causes = new LinkedBlockingQueue<>();
+    AtomicBoolean called = new AtomicBoolean();
+    Handler handler =
+        (item, context) -> {
+          if (item.fencingToken() > 1) {
+            return null;
+          }
+          context.onCancel(() -> called.set(true));
+          client.cancel("work", keys, null, false, "wrong customer");
+          try {
+            Thread.sleep(30_000);
+          } catch (InterruptedException interrupted) {
+            causes.add(context.cause());
+          }
+          return null;
+        };
+    broker.start(worker(handler), events);
+    assertEquals(Optional.of(Cause.LEASE_LOST), take(causes));
+    events.await(Event.Name.COMPLETED, 1);
+    assertTrue(called.get());
+    assertEquals("wrong customer", events.find(Event.Name.CANCELLED).reason());
+  }
+
+  @Test
+  void workerWithoutHeartbeatsCancelsAtHalfOfTheLease() throws Exception {
+    broker.addWork(1);
+    broker.start(
+        worker((item, context) -> {
+          Thread.sleep(30_000);
+          return null;
+        }).heartbeat(false), events);
+    events.await(Event.Name.FAILED, 1);
+    assertEquals(Cause.TIME_LIMIT, events.find(Event.Name.CANCELLED).cause());
+    assertEquals(0, events.count(Event.Name.HEARTBEAT));
+  }
+
+  @Test
+  void timeLimitFailsTheItem() throws Exception {
+    broker.addWork(1);
+    broker.start(
+        worker((item, context) -> {
+          Thread.sleep(30_000);
+          return null;
+        }).timeLimit(Duration.ofMillis(500)), events);
+    events.await(Event.Name.FAILED, 1);
+    assertEquals("time limit of 0.5 s", broker.rows("work", "delayed").get(0).error());
+  }
+
+  @Test
+  void stuckHandlersAreReplacedUpToTheLimit() throws Exception {
+    CountDownLatch done = new CountDownLatch(1);
+    Handler handler =
+        (item, context) -> {
+          if (item.getString("payload").equals("stuck")) {
+            waitThrough(done);
+          }
+          return null;
+        };
+    Worker worker =
+        broker.start(worker(handler).timeLimit(Duration.ofMillis(300)).stuckAfter(Duration.ofMillis(300)).maxStuck(1), events);
+    broker.enqueue("work", List.of(Map.of("payload", "stuck")));
+    events.await(Event.Name.STUCK, 1);
+    assertTrue(events.find(Event.Name.STUCK).stack().contains("waitThrough"), events.find(Event.Name.STUCK).stack());
+    broker.addWork(20);
+    events.await(Event.Name.COMPLETED, 20);
+    assertTrue(worker.health());
+    broker.enqueue("work", List.of(Map.of("payload", "stuck")));
+    events.await(Event.Name.STUCK, 2);
+    assertFalse(worker.health());
+    done.countDown();
+  }
+
+  private static void waitThrough(CountDownLatch latch) {
+    while (latch.getCount() > 0) {
+      try {
+        latch.await();
+      } catch (InterruptedException ignored) {
+        // This handler does not stop.
+      }
+    }
+  }
+
+  @Test
+  void stoppingWorkerFinishesItsItems() throws Exception {
+    broker.addWork(20);
+    Handler handler =
+        (item, context) -> {
+          Thread.sleep(3_000);
+          return null;
+        };
+    Worker worker = broker.start(worker(handler).concurrency(4), events);
+    events.await(Event.Name.STARTED, 4);
+    worker.stop(Duration.ofSeconds(10));
+    broker.expect(Map.of("completed", 4, "ready", 16));
+  }
+
+  @Test
+  void stoppingWorkerReleasesAfterTheGrace() throws Exception {
+    broker.addWork(1);
+    Handler handler =
+        (item, context) -> {
+          context.checkpoint("page 7".getBytes(StandardCharsets.UTF_8));
+          Thread.sleep(30_000);
+          return null;
+        };
+    Worker worker = broker.start(worker(handler), events);
+    events.await(Event.Name.STARTED, 1);
+    // The event comes just before the handler has saved its checkpoint.
+    events.await(Event.Name.HEARTBEAT, 1);
+    worker.stop(Duration.ofMillis(200));
+    assertEquals(0, broker.rows("work", "ready").get(0).attempt());
+    BlockingQueue<String> checkpoints = new LinkedBlockingQueue<>();
+    Handler second =
+        (item, context) -> {
+          checkpoints.add(new String(item.checkpoint().orElseThrow(), StandardCharsets.UTF_8));
+          return null;
+        };
+    broker.start(worker(second), new Watcher());
+    assertEquals("page 7", take(checkpoints));
+  }
+
+  @Test
+  void stoppingWorkerLeavesHandlersThatIgnoreIt() throws Exception {
+    broker.addWork(1);
+    CountDownLatch done = new CountDownLatch(1);
+    Handler handler =
+        (item, context) -> {
+          waitThrough(done);
+          return null;
+        };
+    Worker worker = broker.start(worker(handler), events);
+    events.await(Event.Name.STARTED, 1);
+    assertThrows(HandlersLeftException.class, () -> worker.stop(Duration.ZERO));
+    done.countDown();
+  }
+
+  @Test
+  void refusedCheckpointLosesNoLease() throws Exception {
+    broker.addWork(2);
+    Handler handler =
+        (item, context) -> {
+          assertThrows(IllegalArgumentException.class, () -> context.checkpoint(new byte[70_000]));
+          if (item.getLong("amount") == 1) {
+            context.checkpoint(new byte[5_000]); // The queue stores 4,096 bytes.
+          }
+          Thread.sleep(4_000);
+          assertThrows(IllegalArgumentException.class, () -> context.checkpoint(new byte[5_000]));
+          return null;
+        };
+    broker.start(worker(handler).concurrency(2), events);
+    events.await(Event.Name.COMPLETED, 2);
+    assertEquals(0, events.count(Event.Name.LOST));
+  }
+
+  @Test
+  void idleWorkerLeavesNothingLeasedWhenItStops() throws Exception {
+    for (int round = 0; round < 5; round++) {
+      Worker worker = broker.start(worker((item, context) -> null).concurrency(100), new Watcher());
+      Thread.sleep(300); // The first claim is sent within 250 ms.
+      CompletableFuture<Void> stopped = CompletableFuture.runAsync(worker::stop);
+      broker.addWork(100);
+      stopped.join();
+      assertEquals(List.of(), broker.rows("work", "leased"));
+    }
+  }
+
+  @Test
+  void restartedBrokerLosesNothing() throws Exception {
+    broker.addWork(200);
+    Handler handler =
+        (item, context) -> {
+          Thread.sleep(20);
+          return null;
+        };
+    broker.start(worker(handler).concurrency(4).lease(Duration.ofMinutes(1)), events);
+    events.await(Event.Name.COMPLETED, 50);
+    broker.kill();
+    events.await(Event.Name.DISCONNECTED, 1);
+    broker.start();
+    events.await(Event.Name.COMPLETED, 200);
+    broker.rows("work", "completed").forEach(row -> assertEquals(1, row.attempt()));
+    assertTrue(events.count(Event.Name.RETRY) > 0);
+  }
+
+  @Test
+  void unknownQueueEndsTheWorker() {
+    Worker worker = Worker.builder(broker.address, "no_such_queue", (item, context) -> null).build();
+    assertEquals("QUEUE_NOT_FOUND", assertThrows(LeaseBrokerException.class, worker::run).reason());
+  }
+
+  @Test
+  void observerThatThrowsIsIgnored() throws Exception {
+    broker.addWork(2);
+    Worker worker =
+        worker((item, context) -> null)
+            .onEvent(event -> {
+              throw new IllegalStateException("broken observer");
+            })
+            .build();
+    worker.start();
+    while (worker.counters().getOrDefault(Event.Name.COMPLETED, 0L) < 2) {
+      Thread.sleep(10);
+    }
+    worker.stop();
+  }
+
+  @Test
+  void handlerContinuesTheTraceOfTheRow() throws Exception {
+    String trace = "0af7651916cd43dd8448eb211c80319c";
+    broker.client().enqueue("work", List.of(Map.of("payload", "x")), null, "00-" + trace + "-b7ad6b7169203331-01");
+    BlockingQueue<String> traces = new LinkedBlockingQueue<>();
+    Handler handler =
+        (item, context) -> {
+          traces.add(Span.current().getSpanContext().getTraceId());
+          return null;
+        };
+    broker.start(worker(handler), events);
+    assertEquals(trace, take(traces));
+  }
+
+  @Test
+  void wakeAndDelayedRows() {
+    Client client = broker.client();
+    client.wake("work");
+    List<Map<String, Object>> rows = Collections.nCopies(1_500, Map.of("payload", "x"));
+    assertEquals(1_500, client.enqueue("work", rows, Duration.ofHours(1), "").size());
+    assertEquals(1_000, broker.rows("work", "delayed").size());
+  }
+
+  @Test
+  void clientOfAnUnknownQueueThrows() {
+    LeaseBrokerException error =
+        assertThrows(LeaseBrokerException.class, () -> broker.enqueue("nowhere", new ArrayList<>(List.of(Map.of("a", 1)))));
+    assertInstanceOf(RuntimeException.class, error);
+    assertNull(error.getCause());
+    assertEquals("QUEUE_NOT_FOUND", error.reason());
+  }
+}
