@@ -36,6 +36,12 @@ const OPTIONS: ChannelOptions = {
   "grpc.service_config": JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
 };
 
+/**
+ * The milliseconds without a connection after which the channel is replaced. grpc-js waits without a limit for a server
+ * that accepts a connection and then says nothing.
+ */
+const CONNECT_TIMEOUT = 10_000;
+
 /** A request that was sent. */
 export interface Sent<Response> {
   readonly response: Promise<Response>;
@@ -44,8 +50,11 @@ export interface Sent<Response> {
 
 /** A channel to one broker or to several. */
 export class Transport {
-  readonly #client: Client;
-  #closed = false;
+  readonly #create: () => Client;
+  #client: Client;
+  #connected = false;
+  #onConnection: (connected: boolean) => void = () => undefined;
+  #connectTimer: NodeJS.Timeout | undefined;
 
   constructor(address: string | readonly string[], credentials: Credentials) {
     const addresses = typeof address === "string" ? [address] : address;
@@ -55,7 +64,11 @@ export class Transport {
       options["grpc.ssl_target_name_override"] = credentials.serverName;
       options["grpc.default_authority"] = credentials.serverName;
     }
-    this.#client = new Client(target(addresses), channelCredentials(credentials), options);
+    const grpcTarget = target(addresses);
+    const grpcCredentials = channelCredentials(credentials);
+    this.#create = () => new Client(grpcTarget, grpcCredentials, options);
+    this.#client = this.#create();
+    this.#watch(this.#client);
   }
 
   /** Sends a request. `timeout` is in milliseconds. The promise rejects with gRPC's `ServiceError`. */
@@ -92,22 +105,49 @@ export class Transport {
 
   /** Calls `observer` each time that the channel gets a connection (true) or has none any more (false). */
   watchConnection(observer: (connected: boolean) => void): void {
-    const channel = this.#client.getChannel();
-    let connected = false;
-    const watch = () => {
-      if (this.#closed) return;
-      const state = channel.getConnectivityState(false);
-      if (connected !== (state === connectivityState.READY)) observer((connected = !connected));
-      channel.watchConnectivityState(state, Infinity, watch);
-    };
-    watch();
+    this.#onConnection = observer;
   }
 
   /** Ends all calls and closes the connection. */
   close(): void {
-    this.#closed = true;
+    clearTimeout(this.#connectTimer);
+    this.#onConnection = () => undefined;
     this.#client.close();
   }
+
+  #watch(client: Client): void {
+    const channel = client.getChannel();
+    const look = () => {
+      const state = channel.getConnectivityState(false);
+      if (client !== this.#client || state === connectivityState.SHUTDOWN) return;
+      this.#readState(state);
+      channel.watchConnectivityState(state, Infinity, look);
+    };
+    look();
+  }
+
+  #readState(state: connectivityState): void {
+    const connected = state === connectivityState.READY;
+    if (connected !== this.#connected) {
+      this.#connected = connected;
+      this.#onConnection(connected);
+    }
+    if (connected || state === connectivityState.IDLE) {
+      clearTimeout(this.#connectTimer);
+      this.#connectTimer = undefined;
+    } else {
+      this.#connectTimer ??= setTimeout(this.#replace, CONNECT_TIMEOUT).unref();
+    }
+  }
+
+  /** Calls that wait for the old channel's connection end with UNAVAILABLE. */
+  readonly #replace = (): void => {
+    this.#connectTimer = undefined;
+    const old = this.#client;
+    this.#client = this.#create();
+    this.#watch(this.#client);
+    old.close();
+  };
 }
 
 /** Returns gRPC's target for a list of addresses. */

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { mkdtempSync } from "node:fs";
+import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -106,6 +107,30 @@ test("an attempt without a response is given up and retried", async (t) => {
   const { caller: calls, retries } = await caller(t, { wake: ["never", done] });
   await calls.call(rpcs.wake, request, { attemptTimeout: 200 });
   assert.deepEqual(retries.map((retry) => retry.code), ["DEADLINE_EXCEEDED"]);
+});
+
+test("a server that accepts connections and says nothing is connected to again", async (t) => {
+  const server = await startServer(t, { wake: [done] });
+  const sockets: Socket[] = [];
+  let silent = true;
+  const proxy = createServer((socket) => {
+    sockets.push(socket);
+    if (silent) return;
+    const [host, port] = server.address.split(":");
+    socket.pipe(createConnection(Number(port), host)).pipe(socket);
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    proxy.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  const { port } = proxy.address() as AddressInfo;
+  using client = new Client(`127.0.0.1:${port}`);
+  const call = client.wake("work");
+  while (sockets.length === 0) await new Promise(setImmediate);
+  silent = false;
+  await call;
+  assert.equal(sockets.length, 2);
 });
 
 test("a signal ends a call in flight, and one that waits", async (t) => {
