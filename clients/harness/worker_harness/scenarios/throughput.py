@@ -7,7 +7,7 @@ from worker_harness.checks import check_all
 from worker_harness.worker import Event
 
 # Items by the number of slots.
-ITEMS = {1: 1_500, 10: 12_000, 100: 40_000}
+ITEMS = {1: 1_000, 10: 8_000, 100: 40_000}
 PAIRS = 5
 QUICK_ITEMS = {10: 2_000}
 
