@@ -22,6 +22,7 @@ from lease_broker.transport import Transport
 
 _DOMAIN = "leasebroker"
 _MIN_WAIT, _MAX_WAIT = 0.1, 5.0
+_PAUSE_STEP = 0.1
 ATTEMPT_TIMEOUT = 10.0
 """The seconds after which an attempt without a wait of its own is given up."""
 
@@ -196,13 +197,19 @@ class Caller:
                 self._transport.reconnect()
             if on_retry is not None:
                 on_retry()
-            if time.monotonic() + pause >= end():
+            resume_at = time.monotonic() + pause
+            if resume_at >= end() and not callable(until):
                 raise as_error(rpc, failure)
             self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
-            if abort is None:
-                time.sleep(pause)
-            elif abort.wait(pause):
-                raise Aborted
+            while (rest := resume_at - time.monotonic()) > 0:
+                # Heartbeats can move the end while this waits.
+                if time.monotonic() >= end():
+                    raise as_error(rpc, failure)
+                step = min(rest, _PAUSE_STEP) if callable(until) else rest
+                if abort is None:
+                    time.sleep(step)
+                elif abort.wait(step):
+                    raise Aborted
 
 
 def may_retry(failure: CallFailure) -> bool:

@@ -80,7 +80,8 @@ class Keeper:
             state.settle(endings.released(lease))
             return float("inf")
         if lease.run is not None and not state.options.heartbeat:
-            state.cancel(lease.run, "time_limit")
+            if lease.phase is Phase.RUNNING:
+                state.cancel(lease.run, "time_limit")
         elif lease.run is not None and not lease.in_doubt:
             lease.in_doubt = lease.run.context.in_doubt = True
             state.events.emit("heartbeat_missed", lease.item)
@@ -184,7 +185,7 @@ class Keeper:
                     lease.in_doubt = False
                     if lease.run is not None:
                         lease.run.context.in_doubt = any(other.in_doubt for other in lease.run.leases)
-                elif lease.phase in (Phase.WAITING, Phase.RUNNING):
+                elif lease.phase in (Phase.WAITING, Phase.RUNNING, Phase.DONE):
                     # A lease that is being settled may have ended by its settlement, whose answer tells.
                     state.lose(lease, result.cancel_reason or None)
             if extended:

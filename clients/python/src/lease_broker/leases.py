@@ -24,11 +24,13 @@ class Phase(enum.Enum):
     """Its handler has not begun."""
     RUNNING = 1
     """Its handler runs."""
-    SETTLING = 2
+    DONE = 2
+    """Its handler has returned. The ending waits while an earlier group is being settled."""
+    SETTLING = 3
     """The call that settles it is in its first attempt. A heartbeat that finds the lease lost means nothing now."""
-    RESENDING = 3
+    RESENDING = 4
     """The call that settles it is being sent again. Heartbeats keep the lease for that time."""
-    ENDED = 4
+    ENDED = 5
     """It is settled, lost or dropped."""
 
 
@@ -81,7 +83,7 @@ class HeldLease:
     @property
     def wants_heartbeat(self) -> bool:
         """True while a heartbeat is of use."""
-        return self.phase in (Phase.WAITING, Phase.RUNNING, Phase.RESENDING)
+        return self.phase in (Phase.WAITING, Phase.RUNNING, Phase.DONE, Phase.RESENDING)
 
 
 class Run:

@@ -65,9 +65,10 @@ class Settler:
             with state.lock:
                 group = take_group(state)
                 state.unsettled = len(group)
-                slots = state.reserve_slots()
+                slots = state.reserve_slots() if group else 0
             try:
-                self._settle(group, slots)
+                if group:
+                    self._settle(group, slots)
             finally:
                 with state.lock:
                     state.unsettled = 0
@@ -230,9 +231,14 @@ def take_group(state: State) -> list[Ending]:
     follow_ups = size = 0
     while state.endings and len(group) < _MAX_ITEMS:
         ending = state.endings[0]
+        if ending.lease.phase is not Phase.DONE:
+            # The lease was lost while the ending waited.
+            state.endings.popleft()
+            continue
         follow_ups += len(ending.message.follow_ups) if isinstance(ending, Completed) else 0
         size += ending.message.ByteSize()
         if group and (follow_ups > _MAX_FOLLOW_UPS or size > _MAX_GROUP_BYTES):
             break
+        ending.lease.phase = Phase.SETTLING
         group.append(state.endings.popleft())
     return group

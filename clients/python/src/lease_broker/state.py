@@ -143,7 +143,7 @@ class State:
                 # The process has slept, and the handler was faster than the keeper.
                 self.lose(ending.lease, "the lease has ended before the handler returned")
                 return
-            ending.lease.phase = Phase.SETTLING
+            ending.lease.phase = Phase.DONE
             self.endings.append(ending)
             # The settler waits only while there are none.
             if len(self.endings) == 1:
