@@ -16,6 +16,7 @@ def run(cell: Cell) -> None:
     broker = cell.broker(watch=False)
     pairs = 1 if cell.quick else PAIRS
     done = 0
+    missed = []
     for slots, items in (QUICK_ITEMS if cell.quick else ITEMS).items():
         ratios, raw_rates, rates, raw_cpu, cpu = [], [], [], [], []
         for pair in range(pairs):
@@ -35,12 +36,13 @@ def run(cell: Cell) -> None:
             f" ratio {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}),"
             f" processor {statistics.median(raw_cpu):.0f} and {statistics.median(cpu):.0f} µs per item"
         )
-        if not cell.quick:
-            limit = cell.language.min_throughput_ratio
-            assert ratio >= limit, f"{slots} slots: the ratio {ratio:.2f} is below {limit}"
+        limit = cell.language.min_throughput_ratio
+        if ratio < limit and not cell.quick:
+            missed.append(f"{slots} slots: the ratio {ratio:.2f} is below {limit}")
     assert {(fence,) for (fence,) in cell.database.query("SELECT DISTINCT lease_fence FROM work")} == {(1,)}
     assert broker.metric("lease_broker_settlement_refused_total") == 0
     check_all(cell)
+    assert not missed, "; ".join(missed)
 
 
 def measure(cell: Cell, slots: int, items: int, raw: bool) -> Event:

@@ -155,17 +155,16 @@ class AsyncRunner:
 
     def _spawn(self, runs: list[Run]) -> None:
         for run in runs:
-            task = self._loop.create_task(self._handle(run))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            # The loop itself holds only weak references to tasks.
+            self._tasks.add(self._loop.create_task(self._handle(run)))
 
     async def _handle(self, run: Run) -> None:
         with self._state.lock:
             leases = self._state.begin(run)
         results: list[Ending] = []
+        task = asyncio.current_task()
+        assert task is not None
         if leases:
-            task = asyncio.current_task()
-            assert task is not None
             # Only now, because a task that is cancelled before its first step never runs.
             run.context.on_cancel(lambda: self._cancel(task, run.context.cause))
             try:
@@ -182,6 +181,7 @@ class AsyncRunner:
                 results = self._outcome.of_raise(run, leases, error)
         with self._state.lock:
             self._state.end(run, results)
+        self._tasks.discard(task)
 
     def _cancel(self, task: asyncio.Task[None], cause: Cause | None) -> None:
         try:
