@@ -38,8 +38,7 @@ type settlement struct {
 // run settles until settledAll is set and no ending is left. When the context ends, it waits for no answer any more.
 func (s *settler) run(ctx context.Context) {
 	for s.waitForEndings() {
-		// Handlers that end together share a call.
-		runtime.Gosched()
+		s.gather()
 		var group []*ending
 		var slots int
 		s.state.update(func() {
@@ -67,6 +66,14 @@ func (s *settler) waitForEndings() bool {
 	return true
 }
 
+// gather lets handlers that end at the same time share a call. It yields as long as that brings further endings.
+func (s *settler) gather() {
+	for seen, found := 0, s.state.countEndings(); found > seen && found < maxItemsPerCall; found = s.state.countEndings() {
+		seen = found
+		runtime.Gosched()
+	}
+}
+
 // settle settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed.
 func (s *settler) settle(ctx context.Context, group []*ending, slots int) int {
 	var completions, failures, releases []*ending
@@ -80,20 +87,22 @@ func (s *settler) settle(ctx context.Context, group []*ending, slots int) int {
 			releases = append(releases, ending)
 		}
 	}
-	var calls sync.WaitGroup
-	for _, part := range [][]*ending{completions, failures, releases} {
-		if len(part) == 0 {
-			continue
-		}
-		// The first call claims the next items. A Release cannot.
-		claimed := 0
-		if part[0].release == nil {
-			claimed, slots = slots, 0
-		}
-		calls.Go(func() { s.send(ctx, part, claimed) })
+	parts := slices.DeleteFunc([][]*ending{completions, failures, releases}, func(part []*ending) bool { return len(part) == 0 })
+	if len(parts) == 0 {
+		return slots
 	}
-	calls.Wait()
-	return slots
+	// The first call claims the next items. A Release cannot.
+	claimed := 0
+	if parts[0][0].release == nil {
+		claimed = slots
+	}
+	var others sync.WaitGroup
+	for _, part := range parts[1:] {
+		others.Go(func() { s.send(ctx, part, 0) })
+	}
+	s.send(ctx, parts[0], claimed)
+	others.Wait()
+	return slots - claimed
 }
 
 // send settles endings of one kind, and claims for `slots` slots.

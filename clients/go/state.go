@@ -197,6 +197,12 @@ func (s *state) settle(ending *ending) {
 	}
 }
 
+func (s *state) countEndings() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.endings)
+}
+
 // drop forgets a lease.
 func (s *state) drop(lease *heldLease) {
 	lease.phase = phaseDone
