@@ -142,6 +142,7 @@ class AsyncRunner:
         self._outcome = Outcome(state)
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
+        self._wakes_settler = False
 
     def start_runs(self, runs: list[Run]) -> None:
         if runs:
@@ -180,8 +181,17 @@ class AsyncRunner:
                 log_error(run, error)
                 results = self._outcome.of_raise(run, leases, error)
         with self._state.lock:
-            self._state.end(run, results)
+            self._state.end(run, results, wake=False)
         self._tasks.discard(task)
+        if not self._wakes_settler:
+            self._wakes_settler = True
+            self._loop.call_soon(self._wake_settler)
+
+    def _wake_settler(self) -> None:
+        """Wakes the settler after all tasks that were ready, so that their endings share a call."""
+        self._wakes_settler = False
+        with self._state.lock:
+            self._state.endings_ready.notify()
 
     def _cancel(self, task: asyncio.Task[None], cause: Cause | None) -> None:
         try:

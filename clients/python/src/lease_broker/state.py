@@ -124,11 +124,14 @@ class State:
             self.clock.notify()
         return leases
 
-    def end(self, run: Run, results: list[Ending]) -> None:
-        """Notes that the handler has returned. Ignores the endings of leases that have ended meanwhile."""
+    def end(self, run: Run, results: list[Ending], wake: bool = True) -> None:
+        """Notes that the handler has returned. Ignores the endings of leases that have ended meanwhile.
+
+        Without `wake` the caller notifies the settler later.
+        """
         self.runs.discard(run)
         for ending in results:
-            self.settle(ending)
+            self.settle(ending, wake)
         if run.is_stuck:
             self.stuck -= 1
         if not run.slot_replaced:
@@ -136,7 +139,7 @@ class State:
         if not self.takes_items:
             self.all_ended.notify_all()
 
-    def settle(self, ending: Ending) -> None:
+    def settle(self, ending: Ending, wake: bool = True) -> None:
         """Passes an ending to the settler, unless the lease has ended already."""
         if ending.lease.phase in (Phase.WAITING, Phase.RUNNING):
             if time.monotonic() >= ending.lease.deadline:
@@ -145,8 +148,7 @@ class State:
                 return
             ending.lease.phase = Phase.DONE
             self.endings.append(ending)
-            # The settler waits only while there are none.
-            if len(self.endings) == 1:
+            if wake:
                 self.endings_ready.notify()
 
     def drop(self, lease: HeldLease) -> None:
