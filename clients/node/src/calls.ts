@@ -51,8 +51,6 @@ export interface CallOptions {
   readonly attemptTimeout?: number;
   /** Ends the call. */
   readonly signal?: AbortSignal;
-  /** Called before the request is sent again. */
-  readonly onRetry?: () => void;
 }
 
 /** The call was ended by its signal. */
@@ -82,7 +80,7 @@ export class Caller {
   async call<I extends DescMessage, O extends DescMessage>(
     rpc: DescMethodUnary<I, O>,
     request: MessageShape<I>,
-    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal, onRetry }: CallOptions = {},
+    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal }: CallOptions = {},
   ): Promise<Answer<MessageShape<O>>> {
     let backoff = MIN_WAIT;
     let freshToken = false;
@@ -128,7 +126,6 @@ export class Caller {
       lastFailure = failure;
       const { reason, message } = failure;
       this.onRetry({ rpc: rpc.name, code: status[failure.code], reason, error: message, attempt, wait });
-      onRetry?.();
       await pause(wait, signal);
     }
   }

@@ -2,7 +2,6 @@
 
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker as Thread } from "node:worker_threads";
 
-import { now } from "./clock.js";
 import type { Token } from "./credentials.js";
 import { type Command, Heartbeats, type KeeperOptions, type Report } from "./heartbeats.js";
 import type { HeldLease } from "./leases.js";
@@ -13,10 +12,8 @@ const TOKEN_INTERVAL = 10_000;
 
 /** Keeps the leases of a worker alive. */
 export interface Keeper {
-  /** Sends heartbeats for leases from now on. `soon`: the first one immediately. */
-  keep(leases: readonly HeldLease[], soon: boolean): void;
-  /** Sends heartbeats for leases only if their settling call, which is being sent, takes long. */
-  settling(leases: readonly HeldLease[]): void;
+  /** Sends heartbeats for leases from now on. */
+  keep(leases: readonly HeldLease[]): void;
   /** Sends no more heartbeats for a lease. */
   forget(lease: HeldLease): void;
   /** Stores a checkpoint with the next heartbeat. */
@@ -64,25 +61,34 @@ class RemoteKeeper implements Keeper {
 
   constructor(private readonly place: Place) {}
 
-  keep(leases: readonly HeldLease[], soon: boolean): void {
-    const kept = leases.map(({ id, duration, deadline, needsBeat }) => ({ id, duration, deadline, needsBeat }));
-    this.place.post({ type: "keep", leases: kept, soon });
-  }
-
-  settling(leases: readonly HeldLease[]): void {
-    this.place.post({ type: "settling", ids: leases.map((lease) => lease.id), since: now() });
+  keep(leases: readonly HeldLease[]): void {
+    this.#update(leases);
   }
 
   forget(lease: HeldLease): void {
     if (this.#forgotten.push(lease.id) > 1) return;
+    // The leases of the next claim often follow, and share the message.
     queueMicrotask(() => {
-      this.place.post({ type: "forget", ids: this.#forgotten });
-      this.#forgotten = [];
+      if (this.#forgotten.length > 0) this.#update([]);
     });
   }
 
   checkpoint(lease: HeldLease, bytes: Uint8Array): void {
     this.place.post({ type: "checkpoint", id: lease.id, bytes });
+  }
+
+  #update(leases: readonly HeldLease[]): void {
+    let duration = Infinity;
+    let deadline = Infinity;
+    for (const lease of leases) {
+      duration = Math.min(duration, lease.duration);
+      deadline = Math.min(deadline, lease.deadline);
+    }
+    const needsBeat = leases.some((lease) => lease.needsBeat);
+    const keep = leases.map((lease) => lease.id).join(" ");
+    const forget = this.#forgotten.join(" ");
+    this.#forgotten = [];
+    this.place.post({ type: "update", keep, duration, deadline, needsBeat, forget });
   }
 
   drain(): void {
@@ -194,9 +200,6 @@ class Loop implements Place {
 class NoKeeper implements Keeper {
   keep(): void {
     // The lease is all the time that the handler has.
-  }
-  settling(): void {
-    // No lease is kept.
   }
   forget(): void {
     // No lease is kept.

@@ -10,11 +10,11 @@ import type { Lease } from "./v1.js";
  * The progress of a lease:
  * - waiting: its handler has not begun.
  * - running: its handler runs.
- * - settling: the call that settles it is in its first attempt. Heartbeats skip it unless the call takes long.
- * - resending: the call that settles it is sent again. Heartbeats keep the lease for that time.
+ * - settling: the call that settles it is being sent. Heartbeats keep the lease, which matters if the event loop is blocked,
+ *   and a heartbeat that answers LEASE_LOST is ignored: the settlement can be the cause.
  * - ended: it was settled, lost or given up.
  */
-export type Phase = "waiting" | "running" | "settling" | "resending" | "ended";
+export type Phase = "waiting" | "running" | "settling" | "ended";
 
 /** A lease. Times are milliseconds of the monotonic clock. */
 export class HeldLease {

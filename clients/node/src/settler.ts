@@ -111,7 +111,6 @@ export class Settler {
     const leases = group.map((ending) => ending.lease);
     const next = slots > 0 ? this.#nextClaim(slots) : null;
     const { keeper } = state.parts;
-    keeper.settling(leases);
     const lastDeadline = () => Math.max(...leases.map((lease) => lease.deadline));
     const options: CallOptions = {
       // An attempt whose response is lost leaves time for another one.
@@ -120,12 +119,6 @@ export class Settler {
         // If the event loop was blocked, heartbeats have succeeded meanwhile.
         if (now() >= lastDeadline()) keeper.drain();
         return Math.min(lastDeadline(), state.settleUntil);
-      },
-      onRetry: () => {
-        // The retries can take a while. Heartbeats keep the leases for that time.
-        const settling = leases.filter((lease) => lease.phase === "settling");
-        for (const lease of settling) lease.phase = "resending";
-        if (settling.length > 0) keeper.keep(settling, true);
       },
     };
     let nextLeases: Lease[] = [];

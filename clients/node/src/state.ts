@@ -111,7 +111,7 @@ export class State {
       return;
     }
     // The keeper gets the leases before a handler can block the event loop.
-    if (leases.length > 0) this.parts.keeper.keep(leases, false);
+    if (leases.length > 0) this.parts.keeper.keep(leases);
     const runs: Run[] = [];
     for (let first = 0; first < leases.length; first += slotSize) {
       runs.push(new Run(leases.slice(first, first + slotSize), logger, this.#storeCheckpoint));
