@@ -4,6 +4,8 @@ mod support;
 
 #[path = "telemetry/collector.rs"]
 mod collector;
+#[path = "telemetry/collector_config.rs"]
+mod collector_config;
 #[path = "telemetry/export.rs"]
 mod export;
 #[path = "telemetry/failing_collectors.rs"]
@@ -14,5 +16,7 @@ mod fixture;
 mod lease_spans;
 #[path = "telemetry/log_lines.rs"]
 mod log_lines;
+#[path = "support/skipped.rs"]
+mod skipped;
 #[path = "telemetry/two_brokers.rs"]
 mod two_brokers;
