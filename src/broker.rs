@@ -90,8 +90,8 @@ use crate::queue::QueueSpec;
 use crate::sampling::TraceSettings;
 use crate::span::Spans;
 use crate::store::{
-    EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, Store,
-    StoreError,
+    EnqueueOnce, EnqueuedOnce, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
+    Settlement, Store, StoreError,
 };
 use crate::value::Key;
 
@@ -364,6 +364,11 @@ impl Broker {
     /// Returns the time since when the store has its present health.
     pub fn store_health_since(&self) -> SystemTime {
         self.store_health.since()
+    }
+
+    /// Returns the present state of the store's connections.
+    pub fn pool_status(&self) -> PoolStatus {
+        self.store.pool_status()
     }
 
     /// Returns the number of queues. Their indexes start at 0.

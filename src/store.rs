@@ -29,6 +29,7 @@ pub(crate) mod millis;
 mod mirror;
 pub mod mssql;
 mod new_item;
+mod pool_status;
 mod purge;
 mod queue_columns;
 pub mod schema;
@@ -47,6 +48,7 @@ use uuid::Uuid;
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{Outage, Refusal, Rejection, StoreError};
 pub use self::item_size::ItemSize;
+pub use self::pool_status::{PoolStatus, RetryReason};
 pub use self::purge::{PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
@@ -75,6 +77,9 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the maximum number of operations of one kind on one queue that are worth running at the same time. While
     /// that many run, the broker collects further calls into the next operation.
     fn max_concurrent_operations(&self) -> usize;
+
+    /// Returns the present state of the connections. It asks no database.
+    fn pool_status(&self) -> PoolStatus;
 
     /// Returns the names of the columns whose values [`ClaimedItem::columns`] holds, in the same order.
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;

@@ -15,6 +15,7 @@ mod log_instruments;
 mod metric_push;
 mod operation_durations;
 mod otlp;
+mod pool_instruments;
 mod process_instruments;
 mod span_counters;
 mod span_data;
@@ -177,6 +178,7 @@ impl Telemetry {
         let names: Vec<String> = self.queues.iter().map(|queue| queue.name.clone()).collect();
         broker_instruments::register(&self.meter(), broker, &names);
         status_instruments::register(&self.meter(), broker, &self.queues);
+        pool_instruments::register(&self.meter(), broker);
     }
 
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.

@@ -21,8 +21,9 @@ use crate::lease_trace::ReleaseReason;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError, TraceNote,
+    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError,
+    TraceNote,
 };
 use crate::value::Key;
 
@@ -134,6 +135,10 @@ impl Store for FailFastStore {
 
     fn max_concurrent_operations(&self) -> usize {
         self.store.max_concurrent_operations()
+    }
+
+    fn pool_status(&self) -> PoolStatus {
+        self.store.pool_status()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {

@@ -63,8 +63,9 @@ use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError, TraceNote,
+    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError,
+    TraceNote,
 };
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
@@ -189,6 +190,10 @@ impl Store for MssqlStore {
 
     fn max_concurrent_operations(&self) -> usize {
         self.operations.pool.max_concurrent_operations()
+    }
+
+    fn pool_status(&self) -> PoolStatus {
+        self.operations.pool.status()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {

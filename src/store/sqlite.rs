@@ -59,9 +59,9 @@ use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal,
-    Renewed, RetentionTurn, SettleResults, Settled, Settlement, Stats, Store, StoreError,
-    TraceNote,
+    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
+    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Stats,
+    Store, StoreError, TraceNote,
 };
 use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret};
@@ -165,6 +165,10 @@ impl Store for SqliteStore {
     fn max_concurrent_operations(&self) -> usize {
         // Only the writer thread writes, and it commits operations in groups itself.
         1
+    }
+
+    fn pool_status(&self) -> PoolStatus {
+        PoolStatus::default()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {

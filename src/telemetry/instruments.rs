@@ -115,6 +115,11 @@ instruments! {
     STATEMENTS "lease_broker.statements" "{statement}" "Store operations started"
     STATEMENT_ITEMS "lease_broker.statement.items" "{item}" "Items in the results of store operations"
     STORE_UP "lease_broker.store.up" "" "1 while the store is healthy, otherwise 0"
+    STORE_CONNECTIONS "lease_broker.store.connections" "{connection}" "Connections to the database server, by state"
+    STORE_CONNECTIONS_MAX "lease_broker.store.connection.max" "{connection}" "The maximum number of connections to the database server"
+    STORE_CONNECTIONS_WAITING "lease_broker.store.connection.waiting" "{request}" "Store operations that wait for a connection"
+    CONNECTION_TIMEOUTS "db.client.connection.timeouts" "{timeout}" "Store operations that got no connection in time"
+    STORE_RETRIES "lease_broker.store.retries" "{retry}" "Store operations that were run again, by reason"
     STORE_CLOCK_OFFSET "lease_broker.store.clock_offset" "s" "The database's clock minus the broker's, at the last claim that got a lease"
 
     SPANS_EMITTED "lease_broker.telemetry.span.emitted" "{span}" "Spans that the broker has made"

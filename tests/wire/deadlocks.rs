@@ -1,7 +1,7 @@
 //! Statements that the server chooses as deadlock victims. The server undoes them, so the broker may send them again.
 
 use lease_broker::item_state::State;
-use lease_broker::store::{Settled, StoreError};
+use lease_broker::store::{RetryReason, Settled, Store as _, StoreError};
 
 use crate::answers::{OPERATION, claimed, enqueued, settled};
 use crate::fixture::Fixture;
@@ -23,6 +23,10 @@ async fn deadlock_victim_is_retried_with_success() {
     let states = fixture.complete(1).await.expect("settled");
     assert_eq!(states, [Settled::Ended(State::Completed)]);
     assert_eq!(fixture.server.requests(OPERATION).len(), 2);
+    let pool = fixture.store.pool_status();
+    assert_eq!(pool.retries[RetryReason::Deadlock as usize], 1);
+    assert_eq!(pool.retries.iter().sum::<u64>(), 1);
+    assert!(pool.idle > 0 && pool.max > 0, "{pool:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tiberius::error::Error;
 
 use super::remedy::{Remedy, remedy, remedy_while_connecting};
-use crate::store::{Outage, Rejection, StoreError};
+use crate::store::{Outage, Rejection, RetryReason, StoreError};
 
 /// Tells whether an operation may run again after its reply was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,25 @@ impl OperationFailure {
         match &self.cause {
             Cause::Statement(error) => remedy(error) == Remedy::Reconnect,
             Cause::Connection(_) => false,
+        }
+    }
+
+    /// Returns the reason why the operation is run again.
+    pub(super) fn retry_reason(&self) -> RetryReason {
+        const DEADLOCK: u32 = 1205;
+        const LOCK_TIMEOUT: u32 = 1222;
+        match &self.cause {
+            Cause::Statement(error) => match error {
+                Error::Io {
+                    kind: ErrorKind::TimedOut,
+                    ..
+                } => RetryReason::Timeout,
+                _ if error.code() == Some(DEADLOCK) => RetryReason::Deadlock,
+                _ if error.code() == Some(LOCK_TIMEOUT) => RetryReason::Timeout,
+                _ if self.breaks_connection() => RetryReason::Connection,
+                _ => RetryReason::Other,
+            },
+            Cause::Connection(_) => RetryReason::Connection,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Pool of connections, and the retry loop of operations. The pool opens connections on demand, replaces old ones, and
 //! never hands out a connection whose last reply was not read to its end.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Settings;
 use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out};
-use crate::store::StoreError;
+use crate::store::{PoolStatus, RetryReason, StoreError};
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
 /// be overloaded by logins.
@@ -88,6 +89,14 @@ impl Manager for ConnectionManager {
     }
 }
 
+/// The operations that had trouble with their connections.
+#[derive(Default)]
+struct Counters {
+    timeouts: AtomicU64,
+    /// By [`RetryReason`].
+    retries: [AtomicU64; RetryReason::ALL.len()],
+}
+
 /// A pool of connections to one database. Several stores of one process can share it.
 #[derive(Clone)]
 pub struct Pool {
@@ -95,6 +104,7 @@ pub struct Pool {
     /// The connection of the health check. It is not part of the pool, so that operations which wait for the server
     /// cannot block the check.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
+    counters: Arc<Counters>,
     _maintenance: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -116,6 +126,7 @@ impl Pool {
         Ok(Self {
             connections: pool,
             probe: Arc::default(),
+            counters: Arc::default(),
             _maintenance: Arc::new(AbortOnDropHandle::new(maintenance)),
         })
     }
@@ -125,6 +136,20 @@ impl Pool {
     /// concurrent statement costs the server.
     pub(super) fn max_concurrent_operations(&self) -> usize {
         (self.connections.status().max_size / 4).clamp(1, 4)
+    }
+
+    /// Returns the present state of the connections.
+    pub(super) fn status(&self) -> PoolStatus {
+        let pool = self.connections.status();
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PoolStatus {
+            idle: pool.available,
+            used: pool.size.saturating_sub(pool.available),
+            max: pool.max_size,
+            waiting: pool.waiting,
+            timeouts: read(&self.counters.timeouts),
+            retries: self.counters.retries.each_ref().map(read),
+        }
     }
 
     /// Returns the server's name and port.
@@ -175,9 +200,12 @@ impl Pool {
     pub(super) async fn take(&self) -> Result<Object<ConnectionManager>, StoreError> {
         self.connections.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
-            PoolError::Timeout(_) => StoreError::unavailable(
-                "every connection to the server is in use; raise store.max_connections",
-            ),
+            PoolError::Timeout(_) => {
+                self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
+                StoreError::unavailable(
+                    "every connection to the server is in use; raise store.max_connections",
+                )
+            }
             other => StoreError::unavailable(other.to_string()),
         })
     }
@@ -280,6 +308,8 @@ impl Tries<'_> {
         if self.count >= MAX_TRIES || delay >= self.remaining() {
             return false;
         }
+        let retries = &self.pool.counters.retries[failure.retry_reason() as usize];
+        retries.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(%failure, "retrying operation");
         tokio::time::sleep(delay).await;
         true

@@ -11,8 +11,9 @@ use lease_broker::lease_id::{LeaseRef, Secret};
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError, TraceNote,
+    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError,
+    TraceNote,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -33,6 +34,10 @@ impl Store for SharedStore {
 
     fn max_concurrent_operations(&self) -> usize {
         self.0.max_concurrent_operations()
+    }
+
+    fn pool_status(&self) -> PoolStatus {
+        self.0.pool_status()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
