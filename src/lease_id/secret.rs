@@ -42,47 +42,11 @@ impl Secret {
     /// Hashes a list of parts. Each part is preceded by its length, so that different lists never give the same input.
     pub(super) fn hash(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 16] {
         let mut hasher = SipHasher24::new_with_key(&self.0);
-        let mut input = Input::new(&mut hasher);
-        input.write(&[purpose as u8]);
+        hasher.write_u8(purpose as u8);
         for part in parts {
-            input.write(&(part.len() as u64).to_le_bytes());
-            input.write(part);
+            hasher.write_u64(part.len() as u64);
+            hasher.write(part);
         }
-        input.end();
         hasher.finish128().as_bytes()
-    }
-}
-
-/// The input of a hash. Short parts are collected, because the hasher takes one long part in less time than many short ones.
-struct Input<'a> {
-    hasher: &'a mut SipHasher24,
-    collected: [u8; 192],
-    length: usize,
-}
-
-impl<'a> Input<'a> {
-    fn new(hasher: &'a mut SipHasher24) -> Self {
-        Self {
-            hasher,
-            collected: [0; 192],
-            length: 0,
-        }
-    }
-
-    fn write(&mut self, part: &[u8]) {
-        let end = self.length + part.len();
-        if let Some(free) = self.collected.get_mut(self.length..end) {
-            free.copy_from_slice(part);
-            self.length = end;
-        } else {
-            self.end();
-            self.hasher.write(part);
-        }
-    }
-
-    /// Passes on what is collected.
-    fn end(&mut self) {
-        self.hasher.write(&self.collected[..self.length]);
-        self.length = 0;
     }
 }
