@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // by name is also needed: `grpc/messages.rs` relies on it.
     tonic_prost_build::configure()
         .btree_map(".")
+        .build_server(env::var_os("CARGO_FEATURE_SERVER").is_some())
         .compile_fds(descriptors)?;
     let compiler = Command::new(env::var("RUSTC")?).arg("--version").output()?;
     let version = String::from_utf8_lossy(&compiler.stdout);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use uuid::Uuid;
 
-use lease_broker::lease_id::{self, LeaseOrigin, LeaseRef, Secret};
+use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets};
 use lease_broker::value::{Key, Value};
 
 /// The same allocator as in the program.
@@ -30,7 +30,8 @@ fn leases() -> Vec<LeaseRef> {
 
 fn lease_ids(criterion: &mut Criterion) {
     let secret = Secret::new([7; 16]);
-    let leases = leases();
+    let secrets = SigningSecrets::only(secret);
+    let (leases, owner) = (leases(), LeaseOwner::default());
     let producer = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     for (name, producer) in [
         ("without_producer", None),
@@ -39,14 +40,15 @@ fn lease_ids(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("lease_ids/{name}"));
         let origin = LeaseOrigin::new(1_795_300_000_000, Duration::from_secs(60), producer);
         let encode = |lease: &LeaseRef| {
-            lease_id::encode(&secret, QUEUE, lease, &origin).expect("a short key")
+            lease_id::encode(&secrets, QUEUE, &owner, lease, &origin).expect("a short key")
         };
         group.bench_function("encode_1000", |bencher| {
             bencher.iter(|| leases.iter().map(encode).map(black_box).for_each(drop));
         });
         let ids: Vec<String> = leases.iter().map(encode).collect();
         group.bench_function("decode_1000", |bencher| {
-            let decode = |id: &String| lease_id::decode(&secret, QUEUE, id).expect("an id");
+            let decode =
+                |id: &String| lease_id::decode(&secrets, QUEUE, &owner, id).expect("an id");
             bencher.iter(|| ids.iter().map(decode).map(black_box).for_each(drop));
         });
         group.bench_function("trace_contexts_1000", |bencher| {

@@ -13,26 +13,35 @@
 //! | `calls.rs`, `settle.rs`, `cancel.rs` | the calls of the API |
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
+//! | `call_budgets.rs`, `overload.rs`, `shedding.rs` | the numbers of running calls, and the refusal of further ones |
+//! | `call_source.rs`, `shared_places.rs`, `turns.rs` | the connections of calls, and their shares under overload |
 //! | `response_budget.rs` | the memory of leases in responses |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
+//! | `instances.rs` | one task that lists this broker in the database and compares its settings with the others' |
+//! | `secret_reader.rs` | one task that reads the secrets of lease ids again |
 //! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
-//! | `reaper.rs`, `wakeups.rs` | one task per queue that expires leases, and the wake-ups between tasks |
+//! | `reaper.rs`, `clock_watch.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
+mod call_budgets;
+mod call_source;
 mod calls;
 mod cancel;
 mod claim_dispatcher;
+mod clock_watch;
 mod error;
 mod fail_fast_store;
 mod group_commit;
+mod instances;
 mod lease_recorder;
 mod lease_tracer;
 mod limits;
 mod operation_metrics;
+mod overload;
 mod queue_counters;
 mod queue_monitor;
 mod reaper;
@@ -40,15 +49,20 @@ mod request_memory;
 mod requests;
 mod response_budget;
 pub mod retention;
+mod secret_reader;
 mod settle;
+mod shared_places;
+mod shedding;
 mod statement_spans;
 mod store_health;
+mod turns;
 mod undelivered;
 mod wakeups;
 mod write_operations;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
@@ -56,7 +70,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub use self::error::Error;
+pub use self::call_source::CallSource;
+pub use self::error::{Error, OverloadCause};
+pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
@@ -68,9 +84,11 @@ pub use self::requests::{
 pub use self::response_budget::ResponseBytes;
 pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
 
+use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;
 use self::fail_fast_store::FailFastStore;
 use self::group_commit::GroupCommit;
+use self::instances::Instances;
 use self::lease_recorder::{LeaseRecorder, Unobserved};
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
@@ -79,13 +97,14 @@ use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::response_budget::ResponseBudget;
 use self::retention::Retention;
+use self::secret_reader::SecretReader;
 use self::statement_spans::QueueSpans;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
 use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
-use crate::lease_id::{self, InvalidLeaseId, LeaseId};
+use crate::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
 use crate::queue::QueueSpec;
 use crate::sampling::TraceSettings;
 use crate::span::Spans;
@@ -99,11 +118,17 @@ use crate::value::Key;
 pub struct Broker {
     store: Arc<dyn Store>,
     limits: RequestLimits,
+    budgets: Arc<CallBudgets>,
     queues: Vec<Queue>,
     index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
     metrics: Arc<OperationMetrics>,
     leases: Arc<LeaseRecorder>,
+    secret_reader: Arc<SecretReader>,
+    /// Whether the broker will stop giving leases.
+    drain_is_announced: watch::Sender<bool>,
+    /// The number of queues whose settings differ from those of another broker.
+    differing_queues: Arc<AtomicUsize>,
     /// Cancelled when the broker stops giving leases.
     draining: CancellationToken,
     /// Cancelled when the reapers and the probes of the store must end.
@@ -138,7 +163,7 @@ pub struct BrokerConfig {
     pub reaper: config::Reaper,
     /// Interval between two refreshes of a queue's statistics.
     pub stats_interval: Duration,
-    /// The bytes that leases may take in responses.
+    /// The numbers of running calls, and the bytes that leases may take in responses.
     pub budgets: config::Budgets,
     /// Which leases are recorded as spans, and what the spans show.
     pub traces: TraceSettings,
@@ -146,7 +171,7 @@ pub struct BrokerConfig {
     pub store: config::StoreKind,
 }
 
-/// What receives the broker's measurements and spans.
+/// The receivers of the broker's measurements and spans.
 #[derive(Clone)]
 pub struct Observers {
     /// Receives the duration of each store operation.
@@ -224,6 +249,7 @@ impl Broker {
             observer: observers.leases,
             tasks: TaskTracker::new(),
         });
+        let secret_reader = Arc::new(SecretReader::new(store.clone()));
         let store = Arc::new(FailFastStore {
             store,
             health: store_health.clone(),
@@ -233,16 +259,23 @@ impl Broker {
         let mut broker = Self {
             store,
             limits: RequestLimits(config.limits),
+            budgets: Arc::new(CallBudgets::new(config.budgets)),
             queues: Vec::with_capacity(queues.len()),
             index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
             metrics,
             leases,
+            drain_is_announced: watch::Sender::new(false),
+            differing_queues: Arc::default(),
+            secret_reader,
             draining: CancellationToken::new(),
             stop,
             tasks,
             group_commit_tasks: GroupCommitTasks::default(),
         };
+        broker
+            .tasks
+            .spawn(broker.secret_reader.clone().run(broker.stop.clone()));
         let forget = request_memory::run(broker.store.clone(), broker.stop.clone());
         broker.tasks.spawn(forget);
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
@@ -291,6 +324,7 @@ impl Broker {
             queue_name: spec.name.clone(),
             config: config.reaper,
             wakeups: wakeups.clone(),
+            metrics: self.metrics.clone(),
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
         if spec.keep_for.shortest().is_some() {
@@ -309,11 +343,12 @@ impl Broker {
             name: spec.name.clone(),
             columns: store.columns(index),
             max_attempts: spec.retry.max_attempts,
-            secret: *store.secret(),
+            secrets: store.signing_secrets().clone(),
             index,
             tracer: self.leases.tracer.clone(),
             settlements: settlements.clone(),
-            budget: budget.clone(),
+            response_budget: budget.clone(),
+            call_budgets: self.budgets.clone(),
         };
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
@@ -324,6 +359,7 @@ impl Broker {
             spans.of(Operation::Claim),
             self.draining.clone(),
         );
+        let budgets = &self.budgets;
         Queue {
             index,
             last_refresh: Arc::default(),
@@ -350,10 +386,16 @@ impl Broker {
                 index,
                 wakeups.clone(),
                 spans,
+                budgets.clone(),
             ),
             wakeups,
             spec: spec.clone(),
         }
+    }
+
+    /// Returns the error for a call that is refused because this setting of the section `budgets` is used up.
+    pub fn overloaded(&self, budget: &'static str) -> Error {
+        self.budgets.overload.refuse(budget)
     }
 
     /// Returns a receiver of the store's health: true while the store is healthy.
@@ -414,9 +456,32 @@ impl Broker {
         self.metrics.clock_offset_seconds()
     }
 
-    /// Returns true after [`Broker::drain`].
+    /// Lists this broker in the database every 5 s, until it stops, and compares its settings with those of the others.
+    pub fn announce(&self, identity: Identity) {
+        let instances = Instances::new(
+            self.store.clone(),
+            identity,
+            self.queues.iter().map(|queue| &queue.spec),
+            self.drain_is_announced.subscribe(),
+            self.differing_queues.clone(),
+        );
+        self.tasks.spawn(instances.run(self.stop.clone()));
+    }
+
+    /// Returns the number of queues whose settings differ from those of another broker that runs now. It is 0 unless
+    /// [`Broker::announce`] was called.
+    pub fn differing_queues(&self) -> usize {
+        self.differing_queues.load(Ordering::Relaxed)
+    }
+
+    /// Returns true after [`Broker::announce_drain`] or [`Broker::drain`].
     pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
+        *self.drain_is_announced.borrow() || self.draining.is_cancelled()
+    }
+
+    /// Says that [`Broker::drain`] follows. Until then every call is served as before.
+    pub fn announce_drain(&self) {
+        self.drain_is_announced.send_replace(true);
     }
 
     /// Stops giving leases. Waiting claims are answered without leases, and new claims fail with [`Error::Draining`].
@@ -445,14 +510,23 @@ impl Broker {
         Ok(&self.queues[index.0])
     }
 
-    /// Decodes a lease id. Returns `None` if this deployment never gave it out for the queue.
+    /// Decodes a lease id. Returns `None` if this deployment never gave it out for the queue to this owner.
     ///
     /// # Errors
-    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id.
-    fn decode_lease_id(&self, queue: &Queue, id: &str) -> Result<Option<LeaseId>, Error> {
-        match lease_id::decode(self.store.secret(), &queue.spec.name, id) {
+    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id. [`Error::SecretNotRead`] if another broker may have signed it
+    /// with a new secret.
+    fn decode_lease_id(
+        &self,
+        queue: &Queue,
+        owner: &LeaseOwner,
+        id: &str,
+    ) -> Result<Option<LeaseId>, Error> {
+        match lease_id::decode(self.store.signing_secrets(), &queue.spec.name, owner, id) {
             Ok(id) => Ok(Some(id)),
-            Err(InvalidLeaseId::Unknown) => {
+            Err(InvalidLeaseId::UnknownSecret(number)) if self.secret_reader.reads_soon(number) => {
+                Err(Error::SecretNotRead { number })
+            }
+            Err(InvalidLeaseId::Unknown | InvalidLeaseId::UnknownSecret(_)) => {
                 self.metrics.queue(queue.index).unknown_ids.add(1);
                 Ok(None)
             }

@@ -1,9 +1,10 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
 //! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list`,
-//! `redrive` and `purge` open the store directly, so they work while no broker runs. The other commands call a running broker over
-//! gRPC.
+//! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
+//! commands call a running broker over gRPC.
 
+mod auth;
 mod bench;
 mod cancel;
 mod claim;
@@ -11,17 +12,22 @@ mod client_args;
 mod command_error;
 mod completions;
 mod config_args;
+mod credential_args;
 mod demo;
 mod enqueue;
 mod health;
 mod inspect;
+pub(crate) mod item_file;
 mod item_input;
 mod lease_args;
 mod output;
 mod purge;
 mod schema;
+mod secret;
 mod serve;
 mod settle;
+mod token;
+mod work;
 
 pub use self::command_error::{CommandError, EXIT_USAGE};
 
@@ -43,6 +49,7 @@ Examples:
   lease-broker enqueue default --set payload=hello    add an item
   lease-broker claim default                          lease the item
   lease-broker complete default LEASE_ID              complete the item
+  lease-broker work default -- ./program              run a program for each item
 
 Exit codes:
   0   success
@@ -62,6 +69,7 @@ enum Command {
     #[command(subcommand)]
     Schema(schema::Schema),
     Enqueue(enqueue::Enqueue),
+    Work(Box<work::Work>),
     Claim(claim::Claim),
     Heartbeat(claim::Heartbeat),
     Complete(settle::Complete),
@@ -73,6 +81,9 @@ enum Command {
     List(inspect::List),
     Redrive(inspect::Redrive),
     Purge(purge::Purge),
+    Secret(secret::SecretCommand),
+    Token(token::TokenCommand),
+    Auth(auth::Auth),
     Completions(completions::Completions),
 }
 
@@ -85,11 +96,15 @@ impl Cli {
                 Ok(())
             }
             Command::Schema(command) => command.run(),
+            Command::Token(command) => command.run(),
+            Command::Auth(command) => command.run(),
             Command::Serve(command) => command.run(),
             Command::Demo(command) => block_on(command.run()),
             Command::Bench(command) => block_on(command.run()),
             Command::DemoWorker(command) => block_on(command.run()),
+            Command::Secret(command) => block_on(command.run()),
             Command::Enqueue(command) => block_on(command.run()),
+            Command::Work(command) => block_on(command.run()),
             Command::Claim(command) => block_on(command.run()),
             Command::Heartbeat(command) => block_on(command.run()),
             Command::Complete(command) => block_on(command.run()),

@@ -5,6 +5,7 @@
 //! used.
 
 mod admin;
+mod auth;
 mod duration;
 mod error;
 mod layer;
@@ -18,23 +19,27 @@ mod renamed;
 mod sources;
 mod store;
 mod telemetry;
+mod tls;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 pub use self::admin::Admin;
+pub use self::auth::{Auth, Identity, IdentityLimits, Jwt, LeaseScope, Role};
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::layer::Flag;
 pub use self::otel_variables::OtelVariables;
 use self::queue::QueueConfig;
-use self::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
+use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_duration};
 pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
 pub use self::telemetry::{Destination, OtlpProtocol, Signal, Telemetry};
+pub use self::tls::{ClientCertificates, Tls, TlsVersion};
 use crate::queue::QueueSpec;
 
 /// The text of the default configuration file, `deploy/config.default.toml`.
@@ -45,6 +50,8 @@ pub const DEFAULT: &str = include_str!("../deploy/config.default.toml");
 pub struct Config {
     /// The gRPC server.
     pub server: Server,
+    /// Identities and roles. `None`: every caller may do everything, and only programs of this host can call.
+    pub auth: Option<Auth>,
     /// The database that holds the queues' tables.
     pub store: Store,
     /// Upper limits of the values in a call.
@@ -88,27 +95,76 @@ impl Config {
 pub struct Server {
     /// The address and port to listen on. Port 0 selects a free port.
     pub listen: SocketAddr,
+    /// TLS. `None`: plain text.
+    pub tls: Option<Tls>,
+    /// The addresses on which the server listens without TLS.
+    pub plain_text: PlainText,
+    /// Whether the server offers the reflection service.
+    pub reflection: Reflection,
     /// The number of threads that serve calls. 0 selects the default of [`Config::threads`].
     pub threads: usize,
-    /// The maximum number of calls that run at the same time, waiting claims included. 1 to 1,048,576.
-    pub max_concurrent_calls: usize,
+    /// The maximum number of connections. 1 to 1,048,576.
+    pub max_connections: usize,
+    /// Addresses of proxies, whose connections carry the calls of many clients.
+    pub trusted_proxies: Vec<IpAddr>,
+    /// The maximum number of calls that a connection can have open. 1 to 1,048,576.
+    pub max_streams: usize,
     /// The maximum size of a request, and approximately of a response, in bytes. 1 to 2^30.
     pub max_message_bytes: usize,
-    /// The age at which a client is asked to reconnect. Zero: never.
+    /// The maximum size of the headers of a request, in bytes. 1,024 to 2^20.
+    pub max_header_bytes: usize,
+    /// The time limit from the acceptance of a connection to its HTTP/2 preface. 100 ms to 60 s.
+    #[serde(with = "duration")]
+    pub handshake_timeout: Duration,
+    /// The maximum number of TLS handshakes that begin per second. Greater than 0.
+    pub handshakes_per_second: NonZeroU32,
+    /// The time limit from the headers of a request to its last byte. 100 ms to 1 hour.
+    #[serde(with = "duration")]
+    pub request_timeout: Duration,
+    /// The time limit for a client to take a response. 100 ms to 1 hour.
+    #[serde(with = "duration")]
+    pub response_timeout: Duration,
+    /// The age at which a client is asked to reconnect, changed at random by up to a tenth. Zero: never.
     #[serde(with = "duration")]
     pub max_connection_age: Duration,
+    /// The time after which a connection without calls is closed. Zero: never.
+    #[serde(with = "duration")]
+    pub max_connection_idle: Duration,
+    /// The time from the request to reconnect until the connection is closed.
+    #[serde(with = "duration")]
+    pub max_connection_age_grace: Duration,
     /// The interval of HTTP/2 pings on a connection without traffic. 100 ms to 1 day.
     #[serde(with = "duration")]
     pub keepalive_interval: Duration,
     /// The time limit for the answer to a ping. After it the connection is closed. 100 ms to 1 day.
     #[serde(with = "duration")]
     pub keepalive_timeout: Duration,
-    /// The time after a stop signal during which all calls but claims are still accepted.
+    /// The time after a stop signal during which all calls are still served.
     #[serde(with = "duration")]
     pub drain_delay: Duration,
     /// The time limit, after `drain_delay`, for running calls to finish.
     #[serde(with = "duration")]
     pub drain_grace: Duration,
+}
+
+/// The addresses on which the server listens without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlainText {
+    /// Only those of this host.
+    Loopback,
+    /// All addresses. The network is trusted, or a proxy terminates TLS.
+    Anywhere,
+}
+
+/// Whether the server offers the reflection service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reflection {
+    /// To every caller with a role.
+    On,
+    /// To no caller.
+    Off,
 }
 
 /// Upper limits of the values in a call.
@@ -126,12 +182,28 @@ pub struct Limits {
     pub max_item_bytes: usize,
 }
 
-/// Budgets of memory.
+/// Budgets of memory and of calls, over all connections.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budgets {
+    /// The calls that end or extend leases and run at the same time. 1 to 1,048,576.
+    pub settlements: usize,
+    /// The calls that start work and run at the same time, waiting claims excepted. 1 to 1,048,576.
+    pub working_calls: usize,
+    /// The claims that wait for an item. 1 to 1,048,576.
+    pub waiting_claims: usize,
+    /// The requests that have arrived in part. One connection gets an eighth. 8 to 1,048,576.
+    pub incomplete_requests: usize,
+    /// The bytes of requests. A quarter is kept for calls that end or extend leases. 16 MiB to 1 TiB.
+    pub request_bytes: usize,
     /// The bytes that leases may take in responses that have not been sent yet. 16 MiB to 1 TiB.
     pub response_bytes: usize,
+    /// The health checks that run at the same time. 1 to 1,048,576.
+    pub health_checks: usize,
+    /// The clients that watch the health. 1 to 1,048,576.
+    pub health_watchers: usize,
+    /// The open streams of the reflection service. 1 to 1,048,576.
+    pub reflection_streams: usize,
 }
 
 /// Intervals of the queries for ready items while claims wait.
@@ -182,6 +254,7 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields)]
 struct Document {
     server: Server,
+    auth: Option<Auth>,
     store: Store,
     limits: Limits,
     budgets: Budgets,
@@ -200,6 +273,7 @@ impl Document {
     /// Checks all settings and converts the queues.
     fn check(self) -> Result<Config, InvalidSetting> {
         self.server.check()?;
+        self.check_auth()?;
         self.store.check()?;
         self.limits.check()?;
         self.budgets.check()?;
@@ -221,6 +295,7 @@ impl Document {
         check_shared_tables(&queues)?;
         Ok(Config {
             server: self.server,
+            auth: self.auth,
             store: self.store,
             limits: self.limits,
             budgets: self.budgets,
@@ -234,11 +309,48 @@ impl Document {
     }
 }
 
+impl Document {
+    /// Checks identities and roles. Without them, only programs of this host may call.
+    fn check_auth(&self) -> Result<(), InvalidSetting> {
+        let listen = self.server.listen;
+        let Some(auth) = &self.auth else {
+            if listen.ip().to_canonical().is_loopback() {
+                return Ok(());
+            }
+            return Err(InvalidSetting::new(
+                "server.listen",
+                format!(
+                    "programs of other hosts can call {listen}, and every caller may do everything; add the section [auth] \
+                     with identities, or with anonymous = [\"admin\"] if every caller may do everything"
+                ),
+            ));
+        };
+        let tls = self.server.tls.as_ref();
+        auth.check(tls.is_some_and(|tls| tls.client_authorities.is_some()))
+    }
+}
+
 impl Server {
     fn check(&self) -> Result<(), InvalidSetting> {
+        let is_loopback = self.listen.ip().to_canonical().is_loopback();
+        match &self.tls {
+            Some(tls) => tls.check()?,
+            None if is_loopback || self.plain_text == PlainText::Anywhere => {}
+            None => {
+                let listen = self.listen;
+                return Err(InvalidSetting::new(
+                    "server.listen",
+                    format!(
+                        "calls to {listen} would cross the network without encryption; add the section [server.tls], or set \
+                         server.plain_text = \"anywhere\" if the network is trusted"
+                    ),
+                ));
+            }
+        }
         for (key, value, max) in [
             ("threads", self.threads.max(1), 1_024),
-            ("max_concurrent_calls", self.max_concurrent_calls, 1 << 20),
+            ("max_connections", self.max_connections, 1 << 20),
+            ("max_streams", self.max_streams, 1 << 20),
             ("max_message_bytes", self.max_message_bytes, 1 << 30),
         ] {
             check_count(format!("server.{key}"), value, max)?;
@@ -249,7 +361,15 @@ impl Server {
         ] {
             check_duration(format!("server.{key}"), value, 100 * MILLISECOND, DAY)?;
         }
-        Ok(())
+        for (key, value, max) in [
+            ("handshake_timeout", self.handshake_timeout, MINUTE),
+            ("request_timeout", self.request_timeout, 60 * MINUTE),
+            ("response_timeout", self.response_timeout, 60 * MINUTE),
+        ] {
+            check_duration(format!("server.{key}"), value, 100 * MILLISECOND, max)?;
+        }
+        let key = "server.max_header_bytes";
+        check_between(key, self.max_header_bytes, 1_024, 1 << 20)
     }
 }
 
@@ -257,23 +377,30 @@ impl Limits {
     fn check(&self) -> Result<(), InvalidSetting> {
         check_count("limits.max_items", self.max_items, 1_000)?;
         check_count("limits.max_worker_id", self.max_worker_id, 128)?;
-        check_count("limits.max_item_bytes", self.max_item_bytes, 1 << 30)?;
-        if self.max_item_bytes < 1 << 16 {
-            return Err(InvalidSetting::new(
-                "limits.max_item_bytes",
-                "must be at least 65536",
-            ));
-        }
+        check_between(
+            "limits.max_item_bytes",
+            self.max_item_bytes,
+            1 << 16,
+            1 << 30,
+        )?;
         check_duration("limits.max_wait", self.max_wait, Duration::ZERO, MINUTE)
     }
 }
 
 impl Budgets {
     fn check(self) -> Result<(), InvalidSetting> {
-        let key = "budgets.response_bytes";
-        check_count(key, self.response_bytes, 1 << 40)?;
-        if self.response_bytes < 16 << 20 {
-            return Err(InvalidSetting::new(key, "must be at least 16777216"));
+        for (key, value, min, max) in [
+            ("settlements", self.settlements, 1, 1 << 20),
+            ("working_calls", self.working_calls, 1, 1 << 20),
+            ("waiting_claims", self.waiting_claims, 1, 1 << 20),
+            ("incomplete_requests", self.incomplete_requests, 8, 1 << 20),
+            ("request_bytes", self.request_bytes, 16 << 20, 1 << 40),
+            ("response_bytes", self.response_bytes, 16 << 20, 1 << 40),
+            ("health_checks", self.health_checks, 1, 1 << 20),
+            ("health_watchers", self.health_watchers, 1, 1 << 20),
+            ("reflection_streams", self.reflection_streams, 1, 1 << 20),
+        ] {
+            check_between(format!("budgets.{key}"), value, min, max)?;
         }
         Ok(())
     }

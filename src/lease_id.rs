@@ -7,8 +7,8 @@
 //! | bytes | content |
 //! |---|---|
 //! | 1 | version: 2. Version 1 was never released |
-//! | 1 | number of the secret: 0. A deployment has one secret so far |
-//! | 1 | scope: 0. Ids are not tied to an identity so far |
+//! | 1 | number of the secret, which the table `lease_broker_secret` has |
+//! | 1 | scope: 0 if every caller can use the id, 1 if only the identity that claimed the lease can |
 //! | 1 | flags: 1 if the lease's span is sampled, 2 if a producer's span follows |
 //! | 16 | lease token |
 //! | 1 to 10 | fencing token, varint |
@@ -17,13 +17,15 @@
 //! | 1 to 10 | duration that was claimed, in milliseconds, varint |
 //! | 0 or 24 | producer's span: trace id and span id |
 //! | 2 or more | values of the item's key: type and content of each |
-//! | 8 | tag: the first bytes of a `SipHash` over the queue's name, the scope and all bytes before, keyed with the secret |
+//! | 8 | tag: the first bytes of a `SipHash` over the queue's name, the scope, the identity's name if the scope is 1, and all bytes before, keyed with the secret |
 //!
 //! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id
 //! of another lease of that call.
 
 pub(crate) mod key_bytes;
+mod owner;
 mod secret;
+mod signing;
 
 use std::time::Duration;
 
@@ -32,8 +34,10 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use self::key_bytes::{max_value_bytes, read, read_key, read_varint, write_key, write_varint};
+pub use self::owner::LeaseOwner;
 use self::secret::Purpose;
 pub use self::secret::Secret;
+pub use self::signing::{SigningSecrets, StoredSecret};
 use crate::trace_context::{Span, TraceContext};
 use crate::value::{Key, Value};
 
@@ -43,10 +47,10 @@ const VERSION: u8 = 2;
 const NEXT_VERSION: u8 = VERSION + 1;
 /// The highest version that a later build can have. A text with a higher first byte is not a lease id.
 const MAX_VERSION: u8 = 15;
-/// The number of the only secret.
-const SECRET_NUMBER: u8 = 0;
 /// The scope of an id that every caller can use. The name of its identity is empty.
 const QUEUE_SCOPE: u8 = 0;
+/// The scope of an id that only one identity can use.
+const IDENTITY_SCOPE: u8 = 1;
 const SAMPLED: u8 = 1;
 const HAS_PRODUCER: u8 = 2;
 const TAG_BYTES: usize = 8;
@@ -148,21 +152,29 @@ pub struct LeaseId {
 pub enum InvalidLeaseId {
     /// The brokers that share the secret never issued this id for the queue.
     Unknown,
+    /// The id was signed with a secret of this number, which the broker does not know.
+    UnknownSecret(u8),
     /// The first byte is a version that only a newer build knows.
     NewerVersion(u8),
 }
 
-/// Returns the lease id of a lease in `queue`, or `None` if it would have more than [`MAX_ID_CHARACTERS`].
+/// Returns the lease id of a lease of `owner` in `queue`, or `None` if it would have more than [`MAX_ID_CHARACTERS`].
 pub fn encode(
-    secret: &Secret,
+    secrets: &SigningSecrets,
     queue: &str,
+    owner: &LeaseOwner,
     lease: &LeaseRef,
     origin: &LeaseOrigin,
 ) -> Option<String> {
+    let (number, secret) = secrets.current();
+    let (scope, name) = match owner.exclusive_name() {
+        None => (QUEUE_SCOPE, ""),
+        Some(name) => (IDENTITY_SCOPE, name),
+    };
     let sampled = if origin.sampled { SAMPLED } else { 0 };
     let has_producer = origin.producer.map_or(0, |_| HAS_PRODUCER);
     let mut bytes = Vec::with_capacity(96);
-    bytes.extend_from_slice(&[VERSION, SECRET_NUMBER, QUEUE_SCOPE, sampled | has_producer]);
+    bytes.extend_from_slice(&[VERSION, number, scope, sampled | has_producer]);
     bytes.extend_from_slice(lease.token.as_bytes());
     write_varint(&mut bytes, lease.fence.cast_unsigned());
     write_varint(&mut bytes, lease.attempt);
@@ -176,16 +188,21 @@ pub fn encode(
         bytes.extend_from_slice(&span_id.to_be_bytes());
     }
     write_key(&mut bytes, &lease.key);
-    let tag = tag(secret, queue, QUEUE_SCOPE, &bytes);
+    let tag = tag(&secret, queue, (scope, name), &bytes);
     bytes.extend_from_slice(&tag);
     (bytes.len() <= MAX_ID_BYTES).then(|| URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Decodes a lease id.
+/// Decodes a lease id that `owner` has sent.
 ///
 /// # Errors
-/// [`InvalidLeaseId`] if this build cannot use the id.
-pub fn decode(secret: &Secret, queue: &str, id: &str) -> Result<LeaseId, InvalidLeaseId> {
+/// [`InvalidLeaseId`] if this build cannot use the id, or if it belongs to another owner.
+pub fn decode(
+    secrets: &SigningSecrets,
+    queue: &str,
+    owner: &LeaseOwner,
+    id: &str,
+) -> Result<LeaseId, InvalidLeaseId> {
     if !(MIN_ID_CHARACTERS..=MAX_ID_CHARACTERS).contains(&id.len()) {
         return Err(InvalidLeaseId::Unknown);
     }
@@ -194,21 +211,34 @@ pub fn decode(secret: &Secret, queue: &str, id: &str) -> Result<LeaseId, Invalid
     match bytes.first() {
         // Only a newer build can check the tag of this id.
         Some(&version @ NEXT_VERSION..=MAX_VERSION) => Err(InvalidLeaseId::NewerVersion(version)),
-        Some(&VERSION) => decode_bytes(secret, queue, &bytes).ok_or(InvalidLeaseId::Unknown),
+        Some(&VERSION) => {
+            let number = bytes.get(1).copied().unwrap_or_default();
+            let secret = secrets.accepted(number);
+            let secret = secret.ok_or(InvalidLeaseId::UnknownSecret(number))?;
+            decode_bytes(&secret, queue, owner, &bytes).ok_or(InvalidLeaseId::Unknown)
+        }
         _ => Err(InvalidLeaseId::Unknown),
     }
 }
 
-fn decode_bytes(secret: &Secret, queue: &str, bytes: &[u8]) -> Option<LeaseId> {
+fn decode_bytes(secret: &Secret, queue: &str, owner: &LeaseOwner, bytes: &[u8]) -> Option<LeaseId> {
     let (signed, given_tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
     let mut rest = signed;
-    let [_version, secret_number, scope, flags] = read(&mut rest)?;
-    let known_flags = flags & !(SAMPLED | HAS_PRODUCER) == 0;
-    if secret_number != SECRET_NUMBER || scope != QUEUE_SCOPE || !known_flags {
+    let [_version, _secret_number, scope, flags] = read(&mut rest)?;
+    if flags & !(SAMPLED | HAS_PRODUCER) != 0 {
         return None;
     }
     // The comparison takes the same time for every tag. Otherwise a client could find a valid tag byte by byte.
-    if !bool::from(tag(secret, queue, scope, signed).ct_eq(given_tag)) {
+    let is_of = |name: &str| {
+        let tag = tag(secret, queue, (scope, name), signed);
+        bool::from(tag.ct_eq(given_tag))
+    };
+    let is_valid = match scope {
+        QUEUE_SCOPE => is_of(""),
+        IDENTITY_SCOPE => owner.names().any(is_of),
+        _ => false,
+    };
+    if !is_valid {
         return None;
     }
     let token = Uuid::from_bytes(read(&mut rest)?);
@@ -240,9 +270,9 @@ fn decode_bytes(secret: &Secret, queue: &str, bytes: &[u8]) -> Option<LeaseId> {
     })
 }
 
-fn tag(secret: &Secret, queue: &str, scope: u8, signed: &[u8]) -> [u8; TAG_BYTES] {
-    const NO_IDENTITY: &[u8] = &[];
-    let parts = [queue.as_bytes(), &[scope], NO_IDENTITY, signed];
+/// Returns the tag of an id with this scope and the name of its identity.
+fn tag(secret: &Secret, queue: &str, (scope, name): (u8, &str), signed: &[u8]) -> [u8; TAG_BYTES] {
+    let parts = [queue.as_bytes(), &[scope], name.as_bytes(), signed];
     let hash = secret.hash(Purpose::LeaseId, &parts);
     hash.first_chunk().copied().unwrap_or_default()
 }
@@ -260,20 +290,21 @@ pub fn trace_context(
 ) -> TraceContext {
     let mut key = Vec::with_capacity(16);
     write_key(&mut key, &lease.key);
-    let trace_id = if let Some(producer) = origin.producer {
-        producer.trace_id
+    let span = if let Some(producer) = origin.producer {
+        let id = span_id_below(secret, queue, producer, &key, lease.fence);
+        producer.with_span_id(id)
     } else {
         let fence = lease.fence.to_be_bytes();
         let parts = [queue.as_bytes(), lease.token.as_bytes(), &fence, &key];
         // Zero is not a valid id.
-        u128::from_be_bytes(secret.hash(Purpose::Trace, &parts)).max(1)
-    };
-    let parent = origin.producer.map(|producer| producer.span_id);
-    TraceContext {
-        span: Span {
+        let trace_id = u128::from_be_bytes(secret.hash(Purpose::Trace, &parts)).max(1);
+        Span {
             trace_id,
-            span_id: span_id(secret, queue, trace_id, parent, &key, lease.fence),
-        },
+            span_id: first_span_id(trace_id, lease.fence),
+        }
+    };
+    TraceContext {
+        span,
         sampled: origin.sampled,
     }
 }
@@ -288,37 +319,32 @@ pub fn previous_span(
     lease: &LeaseRef,
     origin: &LeaseOrigin,
 ) -> Option<Span> {
-    let Span {
-        trace_id,
-        span_id: parent,
-    } = origin.producer?;
+    let parent = origin.producer?;
     let fence = lease.fence.checked_sub(1).filter(|fence| *fence > 0)?;
+    if parent.span_id == first_span_id(parent.trace_id, fence) {
+        return Some(parent);
+    }
     let mut key = Vec::with_capacity(16);
     write_key(&mut key, &lease.key);
-    let first = span_id(secret, queue, trace_id, None, &key, fence);
-    let span_id = if first == parent {
-        parent
-    } else {
-        span_id(secret, queue, trace_id, Some(parent), &key, fence)
-    };
-    Some(Span { trace_id, span_id })
+    let id = span_id_below(secret, queue, parent, &key, fence);
+    Some(parent.with_span_id(id))
 }
 
-/// Returns the id of a lease's span.
+/// Returns the id of the span of a lease that begins a trace: the lower half of the trace's id, plus the fencing token.
 ///
-/// The token is not a part of it. So the span of an earlier lease of the item can be computed without its token, which the
-/// row no longer has.
-fn span_id(
-    secret: &Secret,
-    queue: &str,
-    trace_id: u128,
-    parent: Option<u64>,
-    key: &[u8],
-    fence: i64,
-) -> u64 {
-    let (trace, parent) = (trace_id.to_be_bytes(), parent.map(u64::to_be_bytes));
-    let parent = parent.as_ref().map_or(&[][..], |id| id);
-    let parts = [queue.as_bytes(), &trace, parent, key, &fence.to_be_bytes()];
+/// Neither this nor [`span_id_below`] needs the token. So the span of an earlier lease of the item can be computed although
+/// the row no longer has its token.
+fn first_span_id(trace_id: u128, fence: i64) -> u64 {
+    const LOWER_HALF: u128 = u64::MAX as u128;
+    let id = u64::try_from(trace_id & LOWER_HALF).unwrap_or_default();
+    // Zero is not a valid id.
+    id.wrapping_add(fence.cast_unsigned()).max(1)
+}
+
+/// Returns the id of a lease's span below `parent`.
+fn span_id_below(secret: &Secret, queue: &str, parent: Span, key: &[u8], fence: i64) -> u64 {
+    let (trace, parent) = (parent.trace_id.to_be_bytes(), parent.span_id.to_be_bytes());
+    let parts = [queue.as_bytes(), &trace, &parent, key, &fence.to_be_bytes()];
     let hash = secret.hash(Purpose::Span, &parts);
     let id = hash.first_chunk().copied().map_or(0, u64::from_be_bytes);
     // Zero is not a valid id.

@@ -1,9 +1,9 @@
-//! What the span of a lease tells, on its way from the call that names the lease to the operation that ends it.
+//! Facts for the span of a lease, on their way from the call that names the lease to the operation that ends it.
 
 use crate::lease_id::LeaseOrigin;
 use crate::trace_context::{Span, TraceContext};
 
-/// What the span of a lease tells besides the lease itself.
+/// Facts for the span of a lease, besides the lease itself.
 #[derive(Clone, Debug)]
 pub struct LeaseTrace {
     /// The claim that gave the lease.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! - [`grpc`] receives the calls, one handler per rpc. A handler converts messages and contains no rules. Only this
-//!   layer uses tonic and prost.
+//!   layer, [`client`] and [`cli`] use tonic and prost.
 //! - [`broker`] applies the rules: limits, retries and backoff, group commit, waiting claims, the reaper, draining. It
 //!   contains no SQL and no gRPC.
 //! - [`store`] holds the leases. The trait [`store::Store`] has about a dozen methods. Each is one atomic operation on
@@ -22,7 +22,10 @@
 //!   the broker, over HTTP. No layer above imports these two.
 //!
 //! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
-//! [`trace_context`], [`lease_trace`], [`sampling`], [`span`], [`call_trace`] and [`value`], which import no layer. [`cli`] starts the layers.
+//! [`trace_context`], [`lease_trace`], [`sampling`], [`security`], [`span`], [`call_trace`], [`text`] and [`value`], which import no layer. [`cli`] starts the layers.
+//!
+//! Without the feature `server`, which is on by default, the crate has the worker library [`client`] and the
+//! messages of the API, [`proto`]. Programs that use them then need none of the server's dependencies.
 //!
 //! # Words
 //!
@@ -46,21 +49,33 @@
 //! 4. `grpc/service.rs` and `broker/calls.rs` have one function per call of the API.
 //! 5. `sql/README.md` explains the statements. `docs/architecture.md` follows one claim through all layers.
 
-pub mod admin;
-pub mod broker;
-pub mod call_trace;
-pub mod cli;
-pub mod config;
-pub mod grpc;
-pub mod item_state;
-pub mod lease_id;
-pub mod lease_trace;
-pub mod logging;
-mod process;
-pub mod queue;
-pub mod sampling;
-pub mod span;
-pub mod store;
-pub mod telemetry;
-pub mod trace_context;
+#[cfg(feature = "client")]
+pub mod client;
+pub mod proto;
 pub mod value;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "server")] {
+        pub mod admin;
+        pub mod broker;
+        pub mod call_trace;
+        pub mod cli;
+        pub mod config;
+        #[cfg(any(test, feature = "fuzzing"))]
+        pub mod fuzzing;
+        pub mod grpc;
+        pub mod item_state;
+        pub mod lease_id;
+        pub mod lease_trace;
+        pub mod logging;
+        mod process;
+        pub mod queue;
+        pub mod sampling;
+        pub mod security;
+        pub mod span;
+        pub mod store;
+        pub mod telemetry;
+        pub mod text;
+        pub mod trace_context;
+    }
+}

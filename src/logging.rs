@@ -69,7 +69,7 @@ pub fn start(log: &Log) -> Result<Logging, String> {
     let lines = match log.format {
         LogFormat::Human => lines
             .with_ansi(std::io::stderr().is_terminal())
-            .fmt_fields(FieldsWithIds::default())
+            .fmt_fields(FieldsWithIds)
             .boxed(),
         LogFormat::Json => lines
             .json()

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 use std::fs::{read_dir, read_to_string};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 /// Returns the CPU time that all threads of a process have used. `process`: its id, or `self`.
@@ -30,6 +32,41 @@ pub(crate) fn open_file_descriptors() -> Option<u64> {
     Some(open.saturating_sub(1) as u64)
 }
 
+/// Returns the number of file descriptors that this process may have open. `None`: no limit.
+pub(crate) fn max_file_descriptors() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Returns the memory that the control group of this process may use, in bytes. `None`: no limit.
+pub(crate) fn memory_limit() -> Option<u64> {
+    let groups = read_to_string("/proc/self/cgroup").ok()?;
+    memory_limit_of(&groups, Path::new("/sys/fs/cgroup"))
+}
+
+/// Returns the smallest limit of the groups and of the groups that contain them. `groups`: the content of
+/// `/proc/self/cgroup`.
+fn memory_limit_of(groups: &str, root: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        // Version 2 has one hierarchy without a list of controllers.
+        let (root, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let group = Path::new(path.trim_start_matches('/'));
+        let limits = group.ancestors().filter_map(|group| {
+            let text = read_to_string(root.join(group).join(file)).ok()?;
+            text.trim().parse::<u64>().ok()
+        });
+        limits.min()
+    });
+    limits.min()
+}
+
 /// Returns the first value with this name from a file of `name: value` lines.
 pub(crate) fn read_field(file: &str, name: &str) -> Option<String> {
     let text = read_to_string(file).ok()?;
@@ -43,4 +80,37 @@ pub(crate) fn read_bytes(file: &str, name: &str) -> Option<u64> {
     let size = read_field(file, name)?;
     let kibibytes: u64 = size.strip_suffix(" kB")?.parse().ok()?;
     Some(kibibytes * 1_024)
+}
+
+/// Returns an address for people on other hosts. If the program listens on all addresses of this host, it has the host's name.
+pub(crate) fn host_address(address: SocketAddr) -> String {
+    let host = read_to_string("/proc/sys/kernel/hostname").ok();
+    match host {
+        Some(host) if address.ip().is_unspecified() => {
+            format!("{}:{}", host.trim(), address.port())
+        }
+        _ => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smallest_limit_of_nested_groups_counts() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("created");
+            std::fs::write(file, text).expect("written");
+        };
+        write("pod/memory.max", "1000\n");
+        write("pod/container/memory.max", "max\n");
+        let limit = |groups| memory_limit_of(groups, root.path());
+        assert_eq!(limit("0::/pod/container\n"), Some(1_000));
+        assert_eq!(limit("0::/other\n"), None);
+        write("memory/memory.limit_in_bytes", "500\n");
+        assert_eq!(limit("2:cpu:/a\n1:memory,hugetlb:/not/there\n"), Some(500));
+    }
 }

@@ -90,6 +90,12 @@ impl QueueSpec {
         columns.filter(move |column| *column != SoftLockColumn::Checkpoint || has_checkpoints)
     }
 
+    /// Returns whether a claim writes the worker's id into a column of the table's own.
+    pub fn shows_worker(&self) -> bool {
+        let mut mirrors = self.mirror.iter();
+        mirrors.any(|mirror| mirror.state == State::Leased && mirror.value == MirrorValue::Worker)
+    }
+
     /// Returns the names of the soft-lock columns that the queue uses.
     pub fn soft_lock_names(&self) -> impl Iterator<Item = &str> {
         self.soft_lock_columns()

@@ -58,6 +58,13 @@ pub enum AttributeValue {
     Seconds(f64),
 }
 
+impl AttributeValue {
+    /// Returns a number of things.
+    pub fn count(number: usize) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
 /// A reference to another span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanLink {

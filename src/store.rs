@@ -21,7 +21,10 @@ mod enqueue_once;
 mod error;
 mod follow_ups;
 mod foreign_keys;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod index_role;
+mod instance;
 mod item_size;
 mod key_text;
 mod migrations;
@@ -33,6 +36,7 @@ mod pool_status;
 mod purge;
 mod queue_columns;
 pub mod schema;
+mod secrets;
 pub mod sqlite;
 mod stats;
 mod table;
@@ -47,12 +51,13 @@ use uuid::Uuid;
 
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{Outage, Refusal, Rejection, StoreError};
+pub use self::instance::{Instance, SettingsDifference, SettingsHash};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};
 pub use self::purge::{PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 use crate::item_state::State;
-use crate::lease_id::{LeaseRef, Secret};
+use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::lease_trace::LeaseTrace;
 use crate::trace_context::TraceContext;
 use crate::value::{Key, Value};
@@ -67,9 +72,23 @@ pub struct QueueIndex(pub usize);
 /// can return [`StoreError::Unavailable`], [`StoreError::Misconfigured`], [`StoreError::Io`] and [`StoreError::Bug`].
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Returns the secret that signs lease ids. It is created when a database is first used, and every broker on the
-    /// database has the same.
+    /// Returns secret 0, from which lease tokens and spans are derived. It is created when a database is first used, and
+    /// every broker on the database has the same.
     fn secret(&self) -> &Secret;
+
+    /// Returns the secrets that sign lease ids, as they were read last.
+    fn signing_secrets(&self) -> &Arc<SigningSecrets>;
+
+    /// Reads the secrets that sign lease ids again.
+    async fn read_secrets(&self) -> Result<(), StoreError>;
+
+    /// Adds a secret that signs lease ids, and returns its number. Ids that the others have signed are valid for
+    /// `accept_old_for` more. Secrets that have retired before are deleted, except secret 0. Two calls at the same time can
+    /// make one of them fail.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if all 255 numbers are in use.
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError>;
 
     /// Returns the file or the server and database that holds the leases, as text for logs and messages.
     fn location(&self) -> String;
@@ -90,8 +109,9 @@ pub trait Store: Send + Sync + 'static {
     /// [`max_items`](ClaimCall::max_items) and [`max_bytes`](ClaimCall::max_bytes), and no item goes to two calls. A
     /// lease counts one more attempt and raises the item's fencing token by one.
     ///
-    /// The items of all calls together have at most `max_bytes`, or there is only one. Further items then stay ready, and
-    /// [`has_more`](Claimed::has_more) is set for the calls that could have got them.
+    /// The new items of all calls together have at most `max_bytes`, or there is only one. Further items then stay ready, and
+    /// [`has_more`](Claimed::has_more) is set for the calls that could have got them. If the leases that calls already hold
+    /// exceed `max_bytes`, further calls with request ids get no items, and [`has_more`](Claimed::has_more) is set for them.
     ///
     /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
     /// passed over, and stays ready. A call looks at no more than `max_items` + [`MAX_PASSED_OVER`] items. A ready item that
@@ -202,7 +222,16 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The item of an expired lease becomes ready, or dead if it has no attempts left. Several brokers can reap one
     /// queue at the same time: each row is reported to only one of them.
-    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError>;
+    ///
+    /// `latest`: the latest time that the store's clock can show, in milliseconds since 1970-01-01T00:00:00Z. If it shows a
+    /// later one, it was stepped forward. The leases that are due then give their attempts back, and no item becomes dead.
+    /// `None`: the clock is not checked.
+    async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError>;
 
     /// Adds items and returns their keys, in request order.
     ///
@@ -295,6 +324,10 @@ pub trait Store: Send + Sync + 'static {
         broker: Uuid,
         duration: Duration,
     ) -> Result<RetentionTurn, StoreError>;
+
+    /// Lists a broker process as running now, and deletes the rows of processes that have not been listed for a day. Returns the
+    /// other processes that were listed within the last 15 s.
+    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError>;
 
     /// Checks that the database answers and accepts writes.
     async fn probe(&self) -> Result<(), StoreError>;
@@ -397,7 +430,7 @@ pub struct Renewal {
     /// The checkpoint to store. Empty: the stored one is removed. `None`: the stored one stays. Only for queues with
     /// checkpoints.
     pub checkpoint: Option<Vec<u8>>,
-    /// What the lease's span tells. The store does not read it. `None`: nothing is known.
+    /// Facts for the lease's span. The store does not read them. `None`: there are none.
     pub trace: Option<Box<LeaseTrace>>,
 }
 
@@ -484,7 +517,7 @@ pub struct Settlement {
     /// The checkpoint to store, as in [`Renewal`], in the statement that ends the lease. Only for failures and releases, and
     /// only for queues with checkpoints. A completion removes the stored one.
     pub checkpoint: Option<Vec<u8>>,
-    /// What the lease's span tells. The store does not read it. `None`: nothing is known.
+    /// Facts for the lease's span. The store does not read them. `None`: there are none.
     pub trace: Option<Box<LeaseTrace>>,
 }
 
@@ -618,6 +651,9 @@ pub struct Reaped {
     pub promoted: usize,
     /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed.
     pub next_due: Option<Duration>,
+    /// The time of the run by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: no item was leased or
+    /// delayed.
+    pub time: Option<i64>,
 }
 
 /// A lease that was ended without its lease id, as its row showed it.

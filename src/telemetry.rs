@@ -163,7 +163,7 @@ impl Telemetry {
         tokio::join!(spans, metrics);
     }
 
-    /// Returns what receives the broker's measurements and spans.
+    /// Returns the observers that take the broker's measurements and spans.
     pub fn broker_observers(&self) -> Observers {
         self.observers.clone()
     }

@@ -16,6 +16,27 @@ pub struct Span {
     pub span_id: u64,
 }
 
+impl Span {
+    /// Returns a new span of a new trace.
+    pub fn random() -> Self {
+        Self::random_in(rand::random::<u128>().max(1))
+    }
+
+    /// Returns a new span of this trace.
+    pub fn random_in(trace_id: u128) -> Self {
+        Self {
+            trace_id,
+            span_id: rand::random::<u64>().max(1),
+        }
+    }
+
+    /// Returns the span with this id in the same trace.
+    #[must_use]
+    pub const fn with_span_id(self, span_id: u64) -> Self {
+        Self { span_id, ..self }
+    }
+}
+
 /// A span, and whether it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {

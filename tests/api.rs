@@ -6,12 +6,16 @@ mod support;
 
 #[path = "api/basic_calls.rs"]
 mod basic_calls;
+#[path = "api/budgets.rs"]
+mod budgets;
 #[path = "api/cancel_leases.rs"]
 mod cancel_leases;
 #[path = "api/cancellation.rs"]
 mod cancellation;
 #[path = "api/checkpoints.rs"]
 mod checkpoints;
+#[path = "api/clock_steps.rs"]
+mod clock_steps;
 #[path = "api/connections.rs"]
 mod connections;
 #[path = "api/deadlines.rs"]
@@ -20,10 +24,16 @@ mod deadlines;
 mod draining;
 #[path = "api/enqueue_once.rs"]
 mod enqueue_once;
+#[path = "api/fairness.rs"]
+mod fairness;
 #[path = "api/health.rs"]
 mod health;
+#[path = "api/incomplete_requests.rs"]
+mod incomplete_requests;
 #[path = "api/invalid_fields.rs"]
 mod invalid_fields;
+#[path = "api/isolation.rs"]
+mod isolation;
 #[path = "api/lease_ids.rs"]
 mod lease_ids;
 #[path = "api/limits.rs"]
@@ -44,8 +54,12 @@ mod response_size;
 mod retention;
 #[path = "api/retries.rs"]
 mod retries;
+#[path = "api/shedding.rs"]
+mod shedding;
 #[path = "api/store_failures.rs"]
 mod store_failures;
+#[path = "api/stream_limits.rs"]
+mod stream_limits;
 #[path = "api/trace_context.rs"]
 mod trace_context;
 #[path = "api/waiting_claims.rs"]

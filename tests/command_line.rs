@@ -6,6 +6,8 @@ mod support;
 mod admin;
 #[path = "command_line/bench.rs"]
 mod bench;
+#[path = "command_line/connections.rs"]
+mod connections;
 #[path = "command_line/demo.rs"]
 mod demo;
 #[path = "command_line/enqueue.rs"]
@@ -26,9 +28,13 @@ mod metrics;
 mod operators;
 #[path = "command_line/schema.rs"]
 mod schema;
+#[path = "command_line/security.rs"]
+mod security;
 #[path = "command_line/serve.rs"]
 mod serve;
 #[path = "support/skipped.rs"]
 mod skipped;
+#[path = "command_line/work.rs"]
+mod work;
 #[path = "command_line/workspace.rs"]
 mod workspace;

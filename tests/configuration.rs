@@ -1,5 +1,7 @@
 //! The configuration: precedence of its sources, the meaning of each setting, and the error for each invalid setting.
 
+#[path = "configuration/access.rs"]
+mod access;
 #[path = "configuration/invalid_settings.rs"]
 mod invalid_settings;
 #[path = "configuration/precedence.rs"]

@@ -36,6 +36,10 @@ mod foreign_keys;
 mod heartbeat;
 #[path = "conformance/inspect.rs"]
 mod inspect;
+#[path = "conformance/instances.rs"]
+mod instances;
+#[path = "conformance/isolation.rs"]
+mod isolation;
 #[path = "conformance/keys.rs"]
 mod keys;
 #[path = "conformance/managed.rs"]
@@ -58,6 +62,8 @@ mod release_claims;
 mod repeated_settlement;
 #[path = "conformance/retried_claim.rs"]
 mod retried_claim;
+#[path = "conformance/secrets.rs"]
+mod secrets;
 #[path = "conformance/settle.rs"]
 mod settle;
 #[path = "conformance/trace.rs"]
@@ -103,6 +109,17 @@ macro_rules! conformance {
                     rows_with_a_null_key_are_skipped
                     soft_lock_columns_can_be_renamed
                     two_queues_with_separate_soft_locks_share_a_table
+                }
+                isolation {
+                    row_with_a_full_counter_becomes_dead
+                    refused_worker_id_leaves_other_claims
+                    refused_items_of_a_list_are_all_named
+                    largest_key_does_not_stop_a_counting_table
+                    item_over_the_queues_limit_is_refused
+                }
+                secrets {
+                    new_secret_waits_until_brokers_know_it
+                    rotation_without_delay_ends_old_ids
                 }
                 refused_settlement {
                     archive_key_refuses_its_own_completion
@@ -192,6 +209,7 @@ macro_rules! conformance {
                     bounded_claims_keep_a_descending_order
                     bounded_claim_of_any_order_leases_each_item_once
                     repeated_bounded_claim_gets_the_same_leases
+                    retried_leases_of_many_calls_are_bounded
                 }
                 concurrency {
                     each_row_is_claimed_and_completed_once
@@ -240,6 +258,7 @@ macro_rules! conformance {
                 expire {
                     expired_lease_is_reported_and_its_item_ready
                     item_is_dead_after_its_last_attempt_expired
+                    lease_that_a_clock_step_ends_is_no_attempt
                     item_without_max_attempts_never_dies
                     held_lease_is_not_reaped
                     expired_item_is_not_claimed_before_it_is_reaped
@@ -362,6 +381,11 @@ macro_rules! conformance {
                     queues_remember_their_own_requests
                     keys_of_every_kind_are_remembered
                     long_list_keeps_its_order
+                }
+                instances {
+                    other_processes_are_listed_as_they_announced_themselves
+                    silent_process_is_left_out_and_later_forgotten
+                    processes_that_announce_together_find_each_other
                 }
                 purge {
                     only_old_items_of_the_given_state_are_deleted

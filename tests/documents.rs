@@ -7,15 +7,22 @@ mod harness;
 
 #[path = "documents/output.rs"]
 mod output;
+#[path = "support/ports.rs"]
+mod ports;
 #[path = "documents/session.rs"]
 mod session;
+#[path = "support/skipped.rs"]
+mod skipped;
 #[path = "documents/store.rs"]
 mod store;
 
 use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
 
 use harness::mssql::MssqlHarness;
 use session::Session;
+use skipped::skipped;
 use store::Store;
 
 /// The comment with which recipes show the alternative claim strategy.
@@ -28,7 +35,12 @@ fn read(name: &str) -> String {
 
 /// Returns the section of the recipes with this heading.
 fn recipe(heading: &str) -> String {
-    let text = read("docs/recipes.md");
+    section("docs/recipes.md", heading)
+}
+
+/// Returns the section of a page with this heading.
+fn section(page: &str, heading: &str) -> String {
+    let text = read(page);
     let (_, after) = text
         .split_once(&format!("\n## {heading}"))
         .expect("the heading");
@@ -60,7 +72,42 @@ fn on_sql_server(recipe: &str) {
 
 #[test]
 fn readme_shows_what_its_commands_print() {
-    on_sqlite(&read("README.md"));
+    let readme = read("README.md");
+    let (before, worker) = readme
+        .split_once("\n## Write a worker")
+        .expect("the heading");
+    let start = Instant::now();
+    let mut reader = Session::start(Store::Sqlite);
+    reader.run(before);
+    // The worker needs Python packages from the network. `.ci/run` sets the variable.
+    if std::env::var_os("LEASE_BROKER_TEST_CLIENTS").is_none() {
+        return skipped("the README's Python worker: LEASE_BROKER_TEST_CLIENTS is not set");
+    }
+    reader.show_folder("clients");
+    reader.run(worker);
+    let seconds = start.elapsed().as_secs();
+    eprintln!("from the first command to the Python worker: {seconds} s");
+    assert!(
+        seconds < 300,
+        "a reader waits {seconds} s for the Python worker"
+    );
+}
+
+#[test]
+fn security_page_works_as_written() {
+    if let Err(error) = Command::new("openssl").arg("version").output() {
+        return skipped(&format!(
+            "the commands of docs/security.md: no openssl ({error})"
+        ));
+    }
+    for heading in [
+        "A trusted network",
+        "TLS and tokens",
+        "Mutual TLS",
+        "JSON Web Tokens",
+    ] {
+        Session::start(Store::Sqlite).run(&section("docs/security.md", heading));
+    }
 }
 
 macro_rules! recipes {

@@ -19,6 +19,8 @@ mod program;
 mod adoption;
 #[path = "sql_server/application_lock.rs"]
 mod application_lock;
+#[path = "sql_server/blocked_settlement.rs"]
+mod blocked_settlement;
 #[path = "sql_server/broker_process.rs"]
 mod broker_process;
 #[path = "sql_server/events.rs"]
@@ -48,6 +50,7 @@ mod permissions;
 #[path = "sql_server/plans.rs"]
 mod plans;
 #[path = "sql_server/proxy.rs"]
+#[allow(dead_code, reason = "another target uses the rest")]
 mod proxy;
 #[path = "sql_server/random_load.rs"]
 mod random_load;

@@ -1,10 +1,14 @@
 //! Tests of the embedded store: damaged, foreign and read-only files, full disks, migrations, schema plans, large tables,
 //! and several programs on one file.
 
+#[path = "sqlite_files/changed_rows.rs"]
+mod changed_rows;
 #[path = "sqlite_files/concurrent_programs.rs"]
 mod concurrent_programs;
 #[path = "sqlite_files/damaged_files.rs"]
 mod damaged_files;
+#[path = "sqlite_files/deleted_files.rs"]
+mod deleted_files;
 #[path = "sqlite_files/disk_errors.rs"]
 mod disk_errors;
 #[path = "harness/harness.rs"]

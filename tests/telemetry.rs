@@ -6,6 +6,8 @@ mod support;
 mod collector;
 #[path = "telemetry/collector_config.rs"]
 mod collector_config;
+#[path = "telemetry/encrypted.rs"]
+mod encrypted;
 #[path = "telemetry/export.rs"]
 mod export;
 #[path = "telemetry/failing_collectors.rs"]
@@ -18,5 +20,7 @@ mod lease_spans;
 mod log_lines;
 #[path = "support/skipped.rs"]
 mod skipped;
+#[path = "telemetry/trace_queries.rs"]
+mod trace_queries;
 #[path = "telemetry/two_brokers.rs"]
 mod two_brokers;

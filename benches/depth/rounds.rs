@@ -135,7 +135,11 @@ async fn complete(file: &File, leases: &[LeaseRef]) -> Duration {
 
 async fn reap(file: &File, expected: usize) -> Duration {
     let start = Instant::now();
-    let reaped = file.store.reap(QUEUE, MAX_REAPED).await.expect("reaped");
+    let reaped = file
+        .store
+        .reap(QUEUE, MAX_REAPED, None)
+        .await
+        .expect("reaped");
     let time = start.elapsed();
     assert_eq!(reaped.expired.len(), expected);
     time

@@ -12,7 +12,7 @@ use lease_broker::broker::{
     Broker, BrokerConfig, ClaimRequest, LeaseCompletion, LeaseFailure, UndeliveredLeases,
 };
 use lease_broker::config::{Config, Sources};
-use lease_broker::lease_id::LeaseRef;
+use lease_broker::lease_id::{LeaseOwner, LeaseRef};
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{ClaimCall, Ending, NewItem, QueueIndex, Settled, Settlement, Store};
 use lease_broker::value::{Key, Value};
@@ -27,7 +27,7 @@ const MAX_REAPED_ROWS: usize = 500;
 
 /// One layer, and an SQLite file.
 pub(crate) enum Layer {
-    Broker(Broker),
+    Broker(Box<Broker>),
     Store(Arc<dyn Store>),
 }
 
@@ -50,11 +50,11 @@ impl Layer {
     pub(crate) fn open_broker(file: &Path) -> Self {
         let config = config();
         let settings = BrokerConfig::from(&config);
-        Self::Broker(Broker::start(
+        Self::Broker(Box::new(Broker::start(
             store(file, &config),
             &config.queues,
             settings,
-        ))
+        )))
     }
 
     /// Opens a store on a new file.
@@ -112,7 +112,8 @@ impl Layer {
             .collect();
         if leases.is_empty() {
             // Makes failed items ready again, which is a broker's task.
-            store.reap(QUEUE, MAX_REAPED_ROWS).await.expect("reaped");
+            let reaped = store.reap(QUEUE, MAX_REAPED_ROWS, None).await;
+            reaped.expect("reaped");
         }
         leases
     }
@@ -121,7 +122,7 @@ impl Layer {
     pub(crate) async fn complete(&self, leases: Vec<Lease>) {
         let states = match self {
             Self::Broker(broker) => broker
-                .complete(QUEUE_NAME, completions(leases))
+                .complete(QUEUE_NAME, &LeaseOwner::default(), completions(leases))
                 .await
                 .expect("completed"),
             Self::Store(store) => settle(store, leases, completion()).await,
@@ -167,7 +168,9 @@ impl Layer {
                     checkpoint: None,
                 };
                 let failures = leases.into_iter().map(failure).collect();
-                broker.fail(QUEUE_NAME, failures).await.expect("failed")
+                let owner = LeaseOwner::default();
+                let failed = broker.fail(QUEUE_NAME, &owner, failures).await;
+                failed.expect("failed")
             }
             Self::Store(store) => {
                 let error = String::new();
@@ -200,6 +203,7 @@ fn store(file: &Path, config: &Config) -> Arc<dyn Store> {
 fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
     ClaimRequest {
         queue: QUEUE_NAME.to_owned(),
+        owner: LeaseOwner::default(),
         worker_id: worker.to_owned(),
         max_items,
         max_bytes: 4 << 20,
@@ -211,7 +215,7 @@ fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
 }
 
 fn deliver(undelivered: UndeliveredLeases) -> Vec<Lease> {
-    let delivered = undelivered.deliver(usize::MAX);
+    let delivered = undelivered.deliver(LeaseOwner::default(), usize::MAX);
     let leases = delivered.map(|lease| Lease {
         id: lease.id,
         lease: lease.item.lease,

@@ -151,10 +151,10 @@ func (k *keeper) giveUp(run *run) {
 			state.drop(lease)
 		}
 		event := Event{Name: EventStuck, Item: lease.item, Cause: run.cause}
-		state.effects = append(state.effects, func() {
+		state.effects = append(state.effects, effect{action: func() {
 			event.Stack = stacks()
 			state.events.emit(event)
-		})
+		}})
 	}
 	if state.stuck <= state.options.maxStuck {
 		run.slotReplaced = true
@@ -238,7 +238,7 @@ func (k *keeper) send(ctx context.Context, beat *beat) {
 		k.state.options.logger.Debug("heartbeat failed", "code", failure.code, "error", failure.message)
 		if err := failure.error("Heartbeat"); err.refusesCaller() {
 			if beat.fresh || k.caller.token == nil {
-				k.state.effects = append(k.state.effects, func() { k.onFatal(err) })
+				k.state.effects = append(k.state.effects, effect{action: func() { k.onFatal(err) }})
 			}
 			k.freshToken = true
 		}

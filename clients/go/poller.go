@@ -56,8 +56,7 @@ func (p *poller) waitForSlots() int {
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	for p.state.takesItems {
-		// Endings are settled first: the same call claims the next items.
-		if len(p.state.endings) == 0 && !p.state.settling {
+		if p.state.mayClaim() {
 			if slots := p.state.reserveSlots(); slots > 0 {
 				return slots
 			}

@@ -36,8 +36,9 @@ type state struct {
 	handle func(*run)
 
 	mu sync.Mutex
-	// effects are the events and actions that follow a change. `update` runs them in order, without the lock.
-	effects []func()
+	// effects are the events and actions that follow a change. `update` runs them in order, without the lock. `spare` is
+	// an empty list whose memory the next change uses.
+	effects, spare []effect
 	// slotsFree wakes the pollers, endingsReady the settler, clock the keeper, and changed the goroutine that stops.
 	slotsFree, endingsReady *sync.Cond
 	clock, changed          chan struct{}
@@ -61,6 +62,12 @@ type state struct {
 	checkpointLimit int
 }
 
+// effect is an action, or without one an event.
+type effect struct {
+	action func()
+	event  Event
+}
+
 func newState(options *options, events *eventLog) *state {
 	s := &state{
 		options: options, events: events, base: context.Background(),
@@ -82,15 +89,27 @@ func (s *state) update(change func()) {
 // unlock releases the lock and runs the effects of the changes.
 func (s *state) unlock() {
 	effects := s.effects
-	s.effects = nil
-	s.mu.Unlock()
-	for _, effect := range effects {
-		effect()
+	if len(effects) == 0 {
+		s.mu.Unlock()
+		return
 	}
+	s.effects, s.spare = s.spare, nil
+	s.mu.Unlock()
+	for i := range effects {
+		if action := effects[i].action; action != nil {
+			action()
+		} else {
+			s.events.emit(effects[i].event)
+		}
+	}
+	clear(effects)
+	s.mu.Lock()
+	s.spare = effects[:0]
+	s.mu.Unlock()
 }
 
 func (s *state) emit(event Event) {
-	s.effects = append(s.effects, func() { s.events.emit(event) })
+	s.effects = append(s.effects, effect{event: event})
 }
 
 // reserveSlots takes the free slots for a claim. Returns 0 if the worker takes no items now.
@@ -106,7 +125,19 @@ func (s *state) reserveSlots() int {
 // returnSlots gives back slots for which no item came.
 func (s *state) returnSlots(slots int) {
 	s.freeSlots += slots
-	s.slotsFree.Broadcast()
+	s.wakePollers()
+}
+
+// mayClaim is true if a claim is useful. The call that settles endings claims the next items itself.
+func (s *state) mayClaim() bool {
+	return s.freeSlots > 0 && !s.settling && len(s.endings) == 0
+}
+
+// wakePollers wakes them only for a claim: while endings are to be settled, that would cost more than a short handler.
+func (s *state) wakePollers() {
+	if s.mayClaim() {
+		s.slotsFree.Broadcast()
+	}
 }
 
 // accept starts handlers for the leases of a claim, for which `slots` slots were reserved.
@@ -162,7 +193,7 @@ func (s *state) start(leases []*heldLease) {
 		lease.run = run
 		s.emit(Event{Name: EventStarted, Item: lease.item})
 	}
-	s.effects = append(s.effects, func() { go s.handle(run) })
+	s.effects = append(s.effects, effect{action: func() { go s.handle(run) }})
 }
 
 // end takes the endings of a handler that has returned. Endings of leases that are done already are dropped.
@@ -183,7 +214,7 @@ func (s *state) end(run *run, endings []*ending) {
 	if !run.slotReplaced {
 		s.freeSlots++
 	}
-	s.slotsFree.Broadcast()
+	s.wakePollers()
 	notify(s.changed)
 }
 
@@ -237,7 +268,7 @@ func (s *state) cancel(run *run, name string, cause error, reason string) {
 	for _, lease := range run.leases {
 		s.emit(Event{Name: EventCancelled, Item: lease.item, Cause: name, Reason: reason})
 	}
-	s.effects = append(s.effects, func() { run.cancel(cause) })
+	s.effects = append(s.effects, effect{action: func() { run.cancel(cause) }})
 	notify(s.clock)
 }
 

@@ -5,7 +5,8 @@
 --   `read_retried_claims`. A claim that is tried again contains them too: the broker then treats every call as one with a
 --   request id. If the items can be larger than the responses, the batch also contains the sections that begin with
 --   `size_`, and `fit_items`, `leased_items` and `read_passed_over`. `fit_items` contains `measure_items`, unless the bounds of
---   the sizes are exact.
+--   the sizes are exact. `set_full_aside` is a batch of its own. It runs after a claim that failed because a counter would
+--   overflow, and makes the items with full counters dead. @P1: the number of ready items to look at.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
@@ -20,6 +21,8 @@
 --      some of the rows are too large, U on up to 100 further rows.
 --   COMMIT releases all of them. After it, S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
 -- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`, `read_retried_claims`).
+-- Why full counters are set aside after an error, unlike in SQLite: the server refuses a number beyond the type of its column,
+--   so the claim needs no condition that only damaged rows would meet.
 -- Why COMMIT comes before the leases are read: a broker that receives the rows slowly, or is frozen, would otherwise hold X locks
 --   on all of them, and with claim_strategy = "app_lock" the lock of the queue, until its connection ends. No other claim can
 --   take the rows meanwhile, because they are leased.
@@ -233,3 +236,16 @@ FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} 
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read_passed_over}
+
+-- :: set_full_aside
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL);
+{pick_ready}
+UPDATE t
+SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+    {lease_error} = N'{full_counter_text}'{mirror_set_aside}
+FROM (SELECT TOP (@P1) * FROM @picked) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+WHERE 1 = CASE WHEN t.{lease_state} = 0 AND (t.{lease_fence} = 9223372036854775807 OR t.{lease_attempt} = 2147483647) THEN 1 END
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
+SELECT CONVERT(bigint, @@ROWCOUNT) AS lb_count;

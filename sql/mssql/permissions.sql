@@ -45,6 +45,8 @@ GRANT SELECT, INSERT, UPDATE ON dbo.lease_broker_retention TO lease_broker;
 -- Enqueue calls with a request id are remembered here.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_request TO lease_broker;
 GRANT SELECT, INSERT, DELETE ON dbo.lease_broker_request_key TO lease_broker;
+-- Brokers list themselves here.
+GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broker;
 -- Version 0.1.0 kept the secret in lease_broker_meta, which later versions do not use.
 REVOKE SELECT ON dbo.lease_broker_meta FROM lease_broker;
 REVOKE UPDATE (value) ON dbo.lease_broker_meta FROM lease_broker;

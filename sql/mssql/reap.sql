@@ -2,13 +2,15 @@
 --   a limit. One batch, one transaction.
 -- Sections: `begin`, `pick_due`, `update_due`, `next_due`. With filtered_indexes = false: `begin`, `pick_due` once for each of
 --   the two states, `keep_first_due`, `update_due`, `next_due_unfiltered`.
--- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never.
+-- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3, @P4: the latest
+--   time that the clock can show unless it was stepped forward, as days since 1970 and milliseconds of the day; NULL: not known.
 -- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one.
 -- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
 --   locked. With filtered_indexes = false, U on up to @P1 rows of each state.
 -- Indexes: due (`pick_due` and `next_due`), the key (`update_due`).
 -- Why one `pick_due` for each state with filtered_indexes = false: the state leads the due index there. A single pick would
 --   read, lock and sort all due rows of both states before it takes the first.
+-- Why a step of the clock gives attempts back: it ends leases although their workers did nothing wrong. No item may die of it.
 -- Why expiry clears the token: a late settlement by the worker must change nothing.
 -- Why a delayed item that becomes ready keeps its token: a failure or a release that is sent again must be recognised.
 -- Why the update checks state, fence and due time again: Babelfish ignores the lock hints, so another statement can change a
@@ -22,6 +24,7 @@
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @P4, DATEADD(day, @P3, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END;
 DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations},
     lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NOT NULL, lb_trace nvarchar(56) NULL,
@@ -32,7 +35,7 @@ BEGIN TRANSACTION;
 INSERT @due ({key_names}, lb_f, lb_attempt, lb_t, lb_owner, lb_since, lb_due, lb_trace, lb_state, lb_next)
 SELECT TOP (@P1) {t_key_columns}, t.{lease_fence}, t.{lease_attempt}, t.{lease_token}, t.{lease_owner},
     t.{lease_state_time}, t.{lease_due_time}, CONVERT(nvarchar(56), t.{trace_parent}),
-    t.{lease_state}, CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 THEN 4 ELSE 0 END
+    t.{lease_state}, CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 AND @is_stepped = 0 THEN 4 ELSE 0 END
 FROM {table} AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK{due_hint})
 WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time}
@@ -48,6 +51,7 @@ UPDATE t
 SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
     {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_owner} END,
     {lease_token} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_token} END,
+    {lease_attempt} = CASE WHEN d.lb_state = 1 AND @is_stepped = 1 THEN t.{lease_attempt} - 1 ELSE t.{lease_attempt} END,
     {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
         WHEN d.lb_owner IS NULL THEN N'the lease expired'
         ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}

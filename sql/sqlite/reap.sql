@@ -3,7 +3,7 @@
 -- Sections: `find_due` returns the rows. For each, `expire` ends a lease or `promote` makes a delayed item ready. `next_due`
 --   returns the earliest due time that is left, or no row.
 -- Parameters: ?1 to ?3 key values; ?4 maximum number of rows; ?5 now (ms since 1970); ?6 new state (0 ready, 4 dead);
---   ?7 error text; ?8 fencing token.
+--   ?7 error text; ?8 fencing token; ?9 1 to give the attempt back, otherwise 0.
 -- Locks: the write lock of the file.
 -- Indexes: due (find_due, next_due), key (expire, promote).
 -- Why `expire` clears the token: a late settlement by the worker that lost the lease must find no row.
@@ -20,7 +20,7 @@ LIMIT ?4
 -- :: expire
 UPDATE {table}
 SET {lease_state} = ?6, {lease_state_time} = ?5, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-    {lease_error} = ?7{mirror_expire}
+    {lease_error} = ?7, {lease_attempt} = {lease_attempt} - ?9{mirror_expire}
 WHERE {key_match} AND {lease_state} = 1 AND {lease_fence} = ?8
 
 -- :: promote

@@ -12,6 +12,7 @@ use rand::RngExt as _;
 use uuid::Uuid;
 
 use super::error::Error;
+use super::group_commit::CallFailure;
 use super::limits::{self, check_checkpoint, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::{
@@ -21,7 +22,7 @@ use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
 use crate::item_state::AfterFailure;
-use crate::lease_id::LeaseId;
+use crate::lease_id::{LeaseId, LeaseOwner};
 use crate::lease_trace::LeaseTrace;
 use crate::store::{
     Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
@@ -44,9 +45,10 @@ impl Broker {
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
+        let place = self.budgets.claim(wait.is_some())?;
         let counters = self.metrics.queue(queue.index);
         let _waiting = wait.map(|_| counters.waiting.hold());
-        queue.claims.claim(call, wait).await
+        queue.claims.claim(call, wait, place).await
     }
 
     /// Extends leases, and stores the checkpoints of those that are held. Returns one result per renewal, in request order.
@@ -59,11 +61,13 @@ impl Broker {
     pub async fn heartbeat(
         &self,
         queue: &str,
+        owner: &LeaseOwner,
         renewals: &[LeaseRenewal],
         lease_duration: Option<Duration>,
     ) -> Result<Vec<Renewed>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Heartbeat);
+        let _place = self.budgets.settlement()?;
         self.limits.check_length("renewals", renewals.len())?;
         if let Some(duration) = lease_duration {
             limits::check_lease_duration(&queue.spec, "lease_duration", duration)?;
@@ -77,12 +81,14 @@ impl Broker {
             } = renewal;
             let message = || format!("renewals[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let renewal = self.decode_lease_id(queue, lease_id)?.map(|id| Renewal {
-                duration: lease_duration.unwrap_or(id.origin.duration),
-                lease: id.lease,
-                checkpoint: checkpoint.clone(),
-                trace: Some(Box::new(LeaseTrace::new(id.origin))),
-            });
+            let renewal = self
+                .decode_lease_id(queue, owner, lease_id)?
+                .map(|id| Renewal {
+                    duration: lease_duration.unwrap_or(id.origin.duration),
+                    lease: id.lease,
+                    checkpoint: checkpoint.clone(),
+                    trace: Some(Box::new(LeaseTrace::new(id.origin))),
+                });
             let durations = renewal.iter().map(|renewal| renewal.duration);
             shortest = durations.fold(shortest, Duration::min);
             checked.push(renewal.ok_or(Renewed::UNKNOWN));
@@ -103,10 +109,11 @@ impl Broker {
     pub async fn complete(
         &self,
         queue: &str,
+        owner: &LeaseOwner,
         completions: Vec<LeaseCompletion>,
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
-        let settlements = self.settlements_of(queue, completions)?;
+        let settlements = self.settlements_of(queue, owner, completions)?;
         self.settle(queue, settlements, None).await
     }
 
@@ -114,6 +121,7 @@ impl Broker {
     fn settlements_of(
         &self,
         queue: &Queue,
+        owner: &LeaseOwner,
         completions: Vec<LeaseCompletion>,
     ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("completions", completions.len())?;
@@ -123,10 +131,11 @@ impl Broker {
         });
         self.limits
             .check_length("completions.follow_ups", follow_ups.sum())?;
-        completions
-            .into_iter()
-            .map(|completion| self.completion(queue, completion))
-            .collect()
+        let mut settlements = Vec::with_capacity(completions.len());
+        for completion in completions {
+            settlements.push(self.completion(queue, owner, completion)?);
+        }
+        Ok(settlements)
     }
 
     /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
@@ -143,7 +152,7 @@ impl Broker {
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of(queue, completions)?;
+        let settlements = self.settlements_of(queue, &next.owner, completions)?;
         self.settle_and_claim(queue, settlements, next).await
     }
 
@@ -157,7 +166,7 @@ impl Broker {
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of_failures(queue, failures)?;
+        let settlements = self.settlements_of_failures(queue, &next.owner, failures)?;
         self.settle_and_claim(queue, settlements, next).await
     }
 
@@ -171,10 +180,11 @@ impl Broker {
         let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
         let call = call.map_err(|error| error.in_message("next"))?;
         let worker = call.worker.clone();
-        let (results, leases) = tokio::join!(
-            self.settle(queue, settlements, Some(&worker)),
-            queue.claims.claim(call, None)
-        );
+        let claim = async {
+            let place = self.budgets.claim(false)?;
+            queue.claims.claim(call, None, place).await
+        };
+        let (results, leases) = tokio::join!(self.settle(queue, settlements, Some(&worker)), claim);
         let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
         Ok((results?, leases))
     }
@@ -189,10 +199,11 @@ impl Broker {
     pub async fn fail(
         &self,
         queue: &str,
+        owner: &LeaseOwner,
         failures: Vec<LeaseFailure>,
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
-        let settlements = self.settlements_of_failures(queue, failures)?;
+        let settlements = self.settlements_of_failures(queue, owner, failures)?;
         self.settle(queue, settlements, None).await
     }
 
@@ -200,6 +211,7 @@ impl Broker {
     fn settlements_of_failures(
         &self,
         queue: &Queue,
+        owner: &LeaseOwner,
         failures: Vec<LeaseFailure>,
     ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("failures", failures.len())?;
@@ -211,7 +223,7 @@ impl Broker {
             let checkpoint = failure.checkpoint;
             let message = || format!("failures[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let id = self.decode_lease_id(queue, &failure.lease_id)?;
+            let id = self.decode_lease_id(queue, owner, &failure.lease_id)?;
             let attempt = id.as_ref().map_or(1, |id| id.lease.attempt);
             let random = rand::rng().random();
             let policy = &queue.spec.retry;
@@ -240,6 +252,7 @@ impl Broker {
     pub async fn release(&self, request: ReleaseRequest) -> Result<Released, Error> {
         let queue = self.queue(&request.queue)?;
         let ReleaseRequest {
+            owner,
             releases,
             worker_id,
             request_ids,
@@ -258,7 +271,7 @@ impl Broker {
             let checkpoint = release.checkpoint;
             let message = || format!("releases[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let id = self.decode_lease_id(queue, &release.lease_id)?;
+            let id = self.decode_lease_id(queue, &owner, &release.lease_id)?;
             let ending = Ending::Release { delay };
             settlements.push(settlement(id, ending, Ok(Vec::new()), checkpoint));
         }
@@ -273,8 +286,9 @@ impl Broker {
         let name = &queue.spec.name;
         let tokens = request_ids
             .into_iter()
-            .map(|id| secret.token_of_request(name, &worker_id, id));
+            .map(|id| secret.token_of_request(name, &owner, &worker_id, id));
         let tokens: Vec<Uuid> = tokens.collect();
+        let _place = self.budgets.settlement()?;
         // A claim of these that still waits could otherwise get leases after they were released.
         queue.claims.withdraw(tokens.clone()).await;
         let counts = queue.claim_releases.submit(tokens).await?;
@@ -299,6 +313,7 @@ impl Broker {
     ) -> Result<Vec<Key>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Enqueue);
+        let _place = self.budgets.working_call()?;
         self.limits.check_length("items", items.len())?;
         for (index, item) in items.iter().enumerate() {
             check_delay(|| format!("items[{index}].delay"), item.delay)?;
@@ -313,18 +328,22 @@ impl Broker {
                         let problem = "an earlier call with this id had other items; use a new id for each list";
                         return Err(Error::invalid("request_id", problem));
                     }
-                    Some(Err(error)) => Err(error),
-                    None => Err(StoreError::Bug("a request has no result".to_owned())),
+                    Some(Err(error)) => Err(CallFailure::Store(error)),
+                    None => {
+                        let problem = "a request has no result".to_owned();
+                        Err(CallFailure::Store(StoreError::Bug(problem)))
+                    }
                 }
             }
             _ => queue.enqueues.submit(items).await,
         };
         keys.map_err(|error| match error {
-            StoreError::Rejected(Rejection {
+            CallFailure::Store(StoreError::Rejected(Rejection {
                 item: Some(item),
                 column,
                 problem,
-            }) => Error::rejected(&format!("items[{item}]"), column.as_deref(), problem),
+                ..
+            })) => Error::rejected(&format!("items[{item}]"), column.as_deref(), problem),
             other => other.into(),
         })
     }

@@ -22,6 +22,7 @@ impl Broker {
     pub async fn cancel_leases(&self, request: CancelRequest) -> Result<Vec<Cancelled>, Error> {
         let queue = self.queue(&request.queue)?;
         self.metrics.add_call(queue.index, Operation::Settle);
+        let _place = self.budgets.working_call()?;
         self.limits.check_length("keys", request.keys.len())?;
         let delay = request.delay.unwrap_or_default();
         check_delay(|| "delay".to_owned(), delay)?;

@@ -21,19 +21,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::call_budgets::ClaimPlace;
+use super::call_source::{CallSource, SourceNumber};
 use super::error::Error;
 use super::group_commit::broker_stopped;
 use super::response_budget::ResponseBytes;
+use super::shedding::{Arrival, Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
+use super::turns::{InTurn, Turns};
 use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::call_trace::{self, RecordedCall};
 use crate::config::Polling;
-use crate::lease_trace::ReleaseReason;
-use crate::store::{ClaimCall, Claimed, ClaimedItem, Settlement, Store, StoreError, TooLargeItem};
+use crate::store::{ClaimCall, Claimed, Rejection, Store, StoreError, TooLargeItem};
 
 /// The largest number of items that the claims of one store operation ask for.
 const MAX_GROUP_ITEMS: usize = 1_000;
+/// The largest number of bytes that one store operation reads. They are in memory together, beside the encoded responses.
+const MAX_GROUP_BYTES: usize = 32 << 20;
 /// The largest number of claims in one store operation.
 const MAX_GROUP_CALLS: usize = 256;
 /// With fewer waiting claims than this, those whose callers are gone are not removed early.
@@ -42,6 +47,7 @@ const MIN_PRUNE_THRESHOLD: usize = 1_024;
 /// A handle to the task that serves the claims on one queue.
 pub(super) struct ClaimDispatcher {
     messages: mpsc::UnboundedSender<Message>,
+    arrivals: Arrivals,
     leased_queue: Arc<LeasedQueue>,
 }
 
@@ -63,11 +69,9 @@ struct PendingClaim {
     /// The time until which the claim waits for an item. `None`: it is answered after the first store operation, with
     /// or without items.
     wait_until: Option<Instant>,
+    arrival: Arrival,
+    source: SourceNumber,
     status: Arc<ClaimStatus>,
-    /// True if an earlier call with the same request id was abandoned and its leases were kept for this one. The claim
-    /// must then reach the store even if its own caller goes away, because no other claim would get those leases or
-    /// release them.
-    takes_over_leases: bool,
     /// The call, if it is recorded.
     recorded: Option<Arc<RecordedCall>>,
     caller: oneshot::Sender<Result<UndeliveredLeases, Error>>,
@@ -79,6 +83,7 @@ struct ClaimStatus {
     in_flight: AtomicBool,
     /// The ready items that the last store operation passed over, because each is too large for this claim.
     too_large: Mutex<Vec<TooLargeItem>>,
+    place: ClaimPlace,
 }
 
 impl ClaimStatus {
@@ -102,6 +107,16 @@ impl ClaimStatus {
     }
 }
 
+/// Returns the place of a claim when the claim is answered or its caller goes away. A claim whose caller is gone can stay
+/// with the dispatcher for long.
+struct PlaceHolder(Arc<ClaimStatus>);
+
+impl Drop for PlaceHolder {
+    fn drop(&mut self) {
+        self.0.place.give_back();
+    }
+}
+
 impl ClaimDispatcher {
     /// Starts the task. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
     pub(super) fn spawn(
@@ -114,6 +129,7 @@ impl ClaimDispatcher {
         draining: CancellationToken,
     ) -> Self {
         let (messages, inbox) = mpsc::unbounded_channel();
+        let arrivals = Arrivals::default();
         let task = DispatcherTask {
             store,
             polling,
@@ -122,13 +138,18 @@ impl ClaimDispatcher {
             spans,
             arrived: VecDeque::new(),
             waiting: VecDeque::new(),
+            only_too_large: VecDeque::new(),
+            turns: Turns::default(),
             prune_threshold: 0,
             poll_interval: polling.min_interval,
             next_poll: Instant::now(),
+            max_group_calls: MAX_GROUP_CALLS,
+            shedding: Shedding::new(arrivals.clone(), leased_queue.call_budgets.clone()),
         };
         tasks.spawn(task.run(inbox, draining));
         Self {
             messages,
+            arrivals,
             leased_queue,
         }
     }
@@ -151,18 +172,22 @@ impl ClaimDispatcher {
         &self,
         call: ClaimCall,
         wait: Option<Duration>,
+        place: ClaimPlace,
     ) -> Result<UndeliveredLeases, Error> {
         let (caller, mut answer) = oneshot::channel();
         let wait_until = wait.map(|wait| Instant::now() + wait);
         let status = Arc::new(ClaimStatus {
             in_flight: AtomicBool::new(true),
             too_large: Mutex::default(),
+            place,
         });
+        let _place = PlaceHolder(status.clone());
         let claim = PendingClaim {
             call,
             wait_until,
+            arrival: self.arrivals.next(),
+            source: CallSource::current_number(),
             status: status.clone(),
-            takes_over_leases: false,
             recorded: call_trace::recorded(),
             caller,
         };
@@ -190,7 +215,7 @@ impl ClaimDispatcher {
     }
 
     fn empty(&self, claimed: Claimed) -> UndeliveredLeases {
-        UndeliveredLeases::new(claimed, None, Duration::ZERO, self.leased_queue.clone())
+        UndeliveredLeases::none(claimed.too_large, self.leased_queue.clone())
     }
 
     /// Returns the answer to a claim that gets no lease.
@@ -210,11 +235,17 @@ struct DispatcherTask {
     arrived: VecDeque<PendingClaim>,
     /// Claims that wait for an item, the longest waiting first. The last store operation left no item for them.
     waiting: VecDeque<PendingClaim>,
+    /// Claims for which every ready item is too large. Other claims may have room for these items.
+    only_too_large: VecDeque<PendingClaim>,
+    turns: Turns,
     /// The number of waiting claims at which those whose callers are gone are removed.
     prune_threshold: usize,
     /// The time between two polls, before jitter.
     poll_interval: Duration,
     next_poll: Instant,
+    /// The maximum number of claims in one store operation.
+    max_group_calls: usize,
+    shedding: Shedding,
 }
 
 impl DispatcherTask {
@@ -251,7 +282,7 @@ impl DispatcherTask {
                     self.wait_or_answer_empty(claim);
                 }
             } else {
-                self.claim_from_store().await;
+                self.claim_from_store(&mut inbox, &draining).await;
             }
         }
         // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
@@ -274,7 +305,11 @@ impl DispatcherTask {
         };
         let is_withdrawn =
             |claim: &PendingClaim| claim.call.has_request_id && tokens.contains(&claim.call.token);
-        for claims in [&mut self.arrived, &mut self.waiting] {
+        for claims in [
+            &mut self.arrived,
+            &mut self.waiting,
+            &mut self.only_too_large,
+        ] {
             if claims.iter().any(is_withdrawn) {
                 let (withdrawn, others): (Vec<_>, Vec<_>) =
                     std::mem::take(claims).into_iter().partition(is_withdrawn);
@@ -289,23 +324,31 @@ impl DispatcherTask {
     }
 
     /// Claims items from the store, one call group after the other, until no item is ready or every claim is answered.
-    async fn claim_from_store(&mut self) {
+    async fn claim_from_store(
+        &mut self,
+        inbox: &mut mpsc::UnboundedReceiver<Message>,
+        draining: &CancellationToken,
+    ) {
         let mut none_ready = false;
-        // Claims for which every ready item is too large. Other claims may have room for these items.
-        let mut only_too_large = Vec::new();
-        loop {
+        while !draining.is_cancelled() {
+            // Claims that arrive meanwhile have their turn among those that are left. Once no item is ready, they wait for
+            // the end of this loop.
+            while !none_ready && let Ok(message) = inbox.try_recv() {
+                self.receive(message);
+            }
             let group = self.next_group(none_ready);
             if group.is_empty() {
                 break;
             }
             let calls: Arc<[ClaimCall]> = group.iter().map(|claim| claim.call.clone()).collect();
-            let wanted = calls
-                .iter()
-                .fold(0, |sum: usize, call| sum.saturating_add(call.max_bytes));
-            let Some(mut reserved) = self.leased_queue.budget.reserve(wanted).await else {
+            let Some(mut reserved) = self.reserve_bytes(&calls).await else {
                 self.refuse_overload(group);
                 break;
             };
+            self.shedding.operation_starts(self.arrived.is_empty());
+            if self.arrived.is_empty() {
+                self.turns.reset();
+            }
             let start = SystemTime::now();
             let queue = self.leased_queue.index;
             let claim = self.store.claim(queue, calls, reserved.bytes());
@@ -322,15 +365,19 @@ impl DispatcherTask {
                     self.fail_all(group, &StoreError::Bug(problem));
                     break;
                 }
+                Err(StoreError::Rejected(rejection)) => {
+                    self.reject(group, rejection);
+                    continue;
+                }
                 Err(error) => {
                     self.fail_all(group, &error);
                     break;
                 }
             };
+            self.max_group_calls = (self.max_group_calls * 2).min(MAX_GROUP_CALLS);
             // Claims that the store has not looked at all ready items for. The next operation serves them.
             let mut unserved = Vec::new();
             let mut without_items = Vec::new();
-            let (mut answered_tokens, mut abandoned) = (Vec::new(), Vec::new());
             for (claim, claimed) in group.into_iter().zip(results) {
                 // A claim with a request id can get the few leases that its token holds while other items are ready.
                 none_ready |= claimed.items.len() < claim.call.max_items
@@ -339,7 +386,7 @@ impl DispatcherTask {
                     && !claim.call.has_request_id;
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
-                    only_too_large.push(claim);
+                    self.only_too_large.push_back(claim);
                 } else if claimed.items.is_empty() && claimed.has_more {
                     unserved.push(claim);
                 } else if claimed.items.is_empty() {
@@ -348,23 +395,12 @@ impl DispatcherTask {
                 } else {
                     self.poll_interval = self.polling.min_interval;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
-                    let token = claim.call.has_request_id.then_some(claim.call.token);
-                    let duration = claim.call.duration;
                     let counted = reserved.split(claimed.bytes);
-                    match claim.answer(Ok(claimed), counted, &self.leased_queue) {
-                        None => answered_tokens.extend(token),
-                        Some(items) => abandoned.push((token, duration, items)),
-                    }
+                    claim.answer(Ok(claimed), counted, &self.leased_queue);
                 }
             }
             for claim in unserved.into_iter().rev() {
                 self.arrived.push_front(claim);
-            }
-            for (token, duration, items) in abandoned {
-                let gone = ReleaseReason::CallerGone;
-                let releases = self.leased_queue.releases_of(items, duration, gone);
-                self.release_abandoned(token, releases, &answered_tokens)
-                    .await;
             }
             // Claims without items go before those that are still waiting, because they have waited longer.
             let waited_less = std::mem::take(&mut self.waiting);
@@ -373,12 +409,21 @@ impl DispatcherTask {
             }
             self.waiting.extend(waited_less);
         }
-        for claim in only_too_large {
+        for claim in std::mem::take(&mut self.only_too_large) {
             self.wait_or_answer_empty(claim);
         }
         // Jitter keeps brokers on the same table from polling at the same moments.
         let jitter = rand::rng().random_range(0.75..1.25);
         self.next_poll = Instant::now() + self.poll_interval.mul_f64(jitter);
+    }
+
+    /// Reserves the bytes of the items that a store operation reads. `None`: too few are free.
+    async fn reserve_bytes(&self, calls: &[ClaimCall]) -> Option<ResponseBytes> {
+        let wanted = calls
+            .iter()
+            .fold(0, |sum: usize, call| sum.saturating_add(call.max_bytes));
+        let budget = &self.leased_queue.response_budget;
+        budget.reserve(wanted.min(MAX_GROUP_BYTES)).await
     }
 
     /// Answers every claim with the store's error: those of the failed group and all others. If the store were asked
@@ -390,6 +435,25 @@ impl DispatcherTask {
         }
     }
 
+    /// Answers the claim that the store has rejected, and lets the next operation serve the others of its group.
+    ///
+    /// If the store does not know which claim it was, the next groups are half as large, until one claim is alone.
+    fn reject(&mut self, mut group: Vec<PendingClaim>, rejection: Rejection) {
+        let alone = group.len() == 1;
+        let rejected = rejection.item.filter(|index| *index < group.len());
+        if let Some(index) = rejected.or(alone.then_some(0)) {
+            let error = Error::invalid("worker_id", rejection.problem);
+            group
+                .remove(index)
+                .answer(Err(error), None, &self.leased_queue);
+        } else {
+            self.max_group_calls = (group.len() / 2).max(1);
+        }
+        for claim in group.into_iter().rev() {
+            self.arrived.push_front(claim);
+        }
+    }
+
     /// Refuses every claim that does not wait, because no bytes are free for a response. Waiting claims wait on.
     fn refuse_overload(&mut self, group: Vec<PendingClaim>) {
         let arrived = std::mem::take(&mut self.arrived);
@@ -397,40 +461,9 @@ impl DispatcherTask {
             if claim.wait_until.is_some() {
                 self.wait_or_answer_empty(claim);
             } else {
-                claim.answer(Err(Error::Overloaded), None, &self.leased_queue);
-            }
-        }
-    }
-
-    /// Releases the leases of a claim whose caller is gone. `token` is set if the claim has a request id.
-    ///
-    /// A call with a request id may have been sent again, and the store gives both calls the same leases. The leases
-    /// are therefore kept in two cases:
-    /// - A call with the same token got them from the same store operation (`answered_tokens`).
-    /// - A call with the same token has arrived. It finds them when its turn comes.
-    ///
-    /// Otherwise this function waits until they are released, so that a call that arrives later cannot find leases that
-    /// are about to be released.
-    async fn release_abandoned(
-        &mut self,
-        token: Option<Uuid>,
-        releases: Vec<Settlement>,
-        answered_tokens: &[Uuid],
-    ) {
-        let settlements = &self.leased_queue.settlements;
-        let Some(token) = token else {
-            settlements.submit_detached(releases);
-            return;
-        };
-        if answered_tokens.contains(&token) {
-            return;
-        }
-        let mut arrived = self.arrived.iter_mut();
-        match arrived.find(|claim| claim.call.token == token && !claim.caller.is_closed()) {
-            Some(retry) => retry.takes_over_leases = true,
-            None => {
-                // If the release fails, the leases expire.
-                let _ = settlements.submit(releases).await;
+                let overload = &self.leased_queue.call_budgets.overload;
+                let refused = Err(overload.refuse("response_bytes"));
+                claim.answer(refused, None, &self.leased_queue);
             }
         }
     }
@@ -442,7 +475,10 @@ impl DispatcherTask {
     fn next_group(&mut self, none_ready: bool) -> Vec<PendingClaim> {
         let mut group: Vec<PendingClaim> = Vec::new();
         let mut item_count = 0;
-        while item_count < MAX_GROUP_ITEMS && group.len() < MAX_GROUP_CALLS {
+        let too_late = self.shedding.too_late();
+        self.turns
+            .order(&mut self.arrived, MAX_GROUP_ITEMS, self.max_group_calls);
+        while item_count < MAX_GROUP_ITEMS && group.len() < self.max_group_calls {
             let next = if none_ready {
                 self.arrived.pop_front()
             } else {
@@ -457,6 +493,12 @@ impl DispatcherTask {
                 self.wait_or_answer_empty(claim);
                 continue;
             }
+            // A claim that can wait is not refused.
+            if claim.wait_until.is_none() && claim.arrival.is_too_late(too_late) {
+                let refused = Err(self.shedding.refuse());
+                claim.answer(refused, None, &self.leased_queue);
+                continue;
+            }
             if !group.is_empty() && item_count + claim.call.max_items > MAX_GROUP_ITEMS {
                 // No room: the claim goes back to where it came from. Only claims that have arrived are in flight here.
                 if claim.status.in_flight.load(Ordering::Relaxed) {
@@ -468,6 +510,7 @@ impl DispatcherTask {
             }
             claim.status.in_flight.store(true, Ordering::Release);
             item_count += claim.call.max_items;
+            self.turns.takes(&claim);
             group.push(claim);
         }
         group
@@ -478,6 +521,12 @@ impl DispatcherTask {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
             let empty = claim.status.empty_answer();
             claim.answer(Ok(empty), None, &self.leased_queue);
+            return;
+        }
+        let budgets = &self.leased_queue.call_budgets;
+        if !claim.status.place.start_waiting(budgets) {
+            let refused = Err(budgets.overload.refuse("waiting_claims"));
+            claim.answer(refused, None, &self.leased_queue);
             return;
         }
         claim.status.in_flight.store(false, Ordering::Release);
@@ -491,24 +540,32 @@ impl DispatcherTask {
     }
 }
 
-impl PendingClaim {
-    /// Returns whether the claim still needs the store: its caller waits, or leases were kept for it.
-    fn is_wanted(&self) -> bool {
-        !self.caller.is_closed() || self.takes_over_leases
+impl InTurn for PendingClaim {
+    fn source(&self) -> SourceNumber {
+        self.source
     }
 
-    /// Answers the claim. If its caller is gone, returns the leases, which the caller did not get.
+    fn items(&self) -> usize {
+        self.call.max_items
+    }
+}
+
+impl PendingClaim {
+    /// Returns whether the caller still waits.
+    fn is_wanted(&self) -> bool {
+        !self.caller.is_closed()
+    }
+
+    /// Answers the claim. If its caller is gone, the leases are dropped (see [`UndeliveredLeases`]).
     fn answer(
         self,
         outcome: Result<Claimed, Error>,
         counted: Option<ResponseBytes>,
         leased_queue: &Arc<LeasedQueue>,
-    ) -> Option<Vec<ClaimedItem>> {
-        let duration = self.call.duration;
+    ) {
         let outcome = outcome.map(|claimed| {
-            UndeliveredLeases::new(claimed, counted, duration, leased_queue.clone())
+            UndeliveredLeases::new(claimed, counted, &self.call, leased_queue.clone())
         });
-        let undelivered = self.caller.send(outcome).err()?;
-        undelivered.ok().map(UndeliveredLeases::into_items)
+        let _ = self.caller.send(outcome);
     }
 }

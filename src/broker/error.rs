@@ -2,9 +2,11 @@
 //!
 //! A store's error is turned into one of these here, and `grpc` maps each of these to a status.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::store::{Outage, Refusal, StoreError};
+use crate::text::Quoted;
 
 /// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,16 +28,19 @@ pub enum Error {
         problem: String,
     },
     /// The configuration has no queue of this name. Nothing was changed.
-    #[error("queue {0:?} is not configured")]
+    #[error("queue {} is not configured", Quoted(.0))]
     QueueNotFound(String),
     /// This broker is stopping and gives no more leases. Nothing was changed.
     #[error("the broker is draining: send the call again to reach another broker")]
     Draining,
-    /// Responses that have not been sent yet take all bytes of `budgets.response_bytes`. No item was leased.
-    #[error(
-        "responses that clients have not read yet take all of budgets.response_bytes; send the call again after the delay in RetryInfo"
-    )]
-    Overloaded,
+    /// More calls arrive than the broker can serve. Nothing was changed.
+    #[error("{cause}; send the call again after the delay in RetryInfo")]
+    Overloaded {
+        /// The part of the broker that is overloaded.
+        cause: OverloadCause,
+        /// The delay after which the caller sends the call again.
+        retry_after: Duration,
+    },
     /// A lease id has a version that this broker does not know. A newer broker gave it. Nothing was changed.
     #[error(
         "a lease id has version {version}, which this broker does not know: send the call again to reach a newer broker"
@@ -43,6 +48,15 @@ pub enum Error {
     LeaseIdTooNew {
         /// The version of the id.
         version: u8,
+    },
+    /// Another broker has signed a lease id with a secret that this broker has not read yet. It reads the secrets now. Nothing
+    /// was changed.
+    #[error(
+        "a lease id has secret {number}, which this broker has not read yet: send the call again"
+    )]
+    SecretNotRead {
+        /// The number of the secret.
+        number: u8,
     },
     /// The store cannot be reached, or failed during the call. The operation may have been applied.
     #[error("the store is unavailable: {outage}")]
@@ -58,6 +72,26 @@ pub enum Error {
     /// A bug in the broker or the store. The cause is in the broker's log.
     #[error("internal error: the broker's log has the cause")]
     Internal,
+}
+
+/// The cause of an [`Error::Overloaded`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverloadCause {
+    /// This setting of the section `budgets` is used up.
+    Budget(&'static str),
+    /// The store serves the calls of this kind on the queue more slowly than they arrive.
+    Delay,
+}
+
+impl fmt::Display for OverloadCause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Budget(budget) => write!(out, "budgets.{budget} is used up"),
+            Self::Delay => {
+                out.write_str("the database serves these calls more slowly than they arrive")
+            }
+        }
+    }
 }
 
 impl Error {
@@ -81,7 +115,7 @@ impl Error {
     /// request. The field is the column if it is known, or the item as a whole.
     pub(super) fn rejected(item: &str, column: Option<&str>, problem: String) -> Self {
         let field = match column {
-            Some(column) => format!("{item}.columns[{column:?}]"),
+            Some(column) => format!("{item}.columns[{}]", Quoted(column)),
             None => item.to_owned(),
         };
         Self::invalid(field, problem)

@@ -16,14 +16,14 @@ use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 use super::undelivered::release_all;
 use crate::item_state::State;
-use crate::lease_id::{LeaseRef, Secret};
+use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::lease_trace::ReleaseReason;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError,
-    TraceNote,
+    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store,
+    StoreError, TraceNote,
 };
 use crate::value::Key;
 
@@ -91,9 +91,7 @@ impl FailFastStore {
         }
         outcome
     }
-}
 
-impl FailFastStore {
     /// Counts the leases of a claim, and takes the store's time from the first one.
     fn count_claimed(
         &self,
@@ -127,6 +125,18 @@ impl FailFastStore {
 impl Store for FailFastStore {
     fn secret(&self) -> &Secret {
         self.store.secret()
+    }
+
+    fn signing_secrets(&self) -> &Arc<SigningSecrets> {
+        self.store.signing_secrets()
+    }
+
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        self.store.read_secrets().await
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        self.store.rotate_secrets(accept_old_for).await
     }
 
     fn location(&self) -> String {
@@ -243,8 +253,13 @@ impl Store for FailFastStore {
         self.run(queue, Operation::Settle, work, items).await
     }
 
-    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        let work = self.leases.reap(queue, limit);
+    async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError> {
+        let work = self.leases.reap(queue, limit, latest);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
         self.run(queue, Operation::Reap, work, items).await
     }
@@ -355,6 +370,10 @@ impl Store for FailFastStore {
     ) -> Result<RetentionTurn, StoreError> {
         let work = self.store.take_retention_turn(queue, broker, duration);
         self.run(queue, Operation::Other, work, |_| 0).await
+    }
+
+    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
+        self.health.fail_fast(self.store.announce(instance)).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

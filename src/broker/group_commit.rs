@@ -17,6 +17,8 @@
 //! - A call that has been submitted runs to its end, even if its caller goes away.
 //! - If the store rejects one call, only that call fails.
 
+mod backlog;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -27,6 +29,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::backlog::Backlog;
+use super::call_budgets::CallBudgets;
+use super::call_source::{CallSource, SourceNumber};
+use super::error::Error;
+use super::shedding::{Arrival, Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
 use crate::call_trace::{self, RecordedCall};
 use crate::store::{Rejection, StoreError};
@@ -44,23 +51,47 @@ const EARLY_START_ITEMS: usize = 250;
 type StoreOperation<I, R> =
     Box<dyn Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>> + Send + Sync>;
 
+/// The reason why a call has failed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum CallFailure {
+    /// The store's error. The index in a [`StoreError::Rejected`] counts from the first item of the call.
+    Store(StoreError),
+    /// The call has waited too long, and the store has not been asked.
+    Refused(Error),
+}
+
+impl From<CallFailure> for Error {
+    fn from(failure: CallFailure) -> Self {
+        match failure {
+            CallFailure::Store(error) => error.into(),
+            CallFailure::Refused(error) => error,
+        }
+    }
+}
+
+type CallResult<R> = Result<Vec<R>, CallFailure>;
+
 /// A submitted call: its items, and the channel for their results.
 struct Call<I, R> {
     items: Vec<I>,
+    arrival: Arrival,
+    source: SourceNumber,
     /// The call, if it is recorded.
     recorded: Option<Arc<RecordedCall>>,
-    reply: oneshot::Sender<Result<Vec<R>, StoreError>>,
+    reply: oneshot::Sender<CallResult<R>>,
 }
 
 /// A handle to the task that groups one kind of call on one queue. `I` is an item of a call, `R` is its result.
 pub(super) struct GroupCommit<I, R> {
     calls: mpsc::UnboundedSender<Call<I, R>>,
+    arrivals: Arrivals,
 }
 
 impl<I, R> Clone for GroupCommit<I, R> {
     fn clone(&self) -> Self {
         Self {
             calls: self.calls.clone(),
+            arrivals: self.arrivals.clone(),
         }
     }
 }
@@ -84,13 +115,43 @@ where
         + Sync
         + 'static,
     ) -> Self {
+        let operation: StoreOperation<I, R> = Box::new(operation);
+        Self::start(tasks, close, max_concurrent, spans, operation, None)
+    }
+
+    /// Does the same as [`Self::spawn`], and refuses calls that have waited too long.
+    pub(super) fn spawn_shedding(
+        tasks: &TaskTracker,
+        close: &CancellationToken,
+        max_concurrent: usize,
+        spans: StatementSpans,
+        budgets: Arc<CallBudgets>,
+        operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let operation: StoreOperation<I, R> = Box::new(operation);
+        let budgets = Some(budgets);
+        Self::start(tasks, close, max_concurrent, spans, operation, budgets)
+    }
+
+    fn start(
+        tasks: &TaskTracker,
+        close: &CancellationToken,
+        max_concurrent: usize,
+        spans: StatementSpans,
+        operation: StoreOperation<I, R>,
+        budgets: Option<Arc<CallBudgets>>,
+    ) -> Self {
         let (calls, inbox) = mpsc::unbounded_channel();
+        let arrivals = Arrivals::default();
+        let backlog = budgets.map(|budgets| Backlog::new(Shedding::new(arrivals.clone(), budgets)));
         let run = async move |close| {
-            let operation: StoreOperation<I, R> = Box::new(operation);
-            run_groups(inbox, &operation, max_concurrent, &spans, close).await;
+            run_groups(inbox, &operation, max_concurrent, &spans, backlog, close).await;
         };
         tasks.spawn(run(close.clone()));
-        Self { calls }
+        Self { calls, arrivals }
     }
 
     /// Runs the items, together with the calls that are waiting at the same time. Returns one result per item, in
@@ -99,13 +160,15 @@ where
     /// The items run to their end even if the returned future is dropped.
     ///
     /// # Errors
-    /// The store's error. The index in a [`StoreError::Rejected`] counts from the first item of this call.
-    pub(super) async fn submit(&self, items: Vec<I>) -> Result<Vec<R>, StoreError> {
+    /// The store's error, or the refusal of a call that has waited too long.
+    pub(super) async fn submit(&self, items: Vec<I>) -> CallResult<R> {
         if items.is_empty() {
             return Ok(Vec::new());
         }
         let reply = self.send(items);
-        reply.await.unwrap_or_else(|_| Err(broker_stopped()))
+        reply
+            .await
+            .unwrap_or_else(|_| Err(CallFailure::Store(broker_stopped())))
     }
 
     /// Runs the items in the background. Their results and errors are discarded.
@@ -115,11 +178,13 @@ where
         }
     }
 
-    fn send(&self, items: Vec<I>) -> oneshot::Receiver<Result<Vec<R>, StoreError>> {
+    fn send(&self, items: Vec<I>) -> oneshot::Receiver<CallResult<R>> {
         let (reply, receiver) = oneshot::channel();
         // If the task has ended, the call is dropped with its `reply`, and the receiver reports that.
         let _ = self.calls.send(Call {
             items,
+            arrival: self.arrivals.next(),
+            source: CallSource::current_number(),
             recorded: call_trace::recorded(),
             reply,
         });
@@ -137,21 +202,30 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
     operation: &StoreOperation<I, R>,
     max_concurrent: usize,
     spans: &StatementSpans,
+    mut backlog: Option<Backlog<I, R>>,
     close: CancellationToken,
 ) {
     let mut running = FuturesUnordered::new();
     let mut next_group = CallGroup::default();
     loop {
-        while next_group.takes_calls()
-            && let Ok(call) = inbox.try_recv()
-        {
-            next_group.push(call);
+        match &mut backlog {
+            Some(backlog) => backlog.fill(&mut next_group, &mut inbox),
+            None => {
+                while next_group.takes_calls()
+                    && let Ok(call) = inbox.try_recv()
+                {
+                    next_group.push(call);
+                }
+            }
         }
         let has_capacity = running.len() < max_concurrent;
         if running.is_empty() && !next_group.calls.is_empty()
             || has_capacity && next_group.may_start_early()
         {
             running.push(run_group(next_group.take(), operation, spans));
+            if let Some(backlog) = &mut backlog {
+                backlog.operation_starts(next_group.calls.is_empty() && inbox.is_empty());
+            }
             continue;
         }
         tokio::select! {
@@ -219,81 +293,107 @@ impl<I, R> CallGroup<I, R> {
     }
 }
 
+/// A call whose items are in the list of its group.
+struct WaitingCall<R> {
+    item_count: usize,
+    recorded: Option<Arc<RecordedCall>>,
+    reply: oneshot::Sender<CallResult<R>>,
+}
+
 /// Runs a call group as one store operation and answers its calls.
 ///
-/// If the store rejects an item, the call of that item gets the error and leaves the group, and the operation runs
+/// If the store rejects items, the calls of these items get the error and leave the group, and the operation runs
 /// again for the remaining calls. Otherwise one bad item would fail every call that happened to share the operation.
 /// Any other error goes to every call.
 async fn run_group<I: Clone, R>(
-    mut group: Vec<Call<I, R>>,
+    group: Vec<Call<I, R>>,
     operation: &StoreOperation<I, R>,
     spans: &StatementSpans,
 ) {
-    while !group.is_empty() {
-        let items: Arc<[I]> = match &mut *group {
-            // The only call of a group gives its items away: it is not needed for a second run, and nothing is cloned.
-            [only] => std::mem::take(&mut only.items).into(),
-            several => several
-                .iter()
-                .flat_map(|call| call.items.iter().cloned())
-                .collect(),
-        };
-        let item_count = items.len();
+    let mut items = Vec::with_capacity(group.iter().map(|call| call.items.len()).sum());
+    let mut waiting = Vec::with_capacity(group.len());
+    for mut call in group {
+        waiting.push(WaitingCall {
+            item_count: call.items.len(),
+            recorded: call.recorded,
+            reply: call.reply,
+        });
+        items.append(&mut call.items);
+    }
+    let mut items: Arc<[I]> = items.into();
+    while !waiting.is_empty() {
         let start = SystemTime::now();
-        let outcome = operation(items).await;
-        let recorded = group.iter().map(|call| call.recorded.clone());
-        spans.report(recorded, item_count, start, &outcome);
+        let outcome = operation(items.clone()).await;
+        let recorded = waiting.iter().map(|call| call.recorded.clone());
+        spans.report(recorded, items.len(), start, &outcome);
         match outcome {
-            Ok(results) if results.len() == item_count => {
+            Ok(results) if results.len() == items.len() => {
                 let mut results = results.into_iter();
-                let last = group.len() - 1;
-                for (index, call) in group.into_iter().enumerate() {
-                    // The only call of a group has no items any more, so the last call takes all results that are left.
-                    let count = if index == last {
-                        item_count
-                    } else {
-                        call.items.len()
-                    };
-                    let _ = call.reply.send(Ok(results.by_ref().take(count).collect()));
+                for call in waiting {
+                    let own = results.by_ref().take(call.item_count);
+                    let _ = call.reply.send(Ok(own.collect()));
                 }
                 return;
             }
             Ok(results) => {
                 let error = StoreError::Bug(format!(
-                    "the store returned {} results for {item_count} items",
-                    results.len()
+                    "the store returned {} results for {} items",
+                    results.len(),
+                    items.len()
                 ));
-                return fail_all(group, &error);
+                return fail_all(waiting, &error);
             }
-            Err(StoreError::Rejected(Rejection {
-                item: Some(item),
-                column,
-                problem,
-            })) => {
-                let mut end = 0;
-                let rejected = group.iter().position(|call| {
-                    end += call.items.len();
-                    item < end
-                });
-                // The only call of a group has no items any more, so the search finds no call. It is that one.
-                let rejected = rejected.unwrap_or(group.len() - 1);
-                let start: usize = group[..rejected].iter().map(|call| call.items.len()).sum();
-                let call = group.remove(rejected);
-                let _ = call.reply.send(Err(StoreError::Rejected(Rejection {
-                    item: Some(item.saturating_sub(start)),
-                    column,
-                    problem,
-                })));
+            Err(StoreError::Rejected(rejection)) if rejection.item.is_some() => {
+                (waiting, items) = reject_calls(waiting, &items, rejection);
             }
-            Err(error) => return fail_all(group, &error),
+            Err(error) => return fail_all(waiting, &error),
         }
     }
 }
 
+/// Answers the calls whose items were rejected. Returns the other calls and their items.
+///
+/// A rejected call leaves the group with all its items. If it has several, a later item may have been refused only because
+/// of one of them, for example because both have the same key. So the rejections after such a call do not count.
+fn reject_calls<I: Clone, R>(
+    group: Vec<WaitingCall<R>>,
+    items: &[I],
+    mut first: Rejection,
+) -> (Vec<WaitingCall<R>>, Arc<[I]>) {
+    let more = std::mem::take(&mut first.more);
+    let mut rejections = std::iter::once(first).chain(more).peekable();
+    let mut others = Vec::with_capacity(group.len());
+    let mut items_of_others = Vec::with_capacity(items.len());
+    let last = group.len() - 1;
+    let mut start = 0;
+    let mut certain = true;
+    for (index, call) in group.into_iter().enumerate() {
+        let end = start + call.item_count;
+        // An item that no call has is blamed on the last call, so that the group gets smaller.
+        let is_rejected =
+            |rejection: &Rejection| index == last || rejection.item.is_some_and(|item| item < end);
+        match rejections.next_if(|rejection| certain && is_rejected(rejection)) {
+            None => {
+                items_of_others.extend_from_slice(&items[start..end]);
+                others.push(call);
+            }
+            Some(rejection) => {
+                certain = call.item_count == 1;
+                let item = rejection.item.map(|item| item.saturating_sub(start));
+                let rejection = Rejection { item, ..rejection };
+                let rejected = CallFailure::Store(StoreError::Rejected(rejection));
+                let _ = call.reply.send(Err(rejected));
+            }
+        }
+        start = end;
+    }
+    (others, items_of_others.into())
+}
+
 /// Answers every call of the group with a copy of the error.
-fn fail_all<I, R>(group: Vec<Call<I, R>>, error: &StoreError) {
+fn fail_all<R>(group: Vec<WaitingCall<R>>, error: &StoreError) {
     for call in group {
-        let _ = call.reply.send(Err(error.clone()));
+        let _ = call.reply.send(Err(CallFailure::Store(error.clone())));
     }
 }
 
@@ -304,6 +404,7 @@ mod tests {
     use crate::broker::statement_spans::QueueSpans;
     use futures_util::FutureExt as _;
     use std::sync::Mutex;
+    use std::time::Duration;
     use tokio::sync::Semaphore;
 
     type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
@@ -320,31 +421,39 @@ mod tests {
         max_concurrent: usize,
         tasks: &TaskTracker,
     ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
+        doubling_and_shedding(max_concurrent, tasks, None)
+    }
+
+    /// As [`doubling_concurrently`]. With `budgets`, calls that have waited too long are refused.
+    fn doubling_and_shedding(
+        max_concurrent: usize,
+        tasks: &TaskTracker,
+        budgets: Option<Arc<CallBudgets>>,
+    ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
         let (gate, started) = (permits.clone(), groups.clone());
-        let numbers = GroupCommit::spawn(
-            tasks,
-            &CancellationToken::new(),
-            max_concurrent,
-            QueueSpans::none().of(Operation::Other),
-            move |items: Arc<[u32]>| {
-                let (gate, started) = (gate.clone(), started.clone());
-                async move {
-                    started.lock().expect("not poisoned").push(items.to_vec());
-                    gate.acquire().await.expect("not closed").forget();
-                    match items.iter().position(|item| *item == 13) {
-                        None => Ok(items.iter().map(|item| item * 2).collect()),
-                        Some(item) => Err(StoreError::Rejected(Rejection {
-                            item: Some(item),
-                            column: None,
-                            problem: "13 is rejected".to_owned(),
-                        })),
-                    }
+        let operation: StoreOperation<u32, u32> = Box::new(move |items: Arc<[u32]>| {
+            let (gate, started) = (gate.clone(), started.clone());
+            async move {
+                started.lock().expect("not poisoned").push(items.to_vec());
+                gate.acquire().await.expect("not closed").forget();
+                let rejected = (0..items.len()).filter(|index| items[*index] == 13);
+                let mut rejected = rejected
+                    .map(|item| Rejection::of_item(item, None, "13 is rejected".to_owned()));
+                match rejected.next() {
+                    None => Ok(items.iter().map(|item| item * 2).collect()),
+                    Some(first) => Err(StoreError::Rejected(Rejection {
+                        more: rejected.collect(),
+                        ..first
+                    })),
                 }
-                .boxed()
-            },
-        );
+            }
+            .boxed()
+        });
+        let (close, spans) = (CancellationToken::new(), QueueSpans::none());
+        let spans = spans.of(Operation::Other);
+        let numbers = GroupCommit::start(tasks, &close, max_concurrent, spans, operation, budgets);
         (numbers, permits, groups)
     }
 
@@ -361,6 +470,44 @@ mod tests {
         assert_eq!(third.await.expect("answered"), Ok(vec![8]));
         let groups = groups.lock().expect("not poisoned");
         assert_eq!(*groups, [vec![1], vec![2, 3, 4]]);
+    }
+
+    #[tokio::test]
+    async fn rejected_calls_leave_their_group_together() {
+        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let first = numbers.send(vec![1]);
+        tokio::task::yield_now().await;
+        let calls = [13, 2, 13, 3, 13].map(|number| numbers.send(vec![number]));
+        permits.add_permits(3);
+        assert_eq!(first.await.expect("answered"), Ok(vec![2]));
+        for (call, expected) in calls.into_iter().zip([None, Some(4), None, Some(6), None]) {
+            let rejected = |rejection: &Rejection| rejection.item == Some(0);
+            match (call.await.expect("answered"), expected) {
+                (Ok(doubled), Some(expected)) => assert_eq!(doubled, [expected]),
+                (Err(CallFailure::Store(StoreError::Rejected(rejection))), None)
+                    if rejected(&rejection) => {}
+                (other, expected) => panic!("{other:?} instead of {expected:?}"),
+            }
+        }
+        let groups = groups.lock().expect("not poisoned");
+        assert_eq!(*groups, [vec![1], vec![13, 2, 13, 3, 13], vec![2, 3]]);
+    }
+
+    #[tokio::test]
+    async fn rejections_behind_a_call_of_several_items_do_not_count() {
+        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let first = numbers.send(vec![1]);
+        tokio::task::yield_now().await;
+        let calls = [vec![2, 13], vec![13], vec![3]].map(|numbers_of| numbers.send(numbers_of));
+        permits.add_permits(4);
+        first.await.expect("answered").expect("not rejected");
+        let mut results = Vec::new();
+        for call in calls {
+            results.push(call.await.expect("answered").is_ok());
+        }
+        assert_eq!(results, [false, false, true]);
+        let groups = groups.lock().expect("not poisoned");
+        assert_eq!(*groups, [vec![1], vec![2, 13, 13, 3], vec![13, 3], vec![3]]);
     }
 
     #[tokio::test]
@@ -412,6 +559,38 @@ mod tests {
         assert_eq!(sizes, [1, half, half + 2]);
     }
 
+    /// Each operation takes one call, and 100 ms.
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_operations_leave_behind_are_refused() {
+        let budgets = Arc::new(CallBudgets::with_one_place());
+        let tasks = TaskTracker::new();
+        let (numbers, permits, groups) = doubling_and_shedding(1, &tasks, Some(budgets));
+        let calls: Vec<_> = (0..30)
+            .map(|number| numbers.send(vec![100 + number; MAX_GROUP_ITEMS]))
+            .collect();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                permits.add_permits(1);
+            }
+        });
+        let mut served = Vec::new();
+        for call in calls {
+            match call.await.expect("answered") {
+                Ok(_) => served.push(true),
+                Err(CallFailure::Refused(Error::Overloaded { .. })) => served.push(false),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        // The calls arrive before the first operation starts, so that 16 operations start before the others are too late.
+        let expected: Vec<_> = (0..30).map(|call| call < 16).collect();
+        assert_eq!(served, expected);
+        assert_eq!(groups.lock().expect("not poisoned").len(), 16);
+        // The lane has recovered.
+        let answer = numbers.send(vec![7]).await.expect("answered");
+        assert_eq!(answer, Ok(vec![14]));
+    }
+
     #[tokio::test]
     async fn rejected_call_fails_alone_with_its_own_item_index() {
         let (numbers, permits, _) = doubling(&TaskTracker::new());
@@ -425,7 +604,9 @@ mod tests {
         assert_eq!(first.await.expect("answered"), Ok(vec![2, 4]));
         assert_eq!(third.await.expect("answered"), Ok(vec![14]));
         match second.await.expect("answered") {
-            Err(StoreError::Rejected(rejection)) => assert_eq!(rejection.item, Some(1)),
+            Err(CallFailure::Store(StoreError::Rejected(rejection))) => {
+                assert_eq!(rejection.item, Some(1));
+            }
             other => panic!("{other:?}"),
         }
     }

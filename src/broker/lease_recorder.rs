@@ -15,6 +15,7 @@ use super::operation_metrics::OperationMetrics;
 use super::queue_counters::{LeaseCall, LeaseEnd, end_of};
 use crate::call_trace;
 use crate::lease_id::LeaseRef;
+use crate::store::millis::duration_between;
 use crate::store::{
     CancelResults, Cancellation, EndedLease, Ending, FollowUp, QueueIndex, Reaped, ReleasedClaims,
     Renewal, Renewed, SettleResults, Settled, Settlement, Store, StoreError, TraceNote,
@@ -188,6 +189,7 @@ impl LeaseRecorder {
         self: &Arc<Self>,
         queue: QueueIndex,
         limit: usize,
+        latest: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let this = self.clone();
         self.run(async move {
@@ -196,7 +198,7 @@ impl LeaseRecorder {
                 this.note_ends(queue, &leases, LeaseEnd::Expired).await;
             }
             let start = SystemTime::now();
-            let reaped = this.store.reap(queue, limit).await?;
+            let reaped = this.store.reap(queue, limit, latest).await?;
             this.metrics.queue(queue).add_reaped(&reaped);
             this.observe_ended(queue, &reaped.expired, LeaseEnd::Expired);
             for expired in &reaped.expired {
@@ -252,9 +254,4 @@ fn follow_ups<'a>(
         Ending::Complete { follow_ups } => follow_ups.as_slice(),
         Ending::Fail { .. } | Ending::Release { .. } => &[],
     })
-}
-
-/// Returns the duration between two times in milliseconds; zero if `to` is earlier.
-fn duration_between(from: i64, to: i64) -> Duration {
-    Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }

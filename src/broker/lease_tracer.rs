@@ -251,16 +251,12 @@ impl LeaseTracer {
         if !self.is_wanted() || reaped.expired.is_empty() {
             return;
         }
-        let span = Span {
-            trace_id: rand::random::<u128>().max(1),
-            span_id: rand::random::<u64>().max(1),
-        };
+        let span = Span::random();
         let link = SpanLink {
             span,
             kind: "reaper",
         };
-        let count =
-            |number: usize| AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX));
+        let count = AttributeValue::count;
         if self.emit_ended(queue, &reaped.expired, LeaseEnd::Expired, Some(link)) {
             let name = self.queue_name(queue);
             self.spans.emit(FinishedSpan {
@@ -353,15 +349,22 @@ impl LeaseTracer {
     }
 
     /// Returns whether leases of a trace are recorded.
-    pub(super) fn samples(&self, producer: Option<TraceContext>, trace_id: u128) -> bool {
+    fn samples(&self, producer: Option<TraceContext>, trace_id: u128) -> bool {
         self.settings.sampler.samples(producer, trace_id)
     }
 
-    /// Decides whether a lease is recorded that no worker has received.
-    pub(super) fn sample(&self, queue: QueueIndex, lease: &LeaseRef, origin: &mut LeaseOrigin) {
+    /// Decides whether a new lease is recorded. Returns the trace context of its span.
+    pub(super) fn sample(
+        &self,
+        queue: QueueIndex,
+        lease: &LeaseRef,
+        origin: &mut LeaseOrigin,
+    ) -> TraceContext {
         let name = self.queue_name(queue);
-        let context = lease_id::trace_context(&self.secret, name, lease, origin);
+        let mut context = lease_id::trace_context(&self.secret, name, lease, origin);
         origin.sampled = self.samples(origin.producer_context(), context.span.trace_id);
+        context.sampled = origin.sampled;
+        context
     }
 
     fn may_keep(&self, end: BadEnd) -> bool {
@@ -430,10 +433,7 @@ impl LeaseTracer {
         FinishedSpan {
             name: Cow::Owned(format!("{what} {name}")),
             kind: SpanKind::Internal,
-            span: Span {
-                trace_id: lease_span.trace_id,
-                span_id: rand::random::<u64>().max(1),
-            },
+            span: Span::random_in(lease_span.trace_id),
             parent: Some(lease_span.span_id),
             start: time,
             end: time,

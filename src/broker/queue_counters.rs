@@ -72,6 +72,8 @@ pub struct QueueCounters {
     pub dead_by_expiry: Counter,
     /// Items that became dead because their lease was cancelled.
     pub dead_by_cancellation: Counter,
+    /// Steps of the store's clock that the queue's reaper has seen.
+    pub clock_steps: Counter,
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
 }

@@ -5,10 +5,12 @@
 //! and delay items too.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use super::clock_watch::ClockWatch;
+use super::operation_metrics::OperationMetrics;
 use super::wakeups::Wakeups;
 use crate::config;
 use crate::store::{QueueIndex, Reaped, Store, StoreError};
@@ -24,6 +26,7 @@ pub(super) struct Reaper {
     pub(super) queue_name: String,
     pub(super) config: config::Reaper,
     pub(super) wakeups: Arc<Wakeups>,
+    pub(super) metrics: Arc<OperationMetrics>,
 }
 
 impl Reaper {
@@ -31,16 +34,27 @@ impl Reaper {
     pub(super) async fn run(self, stop: CancellationToken) {
         let timer = &self.wakeups.reaper_timer;
         let mut last_run_failed = false;
+        let mut clock = ClockWatch::default();
         while !stop.is_cancelled() {
             // The timer is set before the store is asked. Otherwise this would overwrite the due time of a lease that
             // is given in between.
             timer.set(self.config.max_interval);
-            match self.store.reap(self.queue, self.config.max_rows).await {
+            let start = Instant::now();
+            let latest = clock.latest(start);
+            let run = self.store.reap(self.queue, self.config.max_rows, latest);
+            match run.await {
                 Ok(reaped) => {
                     last_run_failed = false;
                     let count = reaped.expired.len() + reaped.promoted;
+                    let more_are_due = count >= self.config.max_rows;
+                    let time = reaped.time;
+                    let clock_step = time
+                        .and_then(|time| clock.observe(start, Instant::now(), time, more_are_due));
+                    if let Some(millis) = clock_step {
+                        self.report_step(millis);
+                    }
                     self.report(&reaped);
-                    if count >= self.config.max_rows {
+                    if more_are_due {
                         // More items may be due: run again without sleeping.
                         continue;
                     }
@@ -64,6 +78,25 @@ impl Reaper {
                 () = timer.wait() => {}
                 () = stop.cancelled() => {}
             }
+        }
+    }
+
+    /// Logs and counts a step of the store's clock. `millis`: its length, negative for a step back.
+    fn report_step(&self, millis: i64) {
+        self.metrics.queue(self.queue).clock_steps.add(1);
+        let (queue, seconds) = (&self.queue_name, millis / 1_000);
+        if millis > 0 {
+            tracing::error!(
+                queue,
+                seconds,
+                "store clock stepped forward; expired leases give their attempts back"
+            );
+        } else {
+            tracing::error!(
+                queue,
+                seconds,
+                "store clock stepped back; leases last longer"
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::error::Error;
 use super::limits::{RequestLimits, check_lease_duration};
-use crate::lease_id::Secret;
+use crate::lease_id::{LeaseOwner, Secret};
 use crate::queue::QueueSpec;
 use crate::store::{ClaimCall, NewItem, Refusal, Settled};
 use crate::value::Value;
@@ -16,6 +16,8 @@ use crate::value::Value;
 pub struct ClaimRequest {
     /// The queue's name.
     pub queue: String,
+    /// The owner of the leases.
+    pub owner: LeaseOwner,
     /// The worker that gets the leases: 1 to `limits.max_worker_id` characters.
     pub worker_id: String,
     /// The number of items wanted: 1 to `limits.max_items`.
@@ -56,7 +58,9 @@ impl ClaimRequest {
         Ok(ClaimCall {
             token: match self.request_id {
                 None => Uuid::new_v4(),
-                Some(request) => secret.token_of_request(&queue.name, &self.worker_id, request),
+                Some(request) => {
+                    secret.token_of_request(&queue.name, &self.owner, &self.worker_id, request)
+                }
             },
             has_request_id: self.request_id.is_some(),
             worker: self.worker_id,
@@ -125,6 +129,8 @@ pub struct CancelRequest {
 pub struct ReleaseRequest {
     /// The queue's name.
     pub queue: String,
+    /// The owner of the leases.
+    pub owner: LeaseOwner,
     /// The leases to release by id.
     pub releases: Vec<LeaseRelease>,
     /// The worker that sent the claims in `request_ids`. Unused if there are none.

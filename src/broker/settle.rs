@@ -4,15 +4,16 @@
 //! malformed follow-up is refused. Neither reaches the store, and neither affects the other settlements of the call.
 
 use super::error::Error;
-use super::group_commit::GroupCommit;
+use super::group_commit::{CallFailure, GroupCommit};
 use super::limits::check_delay;
 use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
 use crate::call_trace;
-use crate::lease_id::{self, LeaseId};
+use crate::lease_id::{self, LeaseId, LeaseOwner};
 use crate::lease_trace::LeaseTrace;
-use crate::store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement, StoreError};
+use crate::store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement};
+use crate::text::Quoted;
 
 impl Broker {
     /// Ends leases. A settlement is an `Err` if its result is already known. `worker`: the id of the worker, if the call names
@@ -26,6 +27,7 @@ impl Broker {
         worker: Option<&str>,
     ) -> Result<Vec<Settled>, Error> {
         self.metrics.add_call(queue.index, Operation::Settle);
+        let _place = self.budgets.settlement()?;
         if self.leases.tracer.is_wanted() {
             let call = call_trace::recorded().map(|call| call.span());
             for settlement in settlements.iter_mut().flatten() {
@@ -44,9 +46,10 @@ impl Broker {
     pub(super) fn completion(
         &self,
         queue: &Queue,
+        owner: &LeaseOwner,
         completion: LeaseCompletion,
     ) -> Result<Result<Settlement, Settled>, Error> {
-        let Some(id) = self.decode_lease_id(queue, &completion.lease_id)? else {
+        let Some(id) = self.decode_lease_id(queue, owner, &completion.lease_id)? else {
             return Ok(Err(Settled::Lost));
         };
         let follow_ups = completion.follow_ups;
@@ -95,7 +98,7 @@ impl Broker {
                     .map_err(Error::into_refusal)?;
                 let queue = self.index_by_name.get(&queue).ok_or_else(|| Refusal {
                     field: Some(format!("follow_ups[{index}].queue")),
-                    problem: format!("queue {queue:?} is not configured"),
+                    problem: format!("queue {} is not configured", Quoted(&queue)),
                 })?;
                 Ok(FollowUp {
                     queue: *queue,
@@ -108,14 +111,14 @@ impl Broker {
 
 /// Submits the requests that are `Ok` and returns one result per request, in order. The result of an `Err` is its value.
 pub(super) async fn submit_valid<I, R>(
-    requests: impl IntoIterator<Item = Result<I, R>>,
+    requests: Vec<Result<I, R>>,
     group_commit: &GroupCommit<I, R>,
-) -> Result<Vec<R>, StoreError>
+) -> Result<Vec<R>, CallFailure>
 where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
-    let mut valid_requests = Vec::new();
+    let mut valid_requests = Vec::with_capacity(requests.len());
     let known_results: Vec<Option<R>> = requests
         .into_iter()
         .map(|request| match request {

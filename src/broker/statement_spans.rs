@@ -36,7 +36,7 @@ impl QueueSpans {
         }
     }
 
-    /// Returns what makes the spans of one kind of operation.
+    /// Returns the maker of the spans of one kind of operation.
     pub(super) fn of(&self, operation: Operation) -> StatementSpans {
         StatementSpans {
             queue: self.clone(),
@@ -71,26 +71,24 @@ impl StatementSpans {
         let Some((first, others)) = recorded.split_first() else {
             return;
         };
-        let span = Span {
-            trace_id: first.span().trace_id,
-            span_id: rand::random::<u64>().max(1),
-        };
-        let number =
-            |number: usize| AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX));
+        let span = Span::random_in(first.span().trace_id);
         let mut attributes = vec![
             ("db.system.name", AttributeValue::Word(self.queue.system)),
             (
                 "db.operation.name",
                 AttributeValue::Word(self.operation.name()),
             ),
-            ("db.operation.batch.size", number(items)),
+            ("db.operation.batch.size", AttributeValue::count(items)),
             (
                 "lease_broker.statement.calls",
                 AttributeValue::Number(count),
             ),
         ];
         if let Some(left_out) = others.len().checked_sub(MAX_LINKS).filter(|left| *left > 0) {
-            attributes.push(("lease_broker.link.left_out", number(left_out)));
+            attributes.push((
+                "lease_broker.link.left_out",
+                AttributeValue::count(left_out),
+            ));
         }
         for other in others {
             other.add_statement(span);

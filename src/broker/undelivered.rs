@@ -1,33 +1,35 @@
 //! Leases that the store has given and that no worker has received yet.
 //!
 //! A caller can go away at any time between the store's answer and the response. The leases that it would have received
-//! must be released. Otherwise their items would stay leased, with no worker, until the leases expire. Three places
+//! must be released. Otherwise their items would stay leased, with no worker, until the leases expire. Two places
 //! release leases:
 //!
 //! | case | released by |
 //! |---|---|
 //! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `fail_fast_store.rs` |
-//! | The caller is gone when the claim dispatcher answers its claim. | `release_abandoned` in `claim_dispatcher.rs` |
-//! | The caller goes away after that, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
+//! | The caller is gone, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //!
-//! The leases of a call with a request id may be needed when that call is sent again. The first place always keeps
-//! them. The second keeps them only if the call has already been sent again. The third does not keep them.
+//! If the caller of a call with a request id is gone, both keep the leases. The caller may have sent the call again, and another
+//! broker may have given it the same leases. If it does not want them, it releases them by the request id.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::call_budgets::CallBudgets;
 use super::group_commit::GroupCommit;
 use super::lease_tracer::LeaseTracer;
 use super::response_budget::{ResponseBudget, ResponseBytes};
-use crate::lease_id::{self, LeaseOrigin, Secret};
+use crate::lease_id::{self, LeaseOrigin, LeaseOwner, SigningSecrets};
 use crate::lease_trace::{LeaseTrace, ReleaseReason};
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
-    Claimed, ClaimedItem, Ending, ItemSize, QueueIndex, Settled, Settlement, TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, Ending, ItemSize, QueueIndex, Settled, Settlement,
+    TooLargeItem,
 };
 use crate::trace_context::TraceContext;
 
-/// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background.
+/// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background, unless
+/// they are kept for a call that is sent again.
 pub struct UndeliveredLeases {
     items: Vec<ClaimedItem>,
     /// The size of the items together, in bytes.
@@ -37,6 +39,8 @@ pub struct UndeliveredLeases {
     too_large: Vec<TooLargeItem>,
     /// The duration that the claim asked for.
     duration: Duration,
+    /// True: the call has a request id, so the leases are kept if the caller is gone.
+    has_request_id: bool,
     /// True: a worker has received those leases that fitted into the response.
     is_delivered: bool,
     queue: Arc<LeasedQueue>,
@@ -50,8 +54,8 @@ pub(super) struct LeasedQueue {
     pub(super) columns: Arc<[String]>,
     /// The number of attempts of an item. `None`: no limit.
     pub(super) max_attempts: Option<u32>,
-    /// The secret that signs lease ids.
-    pub(super) secret: Secret,
+    /// The secrets that sign lease ids.
+    pub(super) secrets: Arc<SigningSecrets>,
     /// The queue's index.
     pub(super) index: QueueIndex,
     /// Decides which leases are recorded.
@@ -59,7 +63,8 @@ pub(super) struct LeasedQueue {
     /// The group commit that releases leases.
     pub(super) settlements: GroupCommit<Settlement, Settled>,
     /// The memory that leases may take in responses.
-    pub(super) budget: Arc<ResponseBudget>,
+    pub(super) response_budget: Arc<ResponseBudget>,
+    pub(super) call_budgets: Arc<CallBudgets>,
 }
 
 /// A lease that its worker receives.
@@ -78,7 +83,7 @@ impl UndeliveredLeases {
     pub(super) fn new(
         claimed: Claimed,
         counted: Option<ResponseBytes>,
-        duration: Duration,
+        call: &ClaimCall,
         queue: Arc<LeasedQueue>,
     ) -> Self {
         Self {
@@ -86,7 +91,22 @@ impl UndeliveredLeases {
             counted,
             items: claimed.items,
             too_large: claimed.too_large,
-            duration,
+            duration: call.duration,
+            has_request_id: call.has_request_id,
+            is_delivered: false,
+            queue,
+        }
+    }
+
+    /// Returns the answer to a claim that gets no lease.
+    pub(super) fn none(too_large: Vec<TooLargeItem>, queue: Arc<LeasedQueue>) -> Self {
+        Self {
+            items: Vec::new(),
+            bytes: 0,
+            counted: None,
+            too_large,
+            duration: Duration::ZERO,
+            has_request_id: false,
             is_delivered: false,
             queue,
         }
@@ -108,14 +128,18 @@ impl UndeliveredLeases {
         self.counted.take()
     }
 
-    /// Delivers the leases that fit into `max_bytes` and releases the others. The broker does not release a delivered
+    /// Delivers to `owner` the leases that fit into `max_bytes` and releases the others. The broker does not release a delivered
     /// lease any more.
     ///
     /// A claim leases only items that fit. Leases are released here if the size of an item was underestimated, or if a
     /// claim with a request id is sent again with a smaller limit. The first lease is always delivered.
     ///
     /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
-    pub fn deliver(mut self, max_bytes: usize) -> impl Iterator<Item = DeliveredLease> {
+    pub fn deliver(
+        mut self,
+        owner: LeaseOwner,
+        max_bytes: usize,
+    ) -> impl Iterator<Item = DeliveredLease> {
         let count = if self.bytes <= max_bytes {
             self.items.len()
         } else {
@@ -132,14 +156,10 @@ impl UndeliveredLeases {
         self.is_delivered = true;
         let (queue, duration) = (self.queue.clone(), self.duration);
         delivered.into_iter().filter_map(move |item| {
-            let LeasedQueue { name, secret, .. } = &*queue;
+            let LeasedQueue { name, secrets, .. } = &*queue;
             let mut origin = origin_of(&item, duration);
-            let mut trace_context = lease_id::trace_context(secret, name, &item.lease, &origin);
-            let producer = origin.producer_context();
-            let trace_id = trace_context.span.trace_id;
-            origin.sampled = queue.tracer.samples(producer, trace_id);
-            trace_context.sampled = origin.sampled;
-            let Some(id) = lease_id::encode(secret, name, &item.lease, &origin) else {
+            let trace_context = queue.tracer.sample(queue.index, &item.lease, &mut origin);
+            let Some(id) = lease_id::encode(secrets, name, &owner, &item.lease, &origin) else {
                 queue.settlements.submit_detached(vec![dead_item(item)]);
                 return None;
             };
@@ -151,23 +171,21 @@ impl UndeliveredLeases {
             })
         })
     }
-
-    /// Takes the leases out, so that they are not released.
-    pub(super) fn into_items(mut self) -> Vec<ClaimedItem> {
-        std::mem::take(&mut self.items)
-    }
 }
 
 impl Drop for UndeliveredLeases {
     fn drop(&mut self) {
-        let undelivered = std::mem::take(&mut self.items);
         let reason = if self.is_delivered {
             ReleaseReason::ResponseFull
+        } else if self.has_request_id {
+            return;
         } else {
             ReleaseReason::CallerGone
         };
-        let releases = self.queue.releases_of(undelivered, self.duration, reason);
-        self.queue.settlements.submit_detached(releases);
+        let LeasedQueue { tracer, index, .. } = &*self.queue;
+        let undelivered = std::mem::take(&mut self.items);
+        let releases = release_all(tracer, *index, self.duration, reason, undelivered);
+        self.queue.settlements.submit_detached(releases.collect());
     }
 }
 
@@ -195,18 +213,6 @@ fn dead_item(item: ClaimedItem) -> Settlement {
             retry: None,
         },
     )
-}
-
-impl LeasedQueue {
-    /// Returns the settlements that release the leases of a claim of `duration` without a delay.
-    pub(super) fn releases_of(
-        &self,
-        items: Vec<ClaimedItem>,
-        duration: Duration,
-        reason: ReleaseReason,
-    ) -> Vec<Settlement> {
-        release_all(&self.tracer, self.index, duration, reason, items).collect()
-    }
 }
 
 /// Returns the settlements that release the leases of a claim of `duration` without a delay.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::call_budgets::CallBudgets;
 use super::group_commit::GroupCommit;
 use super::operation_metrics::Operation;
 use super::statement_spans::QueueSpans;
@@ -90,19 +91,21 @@ pub(super) fn release_claims(
     )
 }
 
-/// Starts the group commit of a queue's new items.
+/// Starts the group commit of a queue's new items. Under overload it refuses calls.
 pub(super) fn enqueue(
     tasks: &GroupCommitTasks,
     store: Arc<dyn Store>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
     spans: &QueueSpans,
+    budgets: Arc<CallBudgets>,
 ) -> GroupCommit<NewItem, Key> {
-    GroupCommit::spawn(
+    GroupCommit::spawn_shedding(
         &tasks.tasks,
         &tasks.close,
         store.max_concurrent_operations(),
         spans.of(Operation::Enqueue),
+        budgets,
         move |items: Arc<[NewItem]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {

@@ -4,11 +4,13 @@ mod args;
 mod check;
 mod child_broker;
 mod client;
+mod errors;
 mod heartbeat_worker;
 mod item_ledger;
 mod key_set;
 mod latency;
 mod noop;
+mod overload;
 mod process_stats;
 mod producer;
 mod progress;
@@ -20,6 +22,7 @@ mod samples;
 mod tables;
 mod target;
 mod temporary_queues;
+mod unprocessed;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +31,7 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind};
 
 use self::args::{LoadArgs, TargetArgs};
+use self::overload::Overload;
 use self::process_stats::Machine;
 use self::report::{Baselines, NoopBaseline, Parameters, Report};
 use self::run_state::RunState;
@@ -48,6 +52,7 @@ use super::serve::stop_signal;
 ///
 /// By default, a worker claims again as soon as it has settled its batch, so a slow broker gets fewer calls. With
 /// --rate, claims are due at fixed times, however slow the broker is, and their latency counts from the due time.
+/// A call that the broker refuses because of overload is sent again after the delay that the broker asks for.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -57,6 +62,7 @@ Examples:
   lease-broker bench --rate 2000 --duration 1m --fail-ratio 0.01 --heartbeats 1
   lease-broker bench --workers 10000 --connections 100 --wait 20s --backlog 0 --duration 30s
   lease-broker bench --hold-leases 100000 --batch 100 --lease 30s --duration 2m
+  lease-broker bench --overload 10
   lease-broker bench --config queues.toml --queue orders --column Customer
   lease-broker bench --address http://127.0.0.1:50051 --broker-pid 4242 --json result.json")]
 pub(super) struct Bench {
@@ -89,6 +95,16 @@ impl Bench {
             stop_signal(SignalKind::terminate())?,
         ];
         let target = unless_interrupted(&mut signals, Target::open(&self.target)).await?;
+        if let Some(factor) = load.overload {
+            raise_open_file_limit(1_000)?;
+            let run = overload::run(factor, &load, &target);
+            let overload = unless_interrupted(&mut signals, run).await;
+            // Stops the broker even if the measurement has failed.
+            let ended = target.close().await;
+            let overload = overload?;
+            ended?;
+            return self.show_overload(&overload);
+        }
         let measured = unless_interrupted(&mut signals, self.measure(&load, &target)).await;
         let (store, queues) = (target.store_kind(), target.queues.clone());
         // Stops the broker even if the measurement has failed.
@@ -128,9 +144,25 @@ impl Bench {
         Ok((measured, Some(noop)))
     }
 
+    fn show_overload(&self, overload: &Overload) -> Result<(), CommandError> {
+        if let Some(file) = &self.json {
+            report::write_json(overload, file)?;
+        }
+        if self.json.as_deref() != Some(Path::new("-")) {
+            tables::print_overload(overload);
+        }
+        let failed = overload.bars.iter().filter(|bar| !bar.holds);
+        let failed: Vec<&str> = failed.map(|bar| bar.name).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let failed = failed.join("; ");
+        Err(CommandError::failed(format!("bench: FAILED {failed}")))
+    }
+
     fn show(&self, report: &Report) -> Result<(), CommandError> {
         if let Some(file) = &self.json {
-            report.write_json(file)?;
+            report::write_json(report, file)?;
         }
         if self.json.as_deref() != Some(Path::new("-")) {
             tables::print(report);

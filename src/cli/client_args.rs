@@ -1,12 +1,12 @@
-//! Arguments of the commands that call a running service: its address, the timeout, the output format.
+//! Arguments of the commands that call a running service: its address, credentials, the timeout, the output format.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use clap::Args;
-use tonic::transport::{Channel, Endpoint};
 
 use super::CommandError;
+use super::credential_args::{AuthorizedChannel, CredentialArgs};
 use super::output::OutputFormat;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
@@ -17,7 +17,7 @@ pub(super) const DEFAULT_ADDRESS: SocketAddr =
 /// Arguments of every command that calls a running service.
 #[derive(Debug, Args)]
 pub(super) struct ClientArgs {
-    /// URL of the service
+    /// URL of the service. https:// encrypts the connection
     #[arg(
         long,
         value_name = "URL",
@@ -31,6 +31,8 @@ pub(super) struct ClientArgs {
     /// Output format: a table, or one JSON object per line
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     pub(super) output: OutputFormat,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 impl ClientArgs {
@@ -39,31 +41,37 @@ impl ClientArgs {
     pub(super) async fn connect(
         &self,
         wait: Duration,
-    ) -> Result<LeaseBrokerServiceClient<Channel>, CommandError> {
+    ) -> Result<LeaseBrokerServiceClient<AuthorizedChannel>, CommandError> {
         let channel = self.channel(wait).await?;
         Ok(LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX))
     }
 
     /// Connects to the service, for another client than that of [`Self::connect`].
-    pub(super) async fn channel(&self, wait: Duration) -> Result<Channel, CommandError> {
-        let address = if self.address.contains("://") {
-            self.address.clone()
-        } else {
-            format!("http://{}", self.address)
-        };
-        let endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?
+    pub(super) async fn channel(&self, wait: Duration) -> Result<AuthorizedChannel, CommandError> {
+        let address = &self.address;
+        let bearer = self.credentials.bearer()?;
+        let endpoint = self.credentials.endpoint(address)?;
+        let endpoint = endpoint
             .timeout(self.timeout + wait)
             .connect_timeout(self.timeout);
-        endpoint.connect().await.map_err(|error| {
-            let cause =
-                std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
+        let connected = endpoint.connect().await.map_err(|error| {
+            let cause = innermost_cause(&error);
             CommandError::unavailable(format!(
                 "cannot connect to the service at {address}: {cause}; start it with `lease-broker serve`, or name another \
                  address with --address"
             ))
-        })
+        });
+        connected.map(|channel| bearer.authorize(channel))
     }
+}
+
+/// Returns the text of the error that caused another one, such as an invalid certificate.
+pub(super) fn innermost_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// Converts a duration to the type of the API.

@@ -8,6 +8,7 @@ use tonic_types::StatusExt as _;
 
 use crate::config::ConfigError;
 use crate::store::StoreError;
+use crate::text;
 
 /// Exit code of a wrong command line or configuration (`EX_USAGE`).
 pub const EXIT_USAGE: u8 = 64;
@@ -63,7 +64,7 @@ impl CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.text)
+        out.write_str(&text::visible_lines(&self.text))
     }
 }
 

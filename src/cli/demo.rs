@@ -12,6 +12,8 @@
 mod args;
 mod journal;
 mod kill;
+mod language;
+mod programs;
 mod progress;
 mod service;
 mod summary;
@@ -24,6 +26,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 pub(super) use self::args::Demo;
+use self::programs::Programs;
 use self::progress::Progress;
 use self::service::{DemoService, POLL_INTERVAL, STALL_TIMEOUT};
 use self::summary::Summary;
@@ -47,9 +50,11 @@ impl Demo {
         let folder = TempDir::with_prefix("lease-broker-demo-").map_err(|error| {
             CommandError::io(format!("cannot create a temporary folder: {error}"))
         })?;
+        let programs = Programs::build(&self.language).await?;
         let start = Instant::now();
         let mut service = DemoService::start(&self, &folder).await?;
-        let mut workers = Workers::start(&self, service.address(), folder.path())?;
+        let mut workers =
+            Workers::start(&self, &programs, service.address(), folder.path()).await?;
         let worked = self.work(&mut service, &mut workers).await;
         let stopped = workers.stop().await;
         let summary = Summary::read(service.events(), &workers, service.file())?;

@@ -1,21 +1,22 @@
 //! `enqueue`: adds one item, or all items of a file, by calls to the service.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal as _, Read};
+use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Map, Value as Json, json};
-use tonic::transport::Channel;
+use serde_json::{Map, json};
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::item_input::{columns_from_flags, columns_from_texts, item_from_json};
+use super::credential_args::AuthorizedChannel;
+use super::item_file::{Items, csv, jsonl};
+use super::item_input::columns_from_flags;
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
 /// The number of times that a call is sent while the service is unavailable, and the pause after the first. Each further
@@ -66,9 +67,6 @@ enum Format {
     Jsonl,
 }
 
-/// Items of a file, each with its line number.
-type Items = Box<dyn Iterator<Item = Result<(u64, proto::NewItem), CommandError>>>;
-
 impl Enqueue {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.client.connect(Duration::ZERO).await?;
@@ -80,7 +78,7 @@ impl Enqueue {
 
     async fn enqueue_one(
         self,
-        mut client: LeaseBrokerServiceClient<Channel>,
+        mut client: LeaseBrokerServiceClient<AuthorizedChannel>,
     ) -> Result<(), CommandError> {
         let item = proto::NewItem {
             columns: columns_from_flags(&self.set)?,
@@ -102,7 +100,7 @@ impl Enqueue {
 
     async fn enqueue_file(
         self,
-        mut client: LeaseBrokerServiceClient<Channel>,
+        mut client: LeaseBrokerServiceClient<AuthorizedChannel>,
         file: &PathBuf,
     ) -> Result<(), CommandError> {
         let bar = progress_bar(file);
@@ -178,7 +176,7 @@ impl Enqueue {
 /// Sends a request. Sends it again while the service is unavailable, up to [`TRIES`] times together. Its request id makes this
 /// safe.
 async fn send(
-    client: &mut LeaseBrokerServiceClient<Channel>,
+    client: &mut LeaseBrokerServiceClient<AuthorizedChannel>,
     request: proto::EnqueueRequest,
 ) -> Result<proto::EnqueueResponse, Status> {
     let mut pause = FIRST_PAUSE;
@@ -191,53 +189,6 @@ async fn send(
         pause *= 2;
     }
     client.enqueue(request).await.map(Response::into_inner)
-}
-
-fn csv(input: impl Read + 'static, name: &str) -> Result<Items, CommandError> {
-    let name = name.to_owned();
-    let mut reader = csv::Reader::from_reader(input);
-    let columns = reader
-        .headers()
-        .map_err(|error| CommandError::failed(format!("{name}: {error}")))?
-        .clone();
-    let items = reader.into_records().map(move |record| {
-        let record = record.map_err(|error| CommandError::failed(format!("{name}: {error}")))?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let values = columns
-            .iter()
-            .zip(&record)
-            .filter(|(_, value)| !value.is_empty());
-        let item = proto::NewItem {
-            columns: columns_from_texts(values),
-            ..proto::NewItem::default()
-        };
-        Ok((line, item))
-    });
-    Ok(Box::new(items))
-}
-
-fn jsonl(input: impl BufRead + 'static, name: &str) -> Items {
-    let name = name.to_owned();
-    let lines = (1..).zip(input.lines());
-    Box::new(lines.filter_map(move |(line, text)| {
-        let item = || {
-            let text = text.map_err(|error| CommandError::io(error.to_string()))?;
-            // Some editors start a file with a byte order mark. The CSV reader skips it by itself.
-            let text = text.trim_start_matches('\u{feff}');
-            if text.trim().is_empty() {
-                return Ok(None);
-            }
-            let json: Json = serde_json::from_str(text)
-                .map_err(|error| CommandError::failed(format!("not JSON: {error}")))?;
-            item_from_json(&json)
-                .map(Some)
-                .map_err(CommandError::failed)
-        };
-        match item() {
-            Ok(item) => item.map(|item| Ok((line, item))),
-            Err(error) => Some(Err(error.with_context(format!("{name}:{line}")))),
-        }
-    }))
 }
 
 /// Converts a status to an error, prefixed with the line number of the refused item if the status names one.

@@ -8,6 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value as Json, json};
 
 use crate::grpc::proto::{self, value::Kind};
+use crate::text;
 use crate::value::{hex, rfc3339};
 
 /// Format of the results of a command.
@@ -26,7 +27,7 @@ impl OutputFormat {
         match self {
             Self::Json => {
                 for row in rows {
-                    write_line(&Json::Object(row.clone()).to_string());
+                    write_line(&text::visible_json(&Json::Object(row.clone()).to_string()));
                 }
             }
             Self::Table if rows.is_empty() => write_line(empty_text),
@@ -67,19 +68,21 @@ macro_rules! print_line {
 }
 pub(super) use print_line;
 
-/// Writes a line to standard output. Ignores errors, because a reader such as `head` may close the pipe early.
+/// Writes a line to standard output, or several. Ignores errors, because a reader such as `head` may close the pipe early.
+///
+/// Characters that a terminal would act on are escaped, except for the ends of lines.
 pub(super) fn write_line(text: &str) {
-    let _ = writeln!(io::stdout(), "{text}");
+    let _ = writeln!(io::stdout(), "{}", text::visible_lines(text));
 }
 
 fn cell_text(value: &Json) -> String {
     match value {
         Json::Null => "-".to_owned(),
-        Json::String(text) => text.clone(),
+        Json::String(text) => text::cell(text).into_owned(),
         Json::Object(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|(name, value)| format!("{name}={}", cell_text(value)))
+                .map(|(name, value)| format!("{}={}", text::cell(name), cell_text(value)))
                 .collect();
             fields.join(" ")
         }

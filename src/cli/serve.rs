@@ -1,5 +1,7 @@
 //! `serve`: runs the service. The code is in the order in which the service starts and stops.
 
+mod memory_limit;
+
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -13,17 +15,20 @@ use super::output::print_line;
 use super::{CommandError, run};
 use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};
-use crate::config::{Config, Flag, OtelVariables};
+use crate::config::{Config, Flag, OtelVariables, StoreKind};
 use crate::grpc;
 use crate::logging::{self, LogLevel, Logging};
+use crate::process;
 use crate::queue::QueueSpec;
+use crate::security::Security;
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
 ///
 /// Without a configuration it serves the queue `default`, which has one text column `payload`, from ./lease-broker.db on
 /// 127.0.0.1:50051. On SIGTERM or SIGINT the service drains: it reports that it is not healthy, answers waiting claims,
-/// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads log.level again.
+/// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads log.level, certificates and
+/// tokens again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,6 +49,12 @@ pub(super) struct Serve {
     log_level: Option<String>,
 }
 
+/// The files that the store `sqlite` has open, and those of all other parts besides connections of clients.
+const SQLITE_FILES: usize = 8;
+const OTHER_FILES: usize = 192;
+/// The number of connections without which the service does not start.
+const MIN_CONNECTIONS: usize = 16;
+
 impl Serve {
     pub(super) fn run(self) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
@@ -57,11 +68,14 @@ impl Serve {
         )
     }
 
-    /// Serves until the service has drained. At each SIGHUP, reads the level of the log again.
+    /// Serves until the service has drained. At each SIGHUP, reads the level of the log, certificates and tokens again.
     async fn serve(&self, config: Config, logging: &Logging) -> Result<(), CommandError> {
         let mut hangup = stop_signal(SignalKind::hangup())?;
+        let security = Security::open(&config).map_err(CommandError::usage)?;
+        let read_files = security.read_now();
         let reload = async {
             while hangup.recv().await.is_some() {
+                read_files.notify_one();
                 let configured = self.config.load(self.flags());
                 let level = configured.map_err(|error| error.to_string());
                 let changed =
@@ -73,7 +87,7 @@ impl Serve {
             std::future::pending().await
         };
         tokio::select! {
-            served = serve(config, logging) => served,
+            served = serve(config, security, logging) => served,
             never = reload => never,
         }
     }
@@ -98,7 +112,13 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
+async fn serve(
+    mut config: Config,
+    security: Security,
+    logging: &Logging,
+) -> Result<(), CommandError> {
+    limit_connections(&mut config)?;
+    memory_limit::warn_if_exceeded(&config);
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
@@ -129,8 +149,12 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
         spans: telemetry.spans(),
         sampler: config.telemetry.sampler(),
     };
-    let mut serving = grpc::serve_observed(listener, broker.clone(), &config.server, observers)
+    let mut serving = grpc::serve_observed(listener, broker.clone(), &config, security, observers)
         .map_err(|error| CommandError::io(error.to_string()))?;
+    broker.announce(broker::Identity {
+        id: telemetry.instance_id(),
+        address: process::host_address(serving.address()),
+    });
     announce(&config, &location, serving.address());
     if let Some(port) = &admin_port {
         print_line!("admin port: http://{}", port.address());
@@ -162,6 +186,37 @@ async fn serve(config: Config, logging: &Logging) -> Result<(), CommandError> {
         _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
         _ = interrupt.recv() => Err(CommandError::failed("ended by a second signal")),
     }
+}
+
+/// Lowers `server.max_connections` to the number of file descriptors that are left for connections. Otherwise connections
+/// could take the descriptors that the store and the log need.
+fn limit_connections(config: &mut Config) -> Result<(), CommandError> {
+    let Some(limit) = process::max_file_descriptors() else {
+        return Ok(());
+    };
+    let store = match config.store.kind {
+        StoreKind::Sqlite => SQLITE_FILES,
+        StoreKind::Mssql => config.store.max_connections,
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let left = limit.saturating_sub(OTHER_FILES + store);
+    if left < MIN_CONNECTIONS {
+        return Err(CommandError::usage(format!(
+            "the process may open {limit} files, which leaves {left} for connections of clients; at least {MIN_CONNECTIONS} \
+             are needed: raise the limit, for example with ulimit -n"
+        )));
+    }
+    let wanted = config.server.max_connections;
+    if left < wanted {
+        tracing::warn!(
+            wanted,
+            used = left,
+            open_files = limit,
+            "server.max_connections is lowered"
+        );
+        config.server.max_connections = left;
+    }
+    Ok(())
 }
 
 /// Opens the admin port, unless the configuration turns it off. It reports on the broker once `broker` is set.
@@ -256,10 +311,12 @@ fn announce(config: &Config, location: &str, address: std::net::SocketAddr) {
         names.join(", ")
     );
     if let Some(queue) = config.queues.first() {
-        let address_flag = if address == crate::cli::client_args::DEFAULT_ADDRESS {
+        let scheme = config.server.tls.as_ref().map_or("http", |_| "https");
+        let is_default = address == crate::cli::client_args::DEFAULT_ADDRESS;
+        let address_flag = if is_default && scheme == "http" {
             String::new()
         } else {
-            format!(" --address http://{address}")
+            format!(" --address {scheme}://{address}")
         };
         print_line!(
             "try:  lease-broker enqueue {}{address_flag} --set {}",

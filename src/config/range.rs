@@ -14,10 +14,20 @@ pub(super) fn check_count(
     value: usize,
     max: usize,
 ) -> Result<(), InvalidSetting> {
-    if (1..=max).contains(&value) {
+    check_between(key, value, 1, max)
+}
+
+/// Refuses a number that is not between `min` and `max`.
+pub(super) fn check_between(
+    key: impl Into<String>,
+    value: usize,
+    min: usize,
+    max: usize,
+) -> Result<(), InvalidSetting> {
+    if (min..=max).contains(&value) {
         Ok(())
     } else {
-        Err(InvalidSetting::out_of_range(key, value, 1, max))
+        Err(InvalidSetting::out_of_range(key, value, min, max))
     }
 }
 

@@ -14,6 +14,13 @@ const RENAMED: [(&str, &str, &str); 8] = [
     ("reaper", "max_sleep", "max_interval"),
 ];
 
+/// Section, name and reason of settings that no longer exist.
+const REMOVED: [(&str, &str, &str); 1] = [(
+    "server",
+    "max_concurrent_calls",
+    "this setting no longer exists; set budgets.settlements, budgets.working_calls and budgets.waiting_claims",
+)];
+
 /// Returns the reason why an old name is refused. `None`: the path ends in no old name.
 pub(super) fn reason(path: &Path) -> Option<String> {
     let parts: Vec<&str> = path.iter().map_while(map_key).collect();
@@ -22,6 +29,10 @@ pub(super) fn reason(path: &Path) -> Option<String> {
         [section, name] => (section, name),
         _ => return None,
     };
+    let mut removed = REMOVED.iter();
+    if let Some((_, _, reason)) = removed.find(|(of, old, _)| (*of, *old) == (section, name)) {
+        return Some((*reason).to_owned());
+    }
     let mut renamed = RENAMED.iter();
     let (_, _, new) = renamed.find(|(of, old, _)| (*of, *old) == (section, name))?;
     Some(format!("unknown setting; its name is now {new}"))

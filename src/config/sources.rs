@@ -42,10 +42,22 @@ impl Sources {
     /// # Errors
     /// The first setting or file that cannot be used, with its location.
     pub fn load(&self) -> Result<Config, ConfigError> {
+        let file = self.file.as_deref().map(Layer::read).transpose()?;
+        self.load_over(file)
+    }
+
+    /// Does the same as [`Self::load`] with this text in place of the file.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn load_text(&self, text: &str) -> Result<Config, ConfigError> {
+        self.load_over(Some(Layer::parse("the configuration file", text)?))
+    }
+
+    fn load_over(&self, file: Option<Layer>) -> Result<Config, ConfigError> {
         let mut layers = vec![Layer::parse("the default configuration", DEFAULT)?];
-        if let Some(path) = &self.file {
-            layers.push(Layer::read(path)?);
-        }
+        layers.extend(file);
         let (otel_layer, otel_variables) = otel_variables::read(&self.environment);
         layers.push(otel_layer);
         layers.push(Layer::variables(&self.environment)?);

@@ -130,7 +130,7 @@ impl Telemetry {
         Sampler::new(self.sample_ratio, self.trust_parents)
     }
 
-    /// Returns what decides about the spans of leases.
+    /// Returns the settings of the spans of leases.
     pub fn trace_settings(&self) -> TraceSettings {
         TraceSettings {
             sampler: self.sampler(),

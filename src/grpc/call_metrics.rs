@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
+use tonic::body::Body;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::proto::DESCRIPTORS;
+use super::DESCRIPTORS;
+use super::answered::RunningCall;
 
 /// The method of calls to methods that the API does not have.
 const OTHER: &str = "_OTHER";
 /// Every reason of `status.rs`. The last one stands for all reasons that are not listed.
-const REASONS: [&str; 11] = [
+const REASONS: [&str; 12] = [
     "INVALID_FIELD",
     "LIMIT_EXCEEDED",
     "QUEUE_NOT_FOUND",
@@ -23,6 +25,7 @@ const REASONS: [&str; 11] = [
     "STORE_MISCONFIGURED",
     "LEASE_ID_TOO_NEW",
     "OVERLOADED",
+    "REQUEST_INCOMPLETE",
     "DEADLINE_EXCEEDED",
     "INTERNAL",
     OTHER,
@@ -144,10 +147,10 @@ pub(super) struct MeasuredCall {
     code: Code,
 }
 
-impl MeasuredCall {
-    /// Counts the call as answered with these headers. Only a failed call has its status in the headers.
-    pub(super) fn end(mut self, headers: &http::HeaderMap) {
-        self.code = match Status::from_header_map(headers) {
+impl RunningCall for MeasuredCall {
+    /// Counts the call as answered. Only a failed call has its status in the headers of the response.
+    fn end(mut self, response: &http::Response<Body>) {
+        self.code = match Status::from_header_map(response.headers()) {
             None => Code::Ok,
             Some(status) => {
                 if status.code() != Code::Ok {

@@ -15,7 +15,9 @@ use crate::broker::{
     LeaseRelease, LeaseRenewal,
 };
 use crate::item_state::State;
+use crate::lease_id::LeaseOwner;
 use crate::store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
+use crate::text::Quoted;
 use crate::trace_context::TraceContext;
 use crate::value::Value;
 
@@ -42,6 +44,7 @@ pub(super) fn duration_from_proto(
 /// Converts a claim.
 pub(super) fn claim_from_proto(
     request: proto::ClaimBatchRequest,
+    owner: LeaseOwner,
     time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
@@ -53,6 +56,7 @@ pub(super) fn claim_from_proto(
         lease_duration: duration_from_proto("lease_duration", request.lease_duration)?,
         request_id: request_id_from_proto(&request.request_id)?,
         queue: request.queue,
+        owner,
         worker_id: request.worker_id,
         time_to_deadline,
     })
@@ -96,6 +100,7 @@ pub(super) fn request_id_from_proto(id: &str) -> Result<Option<Uuid>> {
 pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
+    owner: LeaseOwner,
     time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
@@ -108,7 +113,7 @@ pub(super) fn next_claim_from_proto(
         request_id: next.request_id,
         max_bytes: next.max_bytes,
     };
-    claim_from_proto(request, time_to_deadline, max_response_bytes)
+    claim_from_proto(request, owner, time_to_deadline, max_response_bytes)
         .map_err(|error| error.in_message("next"))
 }
 
@@ -214,50 +219,22 @@ fn new_item_from_proto(
 fn columns_from_proto(columns: BTreeMap<String, proto::Value>) -> Result<Vec<(String, Value)>> {
     let convert = |(name, value): (String, proto::Value)| match value_from_proto(value) {
         Ok(value) => Ok((name, value)),
-        Err(problem) => Err(Error::invalid(format!("columns[{name:?}]"), problem)),
+        Err(problem) => Err(Error::invalid(
+            format!("columns[{}]", Quoted(&name)),
+            problem,
+        )),
     };
     columns.into_iter().map(convert).collect()
 }
 
+/// Converts a value. Refuses a timestamp whose nanoseconds are not within a second.
 fn value_from_proto(value: proto::Value) -> std::result::Result<Value, String> {
-    use proto::value::Kind;
-
-    Ok(match value.kind {
-        None | Some(Kind::NullValue(_)) => Value::Null,
-        Some(Kind::BoolValue(bool)) => Value::Bool(bool),
-        Some(Kind::Int64Value(int)) => Value::Int(int),
-        Some(Kind::DoubleValue(double)) => Value::Double(double),
-        Some(Kind::StringValue(text)) => Value::Text(text),
-        Some(Kind::BytesValue(bytes)) => Value::Bytes(bytes),
-        Some(Kind::DecimalValue(digits)) => Value::Decimal(digits),
-        Some(Kind::TimestampValue(timestamp)) => {
-            if !(0..1_000_000_000).contains(&timestamp.nanos) {
-                return Err("timestamp_value's nanos must be 0 to 999,999,999".to_owned());
-            }
-            Value::Timestamp {
-                seconds: timestamp.seconds,
-                nanos: timestamp.nanos,
-            }
+    match Value::from(value) {
+        Value::Timestamp { nanos, .. } if !(0..1_000_000_000).contains(&nanos) => {
+            Err("timestamp_value's nanos must be 0 to 999,999,999".to_owned())
         }
-    })
-}
-
-fn value_to_proto(value: Value) -> proto::Value {
-    use proto::value::Kind;
-
-    let kind = match value {
-        Value::Null => Kind::NullValue(prost_types::NullValue::NullValue.into()),
-        Value::Bool(bool) => Kind::BoolValue(bool),
-        Value::Int(int) => Kind::Int64Value(int),
-        Value::Double(double) => Kind::DoubleValue(double),
-        Value::Text(text) => Kind::StringValue(text),
-        Value::Bytes(bytes) => Kind::BytesValue(bytes),
-        Value::Timestamp { seconds, nanos } => {
-            Kind::TimestampValue(prost_types::Timestamp { seconds, nanos })
-        }
-        Value::Decimal(digits) => Kind::DecimalValue(digits),
-    };
-    proto::Value { kind: Some(kind) }
+        value => Ok(value),
+    }
 }
 
 /// Converts a leased item. `column_names` are the names of its columns, in the same order.
@@ -266,7 +243,7 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
     let columns: BTreeMap<String, proto::Value> = column_names
         .iter()
         .cloned()
-        .zip(item.columns.into_iter().map(value_to_proto))
+        .zip(item.columns.into_iter().map(Into::into))
         .collect();
     proto::Lease {
         lease_id: lease.id,

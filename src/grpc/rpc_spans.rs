@@ -3,17 +3,16 @@
 //! The parent of the span is the caller's, from the header `traceparent`. A claim that returns no lease is not recorded:
 //! workers that wait would fill a trace view with calls in which nothing happened.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use pin_project_lite::pin_project;
 use tokio::task::futures::TaskLocalFuture;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
+use super::answered::{AnsweredFuture, RunningCall};
 use super::call_metrics::{CallMetrics, code_name};
 use crate::call_trace::{self, CallTrace, RecordedCall};
 use crate::sampling::Sampler;
@@ -27,8 +26,19 @@ pub(super) struct NoLeases;
 /// Wraps a service in a [`TracedService`].
 #[derive(Clone)]
 pub(super) struct SpanLayer {
-    pub(super) spans: Spans,
-    pub(super) sampler: Sampler,
+    spans: Spans,
+    sampler: Sampler,
+    methods: Arc<[String]>,
+}
+
+impl SpanLayer {
+    pub(super) fn new(spans: Spans, sampler: Sampler) -> Self {
+        Self {
+            spans,
+            sampler,
+            methods: CallMetrics::method_names().into(),
+        }
+    }
 }
 
 /// A service whose calls have spans.
@@ -49,24 +59,24 @@ impl<S> Layer<S> for SpanLayer {
             inner,
             spans: self.spans.clone(),
             sampler: self.sampler,
-            methods: CallMetrics::method_names().into(),
+            methods: self.methods.clone(),
         }
     }
 }
 
-impl<S> Service<http::Request<Body>> for TracedService<S>
+impl<S, B> Service<http::Request<B>> for TracedService<S>
 where
-    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+    S: Service<http::Request<B>, Response = http::Response<Body>>,
 {
     type Response = http::Response<Body>;
     type Error = S::Error;
-    type Future = TracedFuture<S::Future>;
+    type Future = AnsweredFuture<TaskLocalFuture<Option<CallTrace>, S::Future>, Recording>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let parent = request.headers().get("traceparent");
         let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
         let recording = self.record(parent, request.uri().path());
@@ -74,10 +84,8 @@ where
             Some(recording) => Some(CallTrace::Recorded(recording.call.clone())),
             None => parent.map(|parent| CallTrace::Caller(parent.span)),
         };
-        TracedFuture {
-            response: call_trace::in_call(call, self.inner.call(request)),
-            recording,
-        }
+        let response = call_trace::in_call(call, self.inner.call(request));
+        AnsweredFuture::new(response, recording)
     }
 }
 
@@ -89,7 +97,7 @@ impl<S> TracedService<S> {
         }
         let trace_id = match parent {
             Some(parent) => parent.span.trace_id,
-            None => rand::random::<u128>().max(1),
+            None => Span::random().trace_id,
         };
         if !self.sampler.samples(parent, trace_id) {
             return None;
@@ -99,10 +107,7 @@ impl<S> TracedService<S> {
         Some(Recording {
             spans: self.spans.clone(),
             method: name.or(self.methods.last()).cloned().unwrap_or_default(),
-            call: Arc::new(RecordedCall::new(Span {
-                trace_id,
-                span_id: rand::random::<u64>().max(1),
-            })),
+            call: Arc::new(RecordedCall::new(Span::random_in(trace_id))),
             parent: parent.map(|parent| parent.span.span_id),
             start: SystemTime::now(),
             code: Some(Code::Cancelled),
@@ -110,33 +115,8 @@ impl<S> TracedService<S> {
     }
 }
 
-pin_project! {
-    /// The response of a call with a span.
-    pub(super) struct TracedFuture<F> {
-        #[pin]
-        response: TaskLocalFuture<Option<CallTrace>, F>,
-        recording: Option<Recording>,
-    }
-}
-
-impl<F, E> Future for TracedFuture<F>
-where
-    F: Future<Output = Result<http::Response<Body>, E>>,
-{
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let response = ready!(this.response.poll(context));
-        if let (Ok(response), Some(recording)) = (&response, this.recording.take()) {
-            recording.end(response);
-        }
-        Poll::Ready(response)
-    }
-}
-
 /// The span of a running call. When it is dropped before its response, the call was cancelled by its caller.
-struct Recording {
+pub(super) struct Recording {
     spans: Spans,
     method: String,
     call: Arc<RecordedCall>,
@@ -146,14 +126,16 @@ struct Recording {
     code: Option<Code>,
 }
 
-impl Recording {
+impl RunningCall for Recording {
     /// Ends the span. Only a failed call has its status in the headers of the response.
     fn end(mut self, response: &http::Response<Body>) {
         let status = Status::from_header_map(response.headers());
         let has_no_leases = response.extensions().get::<NoLeases>().is_some();
         self.code = (!has_no_leases).then(|| status.map_or(Code::Ok, |status| status.code()));
     }
+}
 
+impl Recording {
     /// Returns links to the statements that served this call and whose spans are children of other calls.
     fn links(&self) -> Vec<SpanLink> {
         let statements = self.call.take_statements().into_iter();

@@ -4,45 +4,54 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::service::LayerExt as _;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
-use tower::limit::GlobalConcurrencyLimitLayer;
-use tower::{BoxError, ServiceBuilder};
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::util::MapResponse;
+use tower::{BoxError, Layer as _};
 
+use super::DESCRIPTORS;
 use super::call_metrics::CallMetrics;
+use super::caller::Checks;
+use super::connections::{Connection, Connections, MakeService};
 use super::counted_body::count_until_sent;
-use super::error_layer::ErrorLayer;
+use super::error_layer::{ErrorLayer, ErrorService};
+use super::guard::Guard;
 use super::health;
-use super::measured::MeasureLayer;
-use super::proto::{DESCRIPTORS, lease_broker_service_server::LeaseBrokerServiceServer};
-use super::rpc_spans::SpanLayer;
+use super::intake::{Incomplete, Intake, IntakeLimits, RequestBytes};
+use super::measured::{MeasureLayer, MeasuredService};
+use super::proto::lease_broker_service_server::LeaseBrokerServiceServer;
+use super::router::Router;
+use super::rpc_spans::{SpanLayer, TracedService};
 use super::service::Service;
-use super::write_coalescing::CoalescedIo;
+use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
 use crate::broker::Broker;
-use crate::config;
+use crate::config::{self, Config, Reflection};
 use crate::sampling::Sampler;
+use crate::security::Security;
 use crate::span::Spans;
 
 /// The time limit for sending the last responses after every call has ended.
-const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A server that accepts calls in background tasks.
 ///
 /// Dropping it does not stop the tasks. Call [`RunningServer::drain`].
 pub struct RunningServer {
     address: SocketAddr,
-    task: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
+    /// The task that accepts connections.
+    task: tokio::task::JoinHandle<()>,
     /// The task that updates the health service until `draining` is cancelled.
     health: tokio::task::JoinHandle<()>,
     draining: CancellationToken,
     /// Cancelled when the server must accept no more calls.
     stop: CancellationToken,
-    /// The running calls of the API.
+    /// Cancelled when the connections that are left must be closed.
+    cut: CancellationToken,
+    connections: TaskTracker,
+    /// The calls of the API whose requests have arrived completely.
     calls: TaskTracker,
     settings: config::Server,
     broker: Arc<Broker>,
@@ -54,21 +63,23 @@ pub struct RunningServer {
 /// and for reflection.
 ///
 /// # Errors
-/// Returns an error if the listener has no local address or if the API's descriptors cannot be decoded.
+/// Returns an error if the listener has no local address, if the API's descriptors cannot be decoded, or if a file of TLS or
+/// of access control cannot be used.
 pub fn serve(
     listener: TcpListener,
     broker: Arc<Broker>,
-    settings: &config::Server,
+    config: &Config,
 ) -> Result<RunningServer, BoxError> {
     let observers = CallObservers {
         metrics: Arc::new(CallMetrics::new(|_, _, _| ())),
         spans: Spans::default(),
         sampler: Sampler::default(),
     };
-    serve_observed(listener, broker, settings, observers)
+    let security = Security::open(config)?;
+    serve_observed(listener, broker, config, security, observers)
 }
 
-/// What a server reports about its calls, and to whom.
+/// The receivers of a server's reports about its calls.
 pub struct CallObservers {
     /// Counts the calls.
     pub metrics: Arc<CallMetrics>,
@@ -78,16 +89,18 @@ pub struct CallObservers {
     pub sampler: Sampler,
 }
 
-/// Does the same as [`serve`], and reports the calls.
+/// Does the same as [`serve`] with files that have been read, and reports the calls.
 ///
 /// # Errors
 /// The same as [`serve`].
 pub fn serve_observed(
     listener: TcpListener,
     broker: Arc<Broker>,
-    settings: &config::Server,
+    config: &Config,
+    security: Security,
     observers: CallObservers,
 ) -> Result<RunningServer, BoxError> {
+    let (settings, budgets) = (&config.server, config.budgets);
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let draining = CancellationToken::new();
@@ -103,57 +116,102 @@ pub fn serve_observed(
             // Command-line tools need these descriptors to print the details of errors.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let service = LeaseBrokerServiceServer::new(Service {
+    let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
+    let (calls, connections) = (TaskTracker::new(), TaskTracker::new());
+    let tls = security.tls.clone();
+    let guard = security.access.clone().map(Guard);
+    let checks = Checks {
+        needs_caller: guard.is_some(),
+    };
+    tokio::spawn(security.watch_files(stop.clone()));
+    let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
+        guard,
+        max_message_bytes: settings.max_message_bytes,
+        request_timeout: settings.request_timeout,
+        incomplete: Arc::new(Incomplete::new(budgets.incomplete_requests)),
+        request_bytes: Arc::new(RequestBytes::new(budgets.request_bytes)),
+        calls: calls.clone(),
+        stop: stop.clone(),
+    });
+    let api = LeaseBrokerServiceServer::new(Service {
+        broker: broker.clone(),
+        checks,
         max_message_bytes: settings.max_message_bytes,
     })
     .max_decoding_message_size(settings.max_message_bytes)
     // One item can be larger than the limit. The client's own limit decides whether it accepts the response.
     .max_encoding_message_size(usize::MAX);
-    let calls = TaskTracker::new();
-    let service = ServiceBuilder::new()
-        .layer(MeasureLayer(observers.metrics))
-        .layer(SpanLayer {
-            spans: observers.spans,
-            sampler: observers.sampler,
-        })
-        .layer(ErrorLayer {
-            calls: calls.clone(),
-        })
-        .load_shed()
-        .layer(GlobalConcurrencyLimitLayer::new(
-            settings.max_concurrent_calls,
-        ))
-        .map_response(count_until_sent)
-        .into_inner()
-        .named_layer(service);
-
-    let mut server = Server::builder()
-        .http2_keepalive_interval(Some(settings.keepalive_interval))
-        .http2_keepalive_timeout(Some(settings.keepalive_timeout));
-    if !settings.max_connection_age.is_zero() {
-        server = server.max_connection_age(settings.max_connection_age);
-    }
-    let router = server
-        .add_service(service)
-        .add_service(health_service)
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?);
-    let stop = CancellationToken::new();
-    let stopped = stop.clone().cancelled_owned();
-    let incoming = TcpIncoming::from(listener)
-        .with_nodelay(Some(true))
-        .map_ok(CoalescedIo::new);
+    let api = MapResponse::new(api, count_until_sent as CountUntilSent);
+    let (v1, v1alpha) = (reflection().build_v1()?, reflection().build_v1alpha()?);
+    let routes = Routes::new(health_service)
+        .add_service(v1.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(v1alpha.max_decoding_message_size(MAX_MESSAGE_BYTES));
+    let services = Services {
+        api: ErrorLayer.layer(api),
+        measure: MeasureLayer(observers.metrics),
+        spans: SpanLayer::new(observers.spans, observers.sampler),
+        standard: Arc::new(StandardServices {
+            routes: routes.prepare(),
+            intake: intake.clone(),
+            response_timeout: settings.response_timeout,
+            budgets: budgets.into(),
+            has_reflection: settings.reflection == Reflection::On,
+        }),
+        intake,
+        response_timeout: settings.response_timeout,
+    };
+    let accepting = Connections::new(
+        services,
+        settings,
+        tls,
+        stop.clone(),
+        cut.clone(),
+        connections.clone(),
+    );
     Ok(RunningServer {
         address,
-        task: tokio::spawn(router.serve_with_incoming_shutdown(incoming, stopped)),
+        task: tokio::spawn(accepting.run(listener)),
         health,
         stop,
+        cut,
         draining,
+        connections,
         calls,
         settings: settings.clone(),
         broker,
     })
+}
+
+type CountUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
+type Api = ErrorService<MapResponse<LeaseBrokerServiceServer<Service>, CountUntilSent>>;
+
+/// Creates the services of a connection.
+struct Services {
+    api: Api,
+    measure: MeasureLayer,
+    spans: SpanLayer,
+    standard: Arc<StandardServices>,
+    intake: Arc<IntakeLimits>,
+    response_timeout: Duration,
+}
+
+impl MakeService for Services {
+    type Service = Router<MeasuredService<TracedService<Intake<Api>>>>;
+
+    fn service(&self, connection: Arc<Connection>) -> Self::Service {
+        let intake = Intake {
+            inner: self.api.clone(),
+            limits: self.intake.clone(),
+            connection: connection.clone(),
+        };
+        Router {
+            api: self.measure.layer(self.spans.layer(intake)),
+            standard: self.standard.clone(),
+            connection,
+            response_timeout: self.response_timeout,
+        }
+    }
 }
 
 impl RunningServer {
@@ -165,36 +223,35 @@ impl RunningServer {
     /// Waits until the server fails, and returns the cause. A server that does not fail runs until it is drained.
     pub async fn failed(&mut self) -> BoxError {
         match (&mut self.task).await {
-            Ok(Ok(())) => "the server stopped without an error".into(),
-            Ok(Err(error)) => error.into(),
+            Ok(()) => "the server stopped without an error".into(),
             Err(error) => error.into(),
         }
     }
 
     /// Drains and stops the server. Returns `true` if all running calls finished in time.
     ///
-    /// 1. The health service reports `NOT_SERVING`, and the broker answers waiting claims without items and refuses new
-    ///    ones.
-    /// 2. For `drain_delay`, all other calls are still accepted.
-    /// 3. No call is accepted any more. Running calls have `drain_grace` to finish.
+    /// 1. The health service reports `NOT_SERVING`. For `drain_delay` all calls are served, so that no call fails until load
+    ///    balancers have noticed.
+    /// 2. No call is accepted any more, and requests that have not arrived completely are refused. Waiting claims are answered
+    ///    without items. Calls whose requests are complete have `drain_grace` to finish.
+    /// 3. The last responses have 300 ms to leave. Then all connections are closed.
     pub async fn drain(self) -> bool {
         self.draining.cancel();
-        self.broker.drain();
+        self.broker.announce_drain();
         tokio::time::sleep(self.settings.drain_delay).await;
+        // First, so that a client whose waiting claim ends sends the next one elsewhere.
         self.stop.cancel();
-        // The wait is for calls of the API and not for connections. A client that watches the health service holds a
-        // stream open without end.
+        let _ = self.task.await;
+        self.broker.drain();
         self.calls.close();
         let all_finished = tokio::time::timeout(self.settings.drain_grace, self.calls.wait())
             .await
             .is_ok();
-        let abort = self.task.abort_handle();
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.task)
-            .await
-            .is_err()
-        {
-            abort.abort();
-        }
+        self.connections.close();
+        // A client that watches the health service, or that does not read, holds its connection open without end.
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.connections.wait()).await;
+        self.cut.cancel();
+        self.connections.wait().await;
         let _ = self.health.await;
         all_finished
     }

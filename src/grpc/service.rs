@@ -6,6 +6,7 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
+use super::caller::{Checks, WaitingLimit};
 use super::counted_body::Counted;
 use super::deadline::Deadline;
 use super::messages::{
@@ -17,11 +18,15 @@ use super::messages::{
 use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use super::rpc_spans::NoLeases;
 use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
+use crate::lease_id::LeaseOwner;
+use crate::security::Rpc;
 use crate::trace_context::TraceContext;
 
 /// The API as tonic calls it.
 pub(super) struct Service {
     pub(super) broker: Arc<Broker>,
+    /// The checks of callers.
+    pub(super) checks: Checks,
     /// The approximate maximum size of a response, in bytes.
     pub(super) max_message_bytes: usize,
 }
@@ -34,17 +39,23 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::ClaimBatchRequest>,
     ) -> RpcResult<proto::ClaimBatchResponse> {
+        let owner = self
+            .checks
+            .permit(&request, Rpc::ClaimBatch, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
+        let waiting = WaitingLimit::of(&request);
         let request = request.into_inner();
         let call = async {
             let room = self.max_message_bytes;
-            let claim = claim_from_proto(request, deadline.time_for_claim(), room)?;
+            let time = deadline.time_for_claim();
+            let mut claim = claim_from_proto(request, owner.clone(), time, room)?;
+            let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
             let mut leases = self.broker.claim(claim).await?;
             let counted = leases.take_counted_bytes();
             let mut response = Response::new(proto::ClaimBatchResponse {
                 too_large: too_large_to_proto(leases.take_too_large()),
-                leases: deliver(leases, max_bytes),
+                leases: deliver(leases, owner, max_bytes),
             });
             if response.get_ref().leases.is_empty() {
                 response.extensions_mut().insert(NoLeases);
@@ -58,12 +69,17 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::HeartbeatRequest>,
     ) -> RpcResult<proto::HeartbeatResponse> {
+        let owner = self
+            .checks
+            .permit(&request, Rpc::Heartbeat, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
             let duration = duration_from_proto("lease_duration", request.lease_duration)?;
             let renewals = renewals_from_proto(request.renewals);
-            let heartbeat = self.broker.heartbeat(&request.queue, &renewals, duration);
+            let heartbeat = self
+                .broker
+                .heartbeat(&request.queue, &owner, &renewals, duration);
             let results = heartbeat.await?;
             Ok(Response::new(proto::HeartbeatResponse {
                 results: heartbeat_results(renewals, results),
@@ -76,6 +92,10 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::CompleteRequest>,
     ) -> RpcResult<proto::CompleteResponse> {
+        let owner = self
+            .checks
+            .permit(&request, Rpc::Complete, &request.get_ref().queue)?;
+        self.checks.permit_follow_ups(&request)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -83,14 +103,15 @@ impl LeaseBrokerService for Service {
             let lease_ids = lease_ids(&request.completions, |completion| &completion.lease_id);
             let completions = completions_from_proto(request.completions);
             let Some(next) = request.next else {
-                let results = self.broker.complete(&queue, completions).await?;
+                let results = self.broker.complete(&queue, &owner, completions).await?;
                 return Ok(Response::new(proto::CompleteResponse {
                     results: settle_results(lease_ids, results),
                     ..proto::CompleteResponse::default()
                 }));
             };
             let room = self.room_beside(&lease_ids);
-            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim(), room)?;
+            let time = deadline.time_for_claim();
+            let next = next_claim_from_proto(&queue, next, owner.clone(), time, room)?;
             let max_bytes = next.max_bytes;
             let both = self.broker.complete_and_claim(completions, next);
             let (results, mut leases) = both.await?;
@@ -100,7 +121,7 @@ impl LeaseBrokerService for Service {
             let response = Response::new(proto::CompleteResponse {
                 results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, max_bytes),
+                next_leases: deliver(leases, owner, max_bytes),
             });
             Ok(count(response, counted))
         };
@@ -108,6 +129,9 @@ impl LeaseBrokerService for Service {
     }
 
     async fn fail(&self, request: Request<proto::FailRequest>) -> RpcResult<proto::FailResponse> {
+        let owner = self
+            .checks
+            .permit(&request, Rpc::Fail, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -115,14 +139,15 @@ impl LeaseBrokerService for Service {
             let failures = failures_from_proto(request.failures)?;
             let queue = request.queue;
             let Some(next) = request.next else {
-                let results = self.broker.fail(&queue, failures).await?;
+                let results = self.broker.fail(&queue, &owner, failures).await?;
                 return Ok(Response::new(proto::FailResponse {
                     results: settle_results(lease_ids, results),
                     ..proto::FailResponse::default()
                 }));
             };
             let room = self.room_beside(&lease_ids);
-            let next = next_claim_from_proto(&queue, next, deadline.time_for_claim(), room)?;
+            let time = deadline.time_for_claim();
+            let next = next_claim_from_proto(&queue, next, owner.clone(), time, room)?;
             let max_bytes = next.max_bytes;
             let both = self.broker.fail_and_claim(failures, next);
             let (results, mut leases) = both.await?;
@@ -132,7 +157,7 @@ impl LeaseBrokerService for Service {
             let response = Response::new(proto::FailResponse {
                 results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, max_bytes),
+                next_leases: deliver(leases, owner, max_bytes),
             });
             Ok(count(response, counted))
         };
@@ -143,12 +168,16 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::ReleaseRequest>,
     ) -> RpcResult<proto::ReleaseResponse> {
+        let owner = self
+            .checks
+            .permit(&request, Rpc::Release, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
             let lease_ids = lease_ids(&request.releases, |release| &release.lease_id);
             let released = self.broker.release(ReleaseRequest {
                 queue: request.queue,
+                owner,
                 releases: releases_from_proto(request.releases)?,
                 worker_id: request.worker_id,
                 request_ids: request_ids_from_proto(&request.request_ids)?,
@@ -166,6 +195,8 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::CancelLeasesRequest>,
     ) -> RpcResult<proto::CancelLeasesResponse> {
+        self.checks
+            .permit(&request, Rpc::CancelLeases, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -179,6 +210,8 @@ impl LeaseBrokerService for Service {
     }
 
     async fn wake(&self, request: Request<proto::WakeRequest>) -> RpcResult<proto::WakeResponse> {
+        self.checks
+            .permit(&request, Rpc::Wake, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
@@ -192,6 +225,9 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::EnqueueRequest>,
     ) -> RpcResult<proto::EnqueueResponse> {
+        self.checks
+            .permit(&request, Rpc::Enqueue, &request.get_ref().queue)?;
+        self.checks.count_items(&request)?;
         let deadline = Deadline::of(request.metadata());
         let trace_parent = trace_parent(request.metadata());
         let request = request.into_inner();
@@ -227,13 +263,13 @@ impl Service {
     }
 }
 
-/// Converts the leases that fit into `max_bytes`. The others are released.
-fn deliver(leases: UndeliveredLeases, max_bytes: usize) -> Vec<proto::Lease> {
+/// Converts the leases of `owner` that fit into `max_bytes`. The others are released.
+fn deliver(leases: UndeliveredLeases, owner: LeaseOwner, max_bytes: usize) -> Vec<proto::Lease> {
     let column_names = leases.columns();
-    leases
-        .deliver(max_bytes)
-        .map(|lease| lease_to_proto(&column_names, lease))
-        .collect()
+    let leases = leases.deliver(owner, max_bytes);
+    let mut converted = Vec::with_capacity(leases.size_hint().1.unwrap_or_default());
+    converted.extend(leases.map(|lease| lease_to_proto(&column_names, lease)));
+    converted
 }
 
 /// Lets the leases of the response count in the budget until the response has been sent.

@@ -13,6 +13,8 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::broker::Error;
+use crate::security::OverLimit;
+use crate::text::{is_hidden, visible_lines};
 
 /// The domain of every `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "leasebroker";
@@ -39,7 +41,7 @@ impl From<Error> for Status {
                 text,
                 Some(Duration::from_millis(100)),
             ),
-            Error::LeaseIdTooNew { .. } => status(
+            Error::LeaseIdTooNew { .. } | Error::SecretNotRead { .. } => status(
                 Unavailable,
                 "LEASE_ID_TOO_NEW",
                 text,
@@ -59,30 +61,15 @@ impl From<Error> for Status {
             Error::StoreMisconfigured(_) => {
                 status(FailedPrecondition, "STORE_MISCONFIGURED", text, None)
             }
-            Error::Overloaded => status(
+            Error::Overloaded { retry_after, .. } => status(
                 Code::ResourceExhausted,
                 "OVERLOADED",
                 text,
-                Some(OVERLOADED_RETRY_AFTER),
+                Some(retry_after),
             ),
             Error::Internal => status(Internal, "INTERNAL", text, None),
         }
     }
-}
-
-/// The time after which a caller sends a call again that was refused because of overload.
-const OVERLOADED_RETRY_AFTER: Duration = Duration::from_millis(500);
-
-/// Returns the status for a call above the configured number of concurrent calls.
-pub(super) fn overloaded() -> Status {
-    let text =
-        "too many calls are running; send the call again after the delay in RetryInfo".to_owned();
-    status(
-        Code::ResourceExhausted,
-        "OVERLOADED",
-        text,
-        Some(OVERLOADED_RETRY_AFTER),
-    )
 }
 
 /// Returns the status for a call whose deadline is about to pass.
@@ -97,9 +84,56 @@ pub(super) fn malformed(text: String) -> Status {
     status(Code::InvalidArgument, "INVALID_FIELD", text, None)
 }
 
+/// Returns the status for a request whose last byte has not arrived within `timeout`.
+pub(super) fn incomplete(timeout: Duration) -> Status {
+    let timeout = humantime::format_duration(timeout);
+    let text = format!("the request did not arrive completely within {timeout}");
+    status(Code::InvalidArgument, "REQUEST_INCOMPLETE", text, None)
+}
+
 /// Returns the status for a request above the configured message size. `text` gives both sizes.
 pub(super) fn message_too_large(text: String) -> Status {
     status(Code::ResourceExhausted, "LIMIT_EXCEEDED", text, None)
+}
+
+/// Returns the status for a call without credentials.
+pub(super) fn credentials_missing() -> Status {
+    let text = "the call has no credentials".to_owned();
+    status(Code::Unauthenticated, "CREDENTIALS_MISSING", text, None)
+}
+
+/// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: they were
+/// not checked.
+pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
+    let text = "the credentials are not valid".to_owned();
+    status(
+        Code::Unauthenticated,
+        "CREDENTIALS_INVALID",
+        text,
+        retry_after,
+    )
+}
+
+/// Returns the status for a caller without a role that the rpc needs. It is the same whether a queue exists or not.
+pub(super) fn role_missing(rpc: &str, needed: &str) -> Status {
+    let text = format!("{rpc} needs the role {needed} on this queue");
+    let metadata = HashMap::from([
+        ("rpc".to_owned(), rpc.to_owned()),
+        ("role".to_owned(), needed.to_owned()),
+    ]);
+    let details = ErrorDetails::with_error_info("ROLE_MISSING", DOMAIN, metadata);
+    with_retry(Code::PermissionDenied, text, details, None)
+}
+
+/// Returns the status for a call over a limit of its identity.
+pub(super) fn identity_limit(over: OverLimit) -> Status {
+    let OverLimit { limit, retry_after } = over;
+    let text = format!(
+        "the limit {limit} of the caller's identity is reached; send the call again after the delay in RetryInfo"
+    );
+    let metadata = HashMap::from([("limit".to_owned(), limit.to_owned())]);
+    let details = ErrorDetails::with_error_info("IDENTITY_LIMIT", DOMAIN, metadata);
+    with_retry(Code::ResourceExhausted, text, details, Some(retry_after))
 }
 
 fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>) -> Status {
@@ -137,15 +171,25 @@ fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) 
     with_retry(code, text, details, None)
 }
 
-/// Cuts a text that is longer than `max_bytes` at a character and adds an ellipsis.
-pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
-    if text.len() <= max_bytes {
-        return text;
-    }
-    let end = (0..=max_bytes)
+/// Cuts a text at the last character that ends within `max_bytes`.
+fn cut(text: &mut String, max_bytes: usize) {
+    let end = (0..=max_bytes.min(text.len()))
         .rev()
         .find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(0));
-    text.push('…');
+}
+
+/// Cuts a text that is longer than `max_bytes` at a character and adds an ellipsis. Escapes characters that a terminal would
+/// act on: clients print errors.
+pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes && !text.contains(is_hidden) {
+        return text;
+    }
+    cut(&mut text, max_bytes + 4);
+    text = visible_lines(&text).into_owned();
+    if text.len() > max_bytes {
+        cut(&mut text, max_bytes);
+        text.push('…');
+    }
     text
 }

@@ -10,7 +10,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tonic::transport::server::Connected;
 
 /// A stream that delays each series of writes by one round of the scheduler. A flush ends a series.
 pub(super) struct CoalescedIo<IO> {
@@ -86,13 +85,5 @@ impl<IO: AsyncRead + Unpin> AsyncRead for CoalescedIo<IO> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(context, buffer)
-    }
-}
-
-impl<IO: Connected> Connected for CoalescedIo<IO> {
-    type ConnectInfo = IO::ConnectInfo;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.io.connect_info()
     }
 }

@@ -4,6 +4,8 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher as _;
 use uuid::Uuid;
 
+use super::owner::LeaseOwner;
+
 /// The use of a keyed hash, and the first byte of its input. It separates the uses, so that the result of one cannot
 /// serve as that of another.
 #[derive(Clone, Copy)]
@@ -15,10 +17,11 @@ pub(super) enum Purpose {
     Trace = b't',
 }
 
-/// The key of the hashes that a client must not be able to compute.
+/// The key of the hashes that a client must not be able to compute. All brokers on a database share its secrets.
 ///
-/// A store creates the secret when the database is first used. All brokers on that database share it.
-#[derive(Clone, Copy)]
+/// A store creates secret 0 when the database is first used. Lease tokens and spans are derived from it for ever. Further
+/// secrets replace it for the signatures of lease ids only: a token is of no use without the id that it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
@@ -27,15 +30,39 @@ impl Secret {
         Self(bytes)
     }
 
+    /// Returns the secret with these halves.
+    pub(super) fn from_halves(halves: [u64; 2]) -> Self {
+        let [first, second] = halves.map(u128::from);
+        Self((first << 64 | second).to_be_bytes())
+    }
+
+    /// Returns both halves.
+    #[expect(clippy::cast_possible_truncation, reason = "each half has 64 bits")]
+    pub(super) fn halves(&self) -> [u64; 2] {
+        let both = u128::from_be_bytes(self.0);
+        [(both >> 64) as u64, both as u64]
+    }
+
     /// Derives the lease token of a claim from its request id.
     ///
     /// If the request is sent again, any broker derives the same token and finds the same leases. A client cannot
-    /// compute the token from the request id.
-    pub fn token_of_request(&self, queue: &str, worker: &str, request_id: Uuid) -> Uuid {
-        let hash = self.hash(
-            Purpose::RequestId,
-            &[queue.as_bytes(), worker.as_bytes(), request_id.as_bytes()],
-        );
+    /// compute the token from the request id. An owner whose leases no other can use has tokens of its own.
+    pub fn token_of_request(
+        &self,
+        queue: &str,
+        owner: &LeaseOwner,
+        worker: &str,
+        request_id: Uuid,
+    ) -> Uuid {
+        let parts: [&[u8]; 3] = [queue.as_bytes(), worker.as_bytes(), request_id.as_bytes()];
+        let hash = match owner.exclusive_name() {
+            None => self.hash(Purpose::RequestId, &parts),
+            Some(name) => {
+                let [queue, worker, request_id] = parts;
+                let parts = [queue, worker, request_id, name.as_bytes()];
+                self.hash(Purpose::RequestId, &parts)
+            }
+        };
         uuid::Builder::from_random_bytes(hash).into_uuid()
     }
 

@@ -1,10 +1,14 @@
 //! Tests of lease ids: the text of known leases, and properties of all ids.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
 
 const SECRET: Secret = Secret::new([7; 16]);
+
+static SECRETS: LazyLock<SigningSecrets> = LazyLock::new(|| SigningSecrets::only(SECRET));
 
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -49,11 +53,18 @@ fn lease_id() -> impl Strategy<Value = LeaseId> {
 }
 
 fn encode_id(id: &LeaseId) -> String {
-    encode(&SECRET, "queue", &id.lease, &id.origin).expect("a short key")
+    encode(
+        &SECRETS,
+        "queue",
+        &LeaseOwner::default(),
+        &id.lease,
+        &id.origin,
+    )
+    .expect("a short key")
 }
 
 fn decode_id(text: &str) -> Result<LeaseId, InvalidLeaseId> {
-    decode(&SECRET, "queue", text)
+    decode(&SECRETS, "queue", &LeaseOwner::default(), text)
 }
 
 /// A lease on the item 123456, claimed in November 2026 for a minute.
@@ -143,7 +154,10 @@ fn keys_up_to_the_limit_have_ids() {
             attempt: u32::MAX,
             ..golden(None).lease
         };
-        (size, encode(&SECRET, "queue", &lease, &worst))
+        (
+            size,
+            encode(&SECRETS, "queue", &LeaseOwner::default(), &lease, &worst),
+        )
     };
     let (size, text) = id(MAX_KEY_BYTES - 3);
     assert_eq!(size, MAX_KEY_BYTES);
@@ -206,8 +220,49 @@ fn span_without_a_producer_begins_a_trace() {
 proptest! {
     #[test]
     fn lease_ids_decode_to_the_encoded_lease(id in lease_id(), queue: String) {
-        let text = encode(&SECRET, &queue, &id.lease, &id.origin).expect("a short key");
-        prop_assert_eq!(decode(&SECRET, &queue, &text), Ok(id));
+        let owner = LeaseOwner::default();
+        let text = encode(&SECRETS, &queue, &owner, &id.lease, &id.origin).expect("a short key");
+        prop_assert_eq!(decode(&SECRETS, &queue, &owner, &text), Ok(id));
+    }
+
+    #[test]
+    fn exclusive_lease_ids_are_for_their_owner(id in lease_id(), name: String, other: String) {
+        prop_assume!(name != other);
+        let former = std::slice::from_ref(&name);
+        let owner = LeaseOwner::new(&name, &[], true);
+        let text = encode(&SECRETS, "queue", &owner, &id.lease, &id.origin).expect("a short key");
+        let decoded = |owner: &LeaseOwner| decode(&SECRETS, "queue", owner, &text);
+        prop_assert_eq!(decoded(&owner), Ok(id.clone()));
+        // The owner was renamed, or the setting was changed.
+        prop_assert_eq!(decoded(&LeaseOwner::new(&other, former, true)), Ok(id.clone()));
+        prop_assert_eq!(decoded(&LeaseOwner::new(&name, &[], false)), Ok(id));
+        let strangers = [LeaseOwner::new(&other, &[], true), LeaseOwner::default()];
+        for stranger in strangers {
+            prop_assert_eq!(decoded(&stranger), Err(InvalidLeaseId::Unknown));
+        }
+    }
+
+    #[test]
+    fn shared_lease_ids_are_for_every_owner(id in lease_id(), name: String, other: String) {
+        let owner = LeaseOwner::new(&name, &[], false);
+        let text = encode(&SECRETS, "queue", &owner, &id.lease, &id.origin).expect("a short key");
+        for owner in [LeaseOwner::new(&other, &[], true), LeaseOwner::default()] {
+            let decoded = decode(&SECRETS, "queue", &owner, &text);
+            prop_assert_eq!(decoded.as_ref(), Ok(&id));
+        }
+    }
+
+    #[test]
+    fn request_tokens_differ_between_exclusive_owners(name: String, other: String, id: u128) {
+        prop_assume!(name != other);
+        let token = |owner: &LeaseOwner| {
+            SECRET.token_of_request("queue", owner, "worker", Uuid::from_u128(id))
+        };
+        let exclusive = |name: &str| token(&LeaseOwner::new(name, &[], true));
+        let shared = |name: &str| token(&LeaseOwner::new(name, &[], false));
+        prop_assert_ne!(exclusive(&name), exclusive(&other));
+        prop_assert_ne!(exclusive(&name), shared(&name));
+        prop_assert_eq!(shared(&name), token(&LeaseOwner::default()));
     }
 
     #[test]
@@ -225,9 +280,9 @@ proptest! {
     /// Even with a valid tag, malformed content is refused.
     #[test]
     fn arbitrary_signed_bytes_do_not_panic(content: Vec<u8>, flags in 0..8_u8) {
-        let mut bytes = vec![VERSION, SECRET_NUMBER, QUEUE_SCOPE, flags];
+        let mut bytes = vec![VERSION, 0, QUEUE_SCOPE, flags];
         bytes.extend(content);
-        let tag = tag(&SECRET, "queue", QUEUE_SCOPE, &bytes);
+        let tag = tag(&SECRET, "queue", (QUEUE_SCOPE, ""), &bytes);
         bytes.extend(tag);
         let _ = decode_id(&URL_SAFE_NO_PAD.encode(bytes));
     }
@@ -251,9 +306,9 @@ proptest! {
     #[test]
     fn lease_ids_of_other_queues_or_secrets_are_refused(id in lease_id()) {
         let text = encode_id(&id);
-        prop_assert_eq!(decode(&SECRET, "other", &text), Err(InvalidLeaseId::Unknown));
-        let other = Secret::new([8; 16]);
-        prop_assert_eq!(decode(&other, "queue", &text), Err(InvalidLeaseId::Unknown));
+        prop_assert_eq!(decode(&SECRETS, "other", &LeaseOwner::default(), &text), Err(InvalidLeaseId::Unknown));
+        let other = SigningSecrets::only(Secret::new([8; 16]));
+        prop_assert_eq!(decode(&other, "queue", &LeaseOwner::default(), &text), Err(InvalidLeaseId::Unknown));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The errors of a store: why an operation was not applied.
 
+use crate::text::Quoted;
+
 /// The reason why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StoreError {
@@ -48,6 +50,31 @@ pub struct Rejection {
     pub column: Option<String>,
     /// The reason, as text for the caller.
     pub problem: String,
+    /// Later requests of the list that would be refused too, even if this one were left out. In the order of the list. It
+    /// need not be complete.
+    pub more: Vec<Rejection>,
+}
+
+impl Rejection {
+    /// Returns the rejection of the request at index `item`.
+    pub fn of_item(item: usize, column: Option<String>, problem: String) -> Self {
+        Self {
+            item: Some(item),
+            column,
+            problem,
+            more: Vec::new(),
+        }
+    }
+
+    /// Returns the rejection of a list in which the refused request is not known.
+    pub fn of_list(column: Option<String>, problem: String) -> Self {
+        Self {
+            item: None,
+            column,
+            problem,
+            more: Vec::new(),
+        }
+    }
 }
 
 /// The reason why one settlement was refused. The text never contains a value of a column.
@@ -64,7 +91,7 @@ impl Refusal {
     /// Returns the refusal of a column that the settlement writes.
     pub(crate) fn of_column(column: &str, problem: String) -> Self {
         Self {
-            field: Some(format!("columns[{column:?}]")),
+            field: Some(format!("columns[{}]", Quoted(column))),
             problem,
         }
     }
@@ -74,7 +101,7 @@ impl Refusal {
         let item = format!("follow_ups[{index}].item");
         Self {
             field: Some(match column {
-                Some(column) => format!("{item}.columns[{column:?}]"),
+                Some(column) => format!("{item}.columns[{}]", Quoted(column)),
                 None => item,
             }),
             problem,

@@ -35,12 +35,21 @@ impl ItemSize {
         self.fixed + values + checkpoint + long_key_bytes(&item.lease.key)
     }
 
+    /// Returns the size of a new item whose values have this size in total. Its key is a number.
+    pub(super) fn of_new(&self, values: usize) -> usize {
+        self.fixed + self.columns * VALUE_BYTES + values
+    }
+
     /// Returns the size of an item with this key. `data_bytes` is the number of bytes of all its values and its checkpoint,
     /// as the database counts them.
     pub fn of_stored(&self, key: &Key, data_bytes: usize) -> usize {
         self.fixed + self.columns * VALUE_BYTES + data_bytes + long_key_bytes(key)
     }
 }
+
+/// The error text of an item whose fencing token or attempts cannot grow any more.
+pub(super) const FULL_COUNTER_TEXT: &str =
+    "its counter is full: the fencing token or the number of attempts cannot grow any more";
 
 /// Returns the error text of an item that is larger than any item may be.
 pub(super) fn too_large_text(size_bytes: usize, max_item_bytes: usize) -> String {

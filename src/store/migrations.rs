@@ -13,7 +13,6 @@ use semver::Version;
 use sha2::{Digest as _, Sha256};
 
 use super::StoreError;
-use crate::lease_id::Secret;
 use crate::value::hex;
 
 /// The name of the migration that creates the table in which builds before 0.2.0 keep the secret, with a secret that SQL has
@@ -113,21 +112,6 @@ fn check_readable(unknown: &Applied, own: &str) -> Result<(), StoreError> {
 /// Returns the bytes of a new secret, from a cryptographic generator.
 pub(super) fn new_secret() -> [u8; 16] {
     rand::random()
-}
-
-/// Returns the deployment's secret from the row of `lease_broker_secret` that holds it.
-///
-/// # Errors
-/// [`StoreError::Misconfigured`] if the row is missing or does not have 16 bytes. Every lease id carries a tag that is computed
-/// with the secret, so a new secret would invalidate all leases.
-pub(super) fn secret(value: Option<&[u8]>) -> Result<Secret, StoreError> {
-    let bytes = value.and_then(|value| value.try_into().ok());
-    bytes.map(Secret::new).ok_or_else(|| {
-        StoreError::Misconfigured(
-            "lease_broker_secret has no secret 0 of 16 bytes: restore the row with id 0 from a backup"
-                .to_owned(),
-        )
-    })
 }
 
 #[cfg(test)]

@@ -15,10 +15,14 @@ mod dependents;
 mod enqueue;
 mod enqueue_once;
 mod error;
+mod full_counters;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
 mod heartbeat;
 mod held_lease;
 mod index;
 mod inspect;
+mod instance;
 mod item_bytes;
 mod key_source;
 mod list_parameters;
@@ -38,6 +42,7 @@ mod release_claims;
 mod remedy;
 mod remove;
 mod restrictions;
+mod secrets;
 mod server_info;
 mod settings;
 mod settle;
@@ -61,14 +66,15 @@ use self::inspect::CountMethod;
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::settings::Settings;
+use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError,
-    TraceNote,
+    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store,
+    StoreError, TraceNote,
 };
 use crate::item_state::State;
-use crate::lease_id::{LeaseRef, Secret};
+use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
@@ -79,6 +85,7 @@ const PROBE_SQL: &str = "UPDATE lease_broker_probe SET write_time = SYSUTCDATETI
 pub struct MssqlStore {
     location: String,
     secret: Secret,
+    signing_secrets: Arc<SigningSecrets>,
     operations: MssqlOperations,
 }
 
@@ -137,7 +144,9 @@ impl MssqlStore {
             Ok(())
         })
         .await?;
-        let secret = migrations::secret(&mut connection).await?;
+        let secrets = connection.batch(&secrets::read_statement()).await?;
+        let secrets = secrets::decode(&secrets)?;
+        let secret = first_secret(&secrets)?;
         let mut problems = Vec::new();
         for queue in queues {
             problems.extend(adopt::check(&mut connection, queue).await?);
@@ -156,6 +165,7 @@ impl MssqlStore {
         Ok(Self {
             location,
             secret,
+            signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
             operations: MssqlOperations {
                 pool: pool.clone(),
                 queues: tables.into(),
@@ -182,6 +192,24 @@ impl MssqlStore {
 impl Store for MssqlStore {
     fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    fn signing_secrets(&self) -> &Arc<SigningSecrets> {
+        &self.signing_secrets
+    }
+
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        let stored = self
+            .run(async move |operations: MssqlOperations| operations.read_secrets().await)
+            .await?;
+        replace_secrets(&self.signing_secrets, &stored)
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.rotate_secrets(accept_old_for).await
+        })
+        .await
     }
 
     fn location(&self) -> String {
@@ -294,9 +322,16 @@ impl Store for MssqlStore {
         .await
     }
 
-    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.reap(queue, limit).await)
-            .await
+    async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.reap(queue, limit, latest).await
+        })
+        .await
     }
 
     async fn enqueue(
@@ -400,6 +435,11 @@ impl Store for MssqlStore {
                 .await
         })
         .await
+    }
+
+    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.announce(&instance).await)
+            .await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::NewItem;
+use super::item_size::too_large_text;
+use super::{ItemSize, NewItem};
 use crate::lease_id::{self, MAX_KEY_BYTES};
+use crate::text::Quoted;
 use crate::value::Value;
 
 /// Returns the table's column for the item's column at `index`.
@@ -19,13 +21,17 @@ pub(super) fn insertable_column<'a, C>(
     let (name, _) = &item.columns[index];
     let mut earlier = item.columns[..index].iter();
     if earlier.any(|(earlier, _)| earlier == name) {
-        return Err((name.clone(), format!("the column {name:?} is set twice")));
+        return Err((
+            name.clone(),
+            format!("the column {} is set twice", Quoted(name)),
+        ));
     }
     insertable.get(name).ok_or_else(|| {
         let mut names: Vec<&str> = insertable.keys().map(String::as_str).collect();
         names.sort_unstable();
         let problem = format!(
-            "queue {queue:?} has no column {name:?} that a new item can set; it can set {}",
+            "queue {queue:?} has no column {} that a new item can set; it can set {}",
+            Quoted(name),
             names.join(", ")
         );
         (name.clone(), problem)
@@ -51,6 +57,31 @@ pub(super) fn check_key_length(
     let problem =
         format!("the key takes {all_bytes} bytes in a lease id; at most {MAX_KEY_BYTES} fit");
     Err((name, problem))
+}
+
+/// Checks that a claim can return the item. `is_data` tells whether a worker gets a column.
+///
+/// # Errors
+/// The name of the largest column and the reason.
+pub(super) fn check_item_size(
+    item: &NewItem,
+    size: ItemSize,
+    max_item_bytes: usize,
+    is_data: impl Fn(&str) -> bool,
+) -> Result<(), (String, String)> {
+    let sizes = || item.columns.iter().map(|(_, value)| value.wire_size());
+    // Almost every item is small, and then the names of its columns do not matter.
+    if size.of_new(sizes().sum()) <= max_item_bytes {
+        return Ok(());
+    }
+    let data = || item.columns.iter().filter(|(name, _)| is_data(name));
+    let size_bytes = size.of_new(data().map(|(_, value)| value.wire_size()).sum());
+    if size_bytes <= max_item_bytes {
+        return Ok(());
+    }
+    let largest = data().max_by_key(|(_, value)| value.wire_size());
+    let name = largest.map(|(name, _)| name.clone()).unwrap_or_default();
+    Err((name, too_large_text(size_bytes, max_item_bytes)))
 }
 
 /// Returns true for decimal digits such as `-12.50`, with an optional sign and an optional fraction.

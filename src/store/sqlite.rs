@@ -16,20 +16,29 @@ mod enqueue;
 mod enqueue_once;
 mod error;
 mod foreign_keys;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
 mod heartbeat;
 mod held_lease;
 mod index;
 mod inspect;
+mod instance;
+mod lease_effects;
 mod migrations;
 mod mirror;
 mod new_item;
+mod open_files;
 mod placeholders;
 mod purge;
 mod queue_statements;
 mod quote;
+mod ready_item;
 mod reap;
 mod release_claims;
 mod remove;
+#[cfg(feature = "sabotage")]
+mod sabotage;
+mod secrets;
 mod settle;
 mod state_counts;
 mod state_index;
@@ -57,14 +66,15 @@ use self::queue_statements::QueueStatements;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::schema::Schema as _;
+use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
+    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
     ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Stats,
     Store, StoreError, TraceNote,
 };
 use crate::item_state::State;
-use crate::lease_id::{LeaseRef, Secret};
+use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
 use crate::value::Key;
 
@@ -72,6 +82,7 @@ use crate::value::Key;
 pub struct SqliteStore {
     path: PathBuf,
     secret: Secret,
+    signing_secrets: Arc<SigningSecrets>,
     queues: Arc<[QueueStatements]>,
     clock: Clock,
     writer: Writer,
@@ -88,7 +99,8 @@ impl SqliteStore {
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
-        let secret = migrations::secret(&connection)?;
+        let secrets = secrets::read(&connection, clock())?;
+        let secret = first_secret(&secrets)?;
         let mut schema = SqliteSchema::over(connection);
         let mut missing = Vec::new();
         for queue in queues {
@@ -110,6 +122,7 @@ impl SqliteStore {
         Ok(Self {
             path: path.to_owned(),
             secret,
+            signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
             queues,
             clock,
             writer: Writer::spawn(context)?,
@@ -117,16 +130,26 @@ impl SqliteStore {
         })
     }
 
-    /// Runs a read operation on the second connection. In WAL mode it does not wait for the writer.
+    /// Runs a read operation on a queue. See [`Self::read_file`].
     async fn read<T: Send + 'static>(
         &self,
         queue: QueueIndex,
         read: impl FnOnce(&Connection, &QueueStatements, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reader, queues, now) = (self.reader.clone(), self.queues.clone(), (self.clock)());
+        let queues = self.queues.clone();
+        self.read_file(move |connection, now| read(connection, &queues[queue.0], now))
+            .await
+    }
+
+    /// Runs a read operation on the second connection, with the present time. In WAL mode it does not wait for the writer.
+    async fn read_file<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reader, now) = (self.reader.clone(), (self.clock)());
         let task = tokio::task::spawn_blocking(move || {
             let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            read(&connection, &queues[queue.0], now)
+            read(&connection, now)
         });
         task.await
             .map_err(|error| StoreError::Bug(format!("a read operation panicked: {error}")))?
@@ -156,6 +179,21 @@ fn apply_in_one_transaction(
 impl Store for SqliteStore {
     fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    fn signing_secrets(&self) -> &Arc<SigningSecrets> {
+        &self.signing_secrets
+    }
+
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        let read = |connection: &Connection, now| secrets::read(connection, now);
+        let stored = self.read_file(read).await?;
+        replace_secrets(&self.signing_secrets, &stored)
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        let rotate = move |context: &WriteContext| secrets::rotate(context, accept_old_for);
+        self.writer.run(rotate).await
     }
 
     fn location(&self) -> String {
@@ -297,8 +335,13 @@ impl Store for SqliteStore {
         self.writer.run(cancel).await
     }
 
-    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        let reap = move |context: &WriteContext| reap::reap(context, queue, limit);
+    async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError> {
+        let reap = move |context: &WriteContext| reap::reap(context, queue, limit, latest);
         self.writer.run(reap).await
     }
 
@@ -403,6 +446,11 @@ impl Store for SqliteStore {
     ) -> Result<RetentionTurn, StoreError> {
         let take = move |context: &WriteContext| purge::take_turn(context, queue, broker, duration);
         self.writer.run(take).await
+    }
+
+    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
+        let announce = move |context: &WriteContext| instance::announce(context, &instance);
+        self.writer.run(announce).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

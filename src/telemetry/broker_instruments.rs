@@ -8,10 +8,10 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
 use super::instruments::{
-    CLAIMS_WAITING, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument,
-    LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED, SETTLEMENTS_REFUSED,
-    SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET,
-    STORE_UP, UNKNOWN_LEASE_IDS,
+    CLAIMS_WAITING, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED,
+    Instrument, LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED,
+    SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS,
+    STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_UP, UNKNOWN_LEASE_IDS,
 };
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
 use crate::lease_trace::ReleaseReason;
@@ -29,6 +29,12 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queue_names: &[Strin
     STORE_UP.gauge(meter, move |observer| {
         if let Some(broker) = store.upgrade() {
             observer.observe(u64::from(*broker.store_health().borrow()), &[]);
+        }
+    });
+    let settings = queues.broker.clone();
+    DIFFERING_QUEUES.gauge(meter, move |observer| {
+        if let Some(broker) = settings.upgrade() {
+            observer.observe(broker.differing_queues() as u64, &[]);
         }
     });
     let store = queues.broker;
@@ -95,13 +101,14 @@ fn register_operations(meter: &Meter, queues: &Queues) {
 }
 
 fn register_queues(meter: &Meter, queues: &Queues) {
-    let plain: [(Instrument, QueueField); 6] = [
+    let plain: [(Instrument, QueueField); 7] = [
         (LEASES_CLAIMED, |counters| counters.claimed.get()),
         (LEASES_EXTENDED, |counters| counters.extended.get()),
         (UNKNOWN_LEASE_IDS, |counters| counters.unknown_ids.get()),
         (ITEMS_ENQUEUED, |counters| counters.enqueued.get()),
         (ITEMS_PROMOTED, |counters| counters.promoted.get()),
         (ITEMS_PURGED, |counters| counters.purged.get()),
+        (STORE_CLOCK_STEPS, |counters| counters.clock_steps.get()),
     ];
     for (instrument, value) in plain {
         let queues = queues.clone();

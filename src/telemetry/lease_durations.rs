@@ -30,7 +30,7 @@ struct QueueHistograms {
 
 struct LeaseDurations(Vec<QueueHistograms>);
 
-/// Creates the histograms, and returns what records durations in them.
+/// Creates the histograms. The returned observer records durations in them.
 pub(super) fn observer(meter: &Meter, queue_names: &[String]) -> Arc<dyn LeaseObserver> {
     let held = LEASE_HELD.histogram(meter, &HELD);
     let waited = ITEM_WAIT.histogram(meter, &WAITED);

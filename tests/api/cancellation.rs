@@ -1,10 +1,13 @@
-//! Cancelled calls and broken connections: the broker releases leases that it can no longer deliver.
+//! Cancelled calls and broken connections: the broker releases leases that it can no longer deliver, unless the call has a
+//! request id.
 
 use std::time::Duration;
 
 use lease_broker::grpc::proto::Outcome;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 
-use crate::support::client::{Client, duration};
+use crate::support::client::{Client, duration, lease_ids};
 use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{wait_until, with_timeout};
@@ -86,6 +89,38 @@ async fn claim_cancelled_in_flight_is_released() {
 }
 
 #[tokio::test]
+async fn claim_that_is_sent_again_to_another_broker_keeps_its_leases() {
+    let server = Server::start().await;
+    let other = server.another().await;
+    let (client, again) = (server.client().await, other.client().await);
+    client.enqueue(&["a", "b"]).await;
+    let held = client.claim_one().await;
+    let id = uuid::Uuid::from_u128(1).to_string();
+    let mut request = again.claim_request(1);
+    request.request_id.clone_from(&id);
+    // Both claims run when the lock is free, in any order.
+    let lock = WriteLock::acquire(&server.file());
+    let cancelled = long_claim_with_id(&client, &id);
+    client.wait_until_received().await;
+    cancelled.abort();
+    let _ = cancelled.await;
+    let answer = tokio::spawn({
+        let again = again.clone();
+        async move { again.try_claim(request).await }
+    });
+    again.wait_until_received().await;
+    drop(lock);
+    let leases = with_timeout(answer).await.expect("a task");
+    let leases = leases.expect("a claim");
+    // The first broker serves one claim after the other, and one settlement after the other. So these two come after all that
+    // it does for the cancelled claim.
+    assert_eq!(client.claim(1).await, []);
+    client.complete(&[&held.lease_id]).await;
+    let completed = again.complete(&lease_ids(&leases)).await;
+    assert_eq!(completed[0].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
 async fn broken_connection_releases_its_claims() {
     let server = Server::start().await;
     let client = server.client().await;
@@ -138,9 +173,7 @@ async fn retried_claim_gets_the_same_items() {
         let _ = tokio::time::timeout(moment, claim).await;
         wait_until("the request holds all items", async || {
             let leases = client.try_claim(request.clone()).await.expect("a claim");
-            let released = client
-                .release(&crate::support::client::lease_ids(&leases))
-                .await;
+            let released = client.release(&lease_ids(&leases)).await;
             let applied = released
                 .iter()
                 .filter(|result| result.outcome() == Outcome::Applied);
@@ -171,10 +204,14 @@ async fn released_requests_of_cancelled_claims_hold_nothing() {
             producer.enqueue(&["a"]).await;
         }
     };
+    let seed = rand::random();
+    eprintln!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
     let claims_are_cancelled = async {
         for claim in claims {
-            let pause = rand::random_range(0..500);
-            tokio::time::sleep(Duration::from_micros(pause)).await;
+            for _ in 0..random.random_range(0..20) {
+                tokio::task::yield_now().await;
+            }
             claim.abort();
             let _ = claim.await;
         }
@@ -182,8 +219,12 @@ async fn released_requests_of_cancelled_claims_hold_nothing() {
     tokio::join!(items_arrive, claims_are_cancelled);
     let released = client.try_release_requests(&ids).await.expect("a release");
     assert!(released > 0, "the first claim held a lease");
-    // A claim that was cancelled before its handler ran may still take an item and release it.
-    wait_until("nothing is leased", async || leased(&server) == 0).await;
+    // A claim that was cancelled before its handler ran may still take an item.
+    wait_until("nothing is leased", async || {
+        client.try_release_requests(&ids).await.expect("a release");
+        leased(&server) == 0
+    })
+    .await;
     assert_eq!(client.claim(1_000).await.len(), 101);
 }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::support::client::{completion, item};
+use crate::support::raw_connection::{RawConnection, blocking};
 use crate::support::server::{QUEUE, Server};
 
 /// Repeats a call until the client's channel has sent it. A call that was queued on a replaced connection was never
@@ -55,7 +56,12 @@ async fn waiting_claim_outlives_max_age() {
         );
         async move { client.try_claim(request).await }
     });
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    client.wait_until_received().await;
+    // When two connections have been replaced, one after the other, the older one of the claim has been, too.
+    for _ in 0..2 {
+        let younger = RawConnection::open(server.address);
+        blocking(move || younger.goaway()).await;
+    }
     server.client().await.enqueue(&["a"]).await;
     let leases = crate::support::timeout::with_timeout(waiting).await;
     assert_eq!(leases.expect("a task").expect("a claim").len(), 1);

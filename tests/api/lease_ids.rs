@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{CompleteRequest, NextClaim, Outcome};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use lease_broker::grpc::proto::{CompleteRequest, Lease, NextClaim, Outcome};
+use lease_broker::store::Store as _;
+use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use tonic::Code;
 
 use crate::support::api_error::{assert_api_error, assert_field_error};
 use crate::support::client::{completion, failure, item_with, key, lease_ids, text};
 use crate::support::database::{all_rows, query_value};
 use crate::support::server::Server;
+use crate::support::timeout::{wait_until, with_timeout};
 
 /// Changes the version of a lease id, its first byte, from 2 to 6.
 fn with_later_version(id: &str) -> String {
@@ -119,4 +123,72 @@ async fn heartbeat_without_a_duration_extends_by_the_claimed_one() {
         let time_left = Duration::try_from(result.time_left.expect("held")).expect("positive");
         assert!(time_left > minutes(6) && time_left <= minutes(7));
     }
+}
+
+#[tokio::test]
+async fn rotated_secret_loses_no_lease_of_two_brokers() {
+    let old = Server::start().await;
+    let before = old.client().await;
+    before.enqueue(&["a", "b", "c", "d"]).await;
+    let signed_before = before.claim(2).await;
+    rotate(&old, Duration::from_secs(3_600)).await;
+    // The secret is so old that brokers use it. The first one has not read it.
+    let database = old.database();
+    let age = "UPDATE lease_broker_secret SET made_time = made_time - 90000 WHERE id = 1";
+    assert_eq!(database.execute(age, []), Ok(1));
+    let new = old.another().await;
+    let after = new.client().await;
+    let signed_after = after.claim(2).await;
+    assert_eq!(secret_numbers(&signed_before), [0, 0]);
+    assert_eq!(secret_numbers(&signed_after), [1, 1]);
+
+    // The first broker asks for a retry, and reads the secret meanwhile.
+    let ids = lease_ids(&signed_after);
+    let refused = before.try_heartbeat(&ids, None).await.map(drop);
+    assert_api_error(refused, Code::Unavailable, "LEASE_ID_TOO_NEW", true);
+    wait_until("the broker knows the secret", async || {
+        before.try_heartbeat(&ids, None).await.is_ok()
+    })
+    .await;
+    for result in before.complete(&ids).await {
+        assert_eq!(result.outcome(), Outcome::Applied);
+    }
+    for result in after.complete(&lease_ids(&signed_before)).await {
+        assert_eq!(result.outcome(), Outcome::Applied);
+    }
+}
+
+#[tokio::test]
+async fn rotation_without_delay_loses_every_lease() {
+    let old = Server::start().await;
+    let before = old.client().await;
+    before.enqueue(&["a"]).await;
+    let leases = before.claim(1).await;
+    rotate(&old, Duration::ZERO).await;
+    let after = old.another().await.client().await;
+    // The number could be that of a secret which the broker has not read, so it asks once for a retry.
+    let lost = with_timeout(async {
+        loop {
+            match after.try_heartbeat(&lease_ids(&leases), None).await {
+                Ok(results) => return results[0].outcome(),
+                Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status:?}"),
+            }
+        }
+    });
+    assert_eq!(lost.await, Outcome::LeaseLost);
+}
+
+/// Adds a secret to the file of a broker, as the command `secret rotate` does.
+async fn rotate(server: &Server, accept_old_for: Duration) {
+    let store = SqliteStore::open(&server.file(), &[], system_clock()).expect("the file");
+    store.rotate_secrets(accept_old_for).await.expect("rotated");
+}
+
+/// Returns the numbers of the secrets that have signed the ids: their second bytes.
+fn secret_numbers(leases: &[Lease]) -> Vec<u8> {
+    let number = |id: &str| {
+        let id = URL_SAFE_NO_PAD.decode(id).expect("base64url");
+        id[1]
+    };
+    lease_ids(leases).into_iter().map(number).collect()
 }

@@ -4,13 +4,14 @@ use lease_broker::grpc::proto::{
     CompleteRequest, CompleteResponse, Completion, FailRequest, ItemState, Lease, NextClaim,
     Outcome,
 };
+use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
 use crate::support::api_error::assert_field_error;
 use crate::support::client::{Client, completion, failure, lease_ids, payload};
 use crate::support::database::{self, WriteLock};
-use crate::support::server::{QUEUE, Server};
-use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
+use crate::support::server::Server;
+use crate::support::timeout::{wait_until, with_timeout};
 
 const REQUEST_ID: &str = "0d3adb33-f000-4000-8000-000000000003";
 
@@ -249,32 +250,30 @@ async fn invalid_next_field_is_named() {
 
 #[tokio::test]
 async fn draining_service_only_completes() {
-    let slow_drain = format!("[server]\ndrain_delay = '2s'\ndrain_grace = '10s'\n{QUEUE}");
-    let mut server = Server::with_config(&slow_drain).await;
-    let client = server.client().await;
-    client.enqueue(&["a"]).await;
+    let (mut server, client) = start_with(&["a", "b"]).await;
     let first = client.claim_one().await;
-    let waiting = tokio::spawn({
-        let (client, request) = (
-            client.clone(),
-            client.waiting_claim_request(1, TEST_TIMEOUT),
-        );
-        async move { client.try_claim(request).await }
+    let lock = WriteLock::acquire(&server.file());
+    let call = tokio::spawn({
+        let (client, completions) = (client.clone(), completion_of(&first));
+        async move { complete(&client, completions, next(1)).await }
     });
     client.wait_until_received().await;
     let drained = tokio::spawn(server.drain());
-    let waiting = with_timeout(waiting).await.expect("a task");
-    assert_eq!(
-        waiting.expect("an empty response"),
-        [],
-        "the server is not draining"
-    );
-    client.enqueue(&["b"]).await;
-    let response = complete(&client, completion_of(&first), next(1)).await;
+    wait_until("the server takes no connection", async || {
+        TcpStream::connect(server.address).await.is_err()
+    })
+    .await;
+    drop(lock);
+    let response = with_timeout(call).await.expect("a task");
     let response = response.expect("no error");
     assert_eq!(response.results[0].outcome(), Outcome::Applied);
-    assert_eq!(response.next_leases, []);
     assert!(with_timeout(drained).await.expect("a task"));
+    let leased = "SELECT count(*) FROM work WHERE lease_state = 1";
+    let leased = database::query_value::<i64>(&server.database(), leased);
+    assert_eq!(
+        leased,
+        i64::try_from(response.next_leases.len()).expect("a number")
+    );
 }
 
 #[tokio::test]

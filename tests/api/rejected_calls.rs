@@ -1,16 +1,11 @@
 //! Calls that are rejected before the broker looks at their items: unknown queue, too many calls, unreadable message.
 
-use std::time::Duration;
-
 use bytes_codec::Bytes;
 use tonic::{Code, Request, Status};
-use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_client::HealthClient;
 
-use crate::support::api_error::{ApiError, assert_api_error};
-use crate::support::client::{Client, completion, failure, item};
-use crate::support::server::{QUEUE, Server};
-use crate::support::timeout::{wait_until, with_timeout};
+use crate::support::api_error::{ApiError, assert_api_error, assert_field_error};
+use crate::support::client::{Client, completion, failure, item, item_with, text};
+use crate::support::server::Server;
 
 /// A codec that sends bytes unchanged, so that a test can send an invalid message.
 mod bytes_codec {
@@ -59,7 +54,7 @@ mod bytes_codec {
 }
 
 /// Makes each of the six calls once. Returns the number of results or the error of each.
-async fn call_all_rpcs(client: &Client) -> [Result<usize, Status>; 6] {
+pub(crate) async fn call_all_rpcs(client: &Client) -> [Result<usize, Status>; 6] {
     let items = vec![item("x")];
     [
         client
@@ -97,11 +92,23 @@ async fn error_about_a_huge_name_is_short() {
     let client = server.client().await;
     let huge = "ü".repeat(500_000);
     for outcome in call_all_rpcs(&client.for_queue(&huge)).await {
+        assert_field_error(outcome, Code::InvalidArgument, "LIMIT_EXCEEDED", "queue");
+    }
+    let column = |name| item_with(name, text("x"));
+    let with_huge_column = client.try_enqueue(vec![column(&huge)]).await;
+    let field = "items.columns";
+    assert_field_error(
+        with_huge_column,
+        Code::InvalidArgument,
+        "LIMIT_EXCEEDED",
+        field,
+    );
+    let long = "ü".repeat(256);
+    for outcome in call_all_rpcs(&client.for_queue(&long)).await {
         assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
     }
-    let column = crate::support::client::item_with(&huge, crate::support::client::text("x"));
     let status = client
-        .try_enqueue(vec![column])
+        .try_enqueue(vec![column(&long)])
         .await
         .expect_err("the column name is unknown");
     let error = ApiError::from_status(&status);
@@ -109,48 +116,6 @@ async fn error_about_a_huge_name_is_short() {
     let field = error.field.expect("the error names a field");
     assert!(field.starts_with("items[0].columns[\"üüü"), "{field}");
     assert!(status.message().len() < 2_000, "{}", status.message().len());
-}
-
-#[tokio::test]
-async fn overload_does_not_stop_health_checks() {
-    let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
-    let client = server.client().await;
-    let waiting = client.waiting_claim_request(1, Duration::from_secs(60));
-    let waiting = tokio::spawn({
-        let client = client.clone();
-        async move { client.try_claim(waiting).await }
-    });
-    // The server reads the calls of one connection in order, so the waiting claim comes first.
-    tokio::task::yield_now().await;
-    for outcome in call_all_rpcs(&client).await {
-        assert_api_error(outcome, Code::ResourceExhausted, "OVERLOADED", true);
-    }
-    // The limit counts the calls of all connections.
-    for outcome in call_all_rpcs(&server.client().await).await {
-        assert_api_error(outcome, Code::ResourceExhausted, "OVERLOADED", true);
-    }
-    let mut health = HealthClient::new(server.channel().await);
-    let check = health.check(HealthCheckRequest::default());
-    assert_eq!(
-        with_timeout(check)
-            .await
-            .expect("an answer")
-            .into_inner()
-            .status,
-        1
-    );
-    server
-        .database()
-        .execute("INSERT INTO work (payload) VALUES ('x')", [])
-        .expect("inserted");
-    let leases = with_timeout(waiting)
-        .await
-        .expect("a task")
-        .expect("a claim");
-    assert_eq!(leases.len(), 1);
-    for outcome in call_all_rpcs(&client).await {
-        outcome.expect("calls succeed again");
-    }
 }
 
 #[tokio::test]
@@ -178,29 +143,5 @@ async fn malformed_message_is_rejected() {
             let outcome = grpc.unary(Request::new(bytes.to_vec()), path, Bytes).await;
             assert_api_error(outcome, Code::InvalidArgument, "INVALID_FIELD", false);
         }
-    }
-}
-
-#[tokio::test]
-async fn cancelled_call_frees_its_slot() {
-    let server = Server::with_config(&format!("[server]\nmax_concurrent_calls = 1\n{QUEUE}")).await;
-    let client = server.client().await;
-    for _ in 0..5 {
-        let waiting = client.waiting_claim_request(1, Duration::from_secs(60));
-        let waiting = tokio::spawn({
-            let client = client.clone();
-            async move { client.try_claim(waiting).await }
-        });
-        tokio::task::yield_now().await;
-        client
-            .try_claim(client.claim_request(1))
-            .await
-            .expect_err("the server is at its limit");
-        waiting.abort();
-        let _ = waiting.await;
-        wait_until("the server accepts another call", async || {
-            client.try_claim(client.claim_request(1)).await.is_ok()
-        })
-        .await;
     }
 }

@@ -120,7 +120,7 @@ async fn short_lock_only_delays_a_call() {
         let client = client.clone();
         async move { client.try_enqueue(vec![item("x")]).await }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.wait_until_received().await;
     assert!(!adding.is_finished());
     drop(lock);
     with_timeout(adding).await.expect("a task").expect("added");

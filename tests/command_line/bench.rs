@@ -348,3 +348,51 @@ fn a_broker_that_does_not_answer_or_start_is_reported() {
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(wrong.err.contains("lease_duration"), "{wrong:?}");
 }
+
+#[test]
+fn overload_run_counts_refusals_and_judges_each_bar() {
+    let workspace = Workspace::with(QUEUES);
+    let printed = bench(&workspace, "--overload 3 --duration 3s --json -");
+    // The bars depend on the machine. The exit code must say the same as the bars.
+    let results: Json = serde_json::from_str(&printed.out).expect("JSON");
+    let bars = results["bars"].as_array().expect("a list");
+    assert!(bars.len() >= 6, "{results:#}");
+    let all_hold = bars.iter().all(|bar| bar["holds"] == true);
+    assert_eq!(printed.code, i32::from(!all_hold), "{printed:?}");
+    for number in ["capacity", "offered", "goodput"] {
+        assert!(
+            results[number].as_f64().is_some_and(|number| number > 1.0),
+            "{results:#}"
+        );
+    }
+    let refused = |rpc: &str| &results["errors"][rpc]["OVERLOADED"];
+    assert!(refused("heartbeat").is_null(), "{results:#}");
+    assert_eq!(leftovers(workspace.folder.path()), [] as [String; 0]);
+}
+
+#[test]
+fn refused_calls_are_counted_and_sent_again() {
+    let mut workspace = Workspace::with(&format!("budgets.working_calls = 2\n{QUEUES}"));
+    workspace.serve();
+    let address = workspace.process.as_ref().expect("a service").url();
+    let load = "--queue work --items 300 --workers 32 --connections 8";
+    let results = results(&workspace, &format!("--address {address} {load}"));
+    assert_eq!(count(&results, "/load/items/completed"), 300);
+    let errors = results["load"]["errors"].as_object().expect("an object");
+    let refused = errors
+        .values()
+        .filter_map(|reasons| reasons["OVERLOADED"].as_u64());
+    assert!(refused.sum::<u64>() > 0, "{errors:?}");
+}
+
+#[test]
+fn connections_that_the_broker_replaces_fail_no_call() {
+    let mut workspace = Workspace::with(&format!("server.max_connection_age = '1s'\n{QUEUES}"));
+    workspace.serve();
+    let address = workspace.process.as_ref().expect("a service").url();
+    let load = "--queue work --duration 5s --workers 8 --connections 4";
+    let results = results(&workspace, &format!("--address {address} {load}"));
+    assert!(count(&results, "/load/items/completed") > 0);
+    assert_eq!(count(&results, "/load/items/leases_lost"), 0);
+    assert_eq!(results["load"]["errors"], serde_json::json!({}));
+}

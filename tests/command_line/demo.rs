@@ -1,6 +1,12 @@
-//! `demo`: its checks pass at every size, and a worker is killed even if the rows run out.
+//! `demo`: its checks pass at every size, a worker is killed even if the rows run out, and workers of other languages share
+//! the table.
 
-use crate::support::process::CommandOutput;
+use std::ffi::OsStr;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::skipped::skipped;
+use crate::support::process::{CommandOutput, program};
 use crate::workspace::Workspace;
 
 /// Asserts that the demo passed, and returns its last line.
@@ -56,4 +62,83 @@ fn wrong_flags_exit_64() {
         assert_eq!(refused.code, 64, "{refused:?}");
         assert!(refused.err.contains(named), "{refused:?}");
     }
+}
+
+/// Runs the demo with this flag and these folders of programs.
+fn demo_in(language: &str, path: &OsStr) -> CommandOutput {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = program()
+        .args(["demo", "--events", "2000", "--batch", "50", "--lease", "5s"])
+        .args(["--language", language])
+        .current_dir(folder.path())
+        // Go and Maven have caches in the home folder.
+        .envs(std::env::var_os("HOME").map(|home| ("HOME", home)))
+        .env("PATH", path)
+        .output()
+        .expect("the program starts");
+    CommandOutput {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("the output is UTF-8"),
+        err: String::from_utf8(output.stderr).expect("the output is UTF-8"),
+    }
+}
+
+/// Checks that workers of the language and built-in workers have completed rows, and that one was killed.
+fn shares_the_table(language: &str) {
+    // The workers build their library, which needs a network. `.ci/run` sets the variable.
+    if std::env::var_os("LEASE_BROKER_TEST_CLIENTS").is_none() {
+        return skipped(&format!(
+            "demo --language {language}: LEASE_BROKER_TEST_CLIENTS is not set"
+        ));
+    }
+    let printed = demo_in(language, &std::env::var_os("PATH").expect("PATH"));
+    if printed.code == 69 {
+        return skipped(&printed.err);
+    }
+    passed(&printed);
+    for worker in [format!("{language}-3"), "worker-2".to_owned()] {
+        let line = printed.out.lines().find(|line| line.starts_with(&worker));
+        let line = line.unwrap_or_else(|| panic!("no {worker} in {printed:?}"));
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        assert_ne!(columns[2], "0", "{worker} completed nothing: {printed:?}");
+    }
+    assert!(printed.out.contains("was killed"), "{printed:?}");
+}
+
+#[test]
+fn python_workers_share_the_table() {
+    shares_the_table("python");
+}
+
+#[test]
+fn node_workers_share_the_table() {
+    shares_the_table("node");
+}
+
+#[test]
+fn go_workers_share_the_table() {
+    shares_the_table("go");
+}
+
+#[test]
+fn java_workers_share_the_table() {
+    shares_the_table("java");
+}
+
+#[test]
+fn missing_toolchain_exits_69_with_its_name() {
+    // The script that looks for Go needs these programs.
+    let path = tempfile::tempdir().expect("a folder");
+    for name in ["bash", "dirname"] {
+        let folders = ["/bin", "/usr/bin"].map(|folder| Path::new(folder).join(name));
+        let found = folders.iter().find(|program| program.exists());
+        let found = found.unwrap_or_else(|| panic!("no {name}"));
+        symlink(found, path.path().join(name)).expect("a link");
+    }
+    let refused = demo_in("go", path.path().as_os_str());
+    assert_eq!(refused.code, 69, "{refused:?}");
+    assert!(
+        refused.err.contains("--language go: go is missing"),
+        "{refused:?}"
+    );
 }

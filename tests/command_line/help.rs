@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::skipped::skipped;
 use crate::workspace::Workspace;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 22] = [
     "serve",
     "demo",
     "bench",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 18] = [
     "schema apply",
     "schema check",
     "enqueue",
+    "work",
     "claim",
     "heartbeat",
     "complete",
@@ -23,6 +24,9 @@ const COMMANDS: [&str; 18] = [
     "list",
     "redrive",
     "purge",
+    "secret rotate",
+    "token new",
+    "auth check",
     "completions",
 ];
 
@@ -67,6 +71,7 @@ fn every_example_is_valid() {
         let end = example
             .find("   ")
             .into_iter()
+            .chain(example.find(" -- "))
             .chain(example.find(" |"))
             .chain(example.find(" >"));
         let example = &example[..end.min().unwrap_or(example.len())];

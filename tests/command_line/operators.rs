@@ -1,8 +1,10 @@
 //! Tests of `stats`, `list`, `redrive` and `purge`, the commands for operators.
 
+use lease_broker::text::is_hidden;
 use serde_json::json;
 
 use crate::support::database;
+use crate::support::process::run;
 use crate::workspace::{QUEUES, Workspace};
 
 #[test]
@@ -35,6 +37,51 @@ fn stats_count_items_by_state() {
     workspace.call(&format!("release work {leased}"));
     let table = workspace.store("stats");
     assert_eq!(table.out.lines().count(), 3, "{table:?}");
+}
+
+/// A text that moves the cursor, rings, forges a line and turns the direction of the text around.
+const HOSTILE: &str = "a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}\u{200b}\\z";
+
+#[test]
+fn hostile_texts_are_escaped_in_every_output() {
+    let workspace = Workspace::serving();
+    workspace.lease();
+    let hostile = "UPDATE work SET payload = ?1, lease_owner = ?1, lease_error = ?1";
+    let database = workspace.database();
+    database.execute(hostile, [HOSTILE]).expect(hostile);
+    let is_shown = |character: char| character == '\n' || !is_hidden(character);
+    let table = workspace.store("list work").out;
+    assert!(table.chars().all(is_shown), "{table:?}");
+    assert_eq!(table.lines().count(), 2, "{table:?}");
+    assert!(
+        table.contains(r"a\u{1b}[2J\u{7}\u{d}\u{a}\u{9b}31m\u{202e}\u{200b}\\z"),
+        "{table}"
+    );
+    let json = workspace.store("list work --output json");
+    assert!(json.out.chars().all(is_shown), "{json:?}");
+    assert_eq!(json.json()[0]["owner"], HOSTILE);
+    database
+        .execute_batch("UPDATE work SET lease_state = 0")
+        .expect("the item is ready");
+    let claimed = workspace.call("claim work");
+    assert!(claimed.out.chars().all(is_shown), "{claimed:?}");
+    assert_eq!(claimed.json()[0]["columns"]["payload"], HOSTILE);
+    let folder = workspace.folder.path();
+    for arguments in [
+        &[
+            "list",
+            HOSTILE,
+            "--config",
+            "queues.toml",
+            "--store",
+            "q.db",
+        ][..],
+        &["list", "work", "--config", HOSTILE],
+    ] {
+        let refused = run(folder, arguments);
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(refused.err.chars().all(is_shown), "{refused:?}");
+    }
 }
 
 #[test]

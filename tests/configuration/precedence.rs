@@ -53,7 +53,7 @@ fn file_needs_only_changed_settings() {
 #[test]
 fn flag_overrides_variable_overrides_file() {
     let sources = |flags| TestSources {
-        file: "[server]\nlisten = '127.0.0.1:1'\ndrain_grace = '1s'\nmax_concurrent_calls = 5",
+        file: "[server]\nlisten = '127.0.0.1:1'\ndrain_grace = '1s'\nmax_streams = 5",
         variables: &[
             ("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:2"),
             ("LEASE_BROKER_SERVER__DRAIN_GRACE", "2s"),
@@ -62,7 +62,7 @@ fn flag_overrides_variable_overrides_file() {
     };
     let config = sources(Vec::new()).load().expect("valid");
     assert_eq!(config.server.listen.port(), 2);
-    assert_eq!(config.server.max_concurrent_calls, 5);
+    assert_eq!(config.server.max_streams, 5);
     let config = sources(vec![listen_flag("127.0.0.1:3")])
         .load()
         .expect("valid");

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{Order, QueueSpec};
-use lease_broker::store::{ClaimCall, Claimed};
+use lease_broker::store::{ClaimCall, Claimed, QueueIndex};
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
@@ -139,7 +139,13 @@ pub(crate) async fn group_is_bounded_as_a_whole<H: Harness>() {
 }
 
 pub(crate) async fn item_over_the_queues_limit_becomes_dead<H: Harness>() {
-    let fixture = items_of::<H>(&[1, 100, 2], 64 * KIB).await;
+    let fixture = items_of::<H>(&[1], 64 * KIB).await;
+    // Another program inserts the large row. Enqueue would refuse it.
+    for (id, kibibytes) in [(2, 100), (3, 2)] {
+        let payload = Value::Text("x".repeat(kibibytes * KIB));
+        let row = [("id", Value::Int(id)), ("payload", payload)];
+        fixture.harness.insert("item", &row).await;
+    }
     let claimed = fixture.results(vec![bounded(9, 1_000)]).await.remove(0);
     assert_eq!(keys(&claimed.items), ["1", "3"]);
     assert_eq!(too_large(&claimed), [""; 0]);
@@ -198,4 +204,36 @@ pub(crate) async fn repeated_bounded_claim_gets_the_same_leases<H: Harness>() {
         assert_eq!(keys(&claimed.items), ["1", "3"]);
         fixture.advance(SECOND).await;
     }
+}
+
+/// The bound of new leases would otherwise not bound the leases of claims that are sent again.
+pub(crate) async fn retried_leases_of_many_calls_are_bounded<H: Harness>() {
+    let fixture = items_of::<H>(&[100, 100, 100], 64 << 20).await;
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        let call = ClaimCall {
+            has_request_id: true,
+            ..bounded(1, 1_024)
+        };
+        assert_eq!(fixture.claim_by(call.clone()).await.len(), 1);
+        calls.push(call);
+    }
+    // The first request arrives twice.
+    calls.push(calls[0].clone());
+    let mut found = Vec::new();
+    while !calls.is_empty() {
+        let claim = fixture
+            .store
+            .claim(QueueIndex(0), calls.clone().into(), 64 * KIB);
+        let claimed = claim.await.expect("a claim");
+        let (served, left): (Vec<_>, Vec<_>) = calls
+            .into_iter()
+            .zip(claimed)
+            .partition(|(_, claimed)| !claimed.items.is_empty());
+        assert_eq!(served.len(), 1);
+        assert!(left.iter().all(|(_, claimed)| claimed.has_more));
+        found.extend(served.iter().flat_map(|(_, claimed)| keys(&claimed.items)));
+        calls = left.into_iter().map(|(call, _)| call).collect();
+    }
+    assert_eq!(found, ["1", "2", "3", "1"]);
 }

@@ -38,6 +38,26 @@ pub(crate) async fn item_is_dead_after_its_last_attempt_expired<H: Harness>() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 1]);
 }
 
+pub(crate) async fn lease_that_a_clock_step_ends_is_no_attempt<H: Harness>() {
+    let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
+    let item = fixture.claim_for(1, MINUTE).await.remove(0);
+    let claim_time = item.expiry.expire_time - 60_000;
+    let no_step = fixture.store.reap(fixture.queue, 9, Some(i64::MAX)).await;
+    let time = no_step.expect("reap").time.expect("the time of the store");
+    assert!((claim_time..claim_time + 60_000).contains(&time));
+    fixture.advance(2 * MINUTE).await;
+    // The clock cannot show more than the time before the claim, unless it was stepped.
+    let latest = Some(claim_time - 1_000);
+    let reaped = fixture.store.reap(fixture.queue, 9, latest).await;
+    let expired = reaped.expect("reap").expired;
+    assert_eq!(expired[0].state, State::Ready);
+    assert_eq!(fixture.complete(&item.lease).await, None);
+    let again = fixture.claim_for(1, MINUTE).await.remove(0).lease;
+    assert_eq!((again.attempt, again.fence), (1, 2));
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.reap(9).await.expired[0].state, State::Dead);
+}
+
 pub(crate) async fn item_without_max_attempts_never_dies<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = None).await;
     for attempt in 1..=20 {

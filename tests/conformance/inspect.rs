@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker::item_state::State;
-use lease_broker::lease_id::{self, InvalidLeaseId, LeaseOrigin};
+use lease_broker::lease_id::{self, InvalidLeaseId, LeaseOrigin, LeaseOwner};
 use lease_broker::store::Stats;
 use lease_broker::value::Value;
 
@@ -125,13 +125,22 @@ pub(crate) async fn brokers_of_one_database_share_the_secret<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     let lease = fixture.one().await.lease;
     let origin = LeaseOrigin::new(0, HOUR, None);
-    let id = lease_id::encode(fixture.store.secret(), "item", &lease, &origin).expect("an id");
+    let owner = LeaseOwner::default();
+    let id = lease_id::encode(
+        fixture.store.signing_secrets(),
+        "item",
+        &owner,
+        &lease,
+        &origin,
+    );
+    let id = id.expect("an id");
     let other = fixture.another().await;
-    let read = lease_id::decode(other.store.secret(), "item", &id).expect("the same secret");
+    let read = lease_id::decode(other.store.signing_secrets(), "item", &owner, &id)
+        .expect("the same secret");
     assert_eq!(read.lease, lease);
     let stranger = Fixture::<H>::items(0).await;
-    let secret = stranger.store.secret();
-    let read = lease_id::decode(secret, "item", &id);
+    let secret = stranger.store.signing_secrets();
+    let read = lease_id::decode(secret, "item", &owner, &id);
     assert_eq!(read, Err(InvalidLeaseId::Unknown));
 }
 

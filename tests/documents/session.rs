@@ -1,15 +1,16 @@
 //! Runs a document as a reader would. `sql` or `tsql` blocks go to the database, `toml` blocks to the configuration file,
-//! and `console` blocks to a shell.
+//! `python` blocks to the file `worker.py`, and `console` blocks to a shell.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::output::{matches, without_volatile_parts};
 use super::store::Store;
+use crate::ports::free_port;
 
 /// Time limit for a service to print the output shown, and for the retries of a command while the store is unavailable.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -52,6 +53,7 @@ impl Session {
             match kind {
                 language if language == self.store.language() => self.run_sql(block),
                 "toml" => self.configure(block),
+                "python" => self.save_worker(block),
                 "console" => steps(block)
                     .into_iter()
                     .for_each(|step| self.run_step(&step)),
@@ -83,6 +85,17 @@ impl Session {
         }
     }
 
+    fn save_worker(&mut self, python: &str) {
+        let python = self.with_free_ports(python);
+        std::fs::write(self.folder.path().join("worker.py"), python).expect("a file");
+    }
+
+    /// Makes a folder of the repository visible where the commands run, as it is in a clone.
+    pub(crate) fn show_folder(&self, name: &str) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        symlink(folder, self.folder.path().join(name)).expect("a link");
+    }
+
     fn run_step(&mut self, step: &Step) {
         let command = step
             .command
@@ -103,8 +116,16 @@ impl Session {
             let service = self.shell(&format!("exec {service}"), &output).spawn();
             self.services.push(service.expect("the service starts"));
             let deadline = Instant::now() + TIMEOUT;
-            while self.printed(&output).is_empty() || !matches(&shown, &self.printed(&output)) {
+            // A broker can log a line before it listens.
+            let has_started = |printed: &[String]| {
+                let listens = printed.iter().any(|line| line.contains("listens on"));
+                listens || !printed.is_empty() && !command.contains("lease-broker serve")
+            };
+            loop {
                 let printed = self.printed(&output);
+                if has_started(&printed) && matches(&shown, &printed) {
+                    break;
+                }
                 assert!(Instant::now() < deadline, "{command} printed {printed:#?}");
                 std::thread::yield_now();
             }
@@ -138,6 +159,7 @@ impl Session {
             )
             .envs(self.store.environment())
             .env("LEASE_BROKER_LOG__LEVEL", "error")
+            .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
             .env(
                 "LEASE_BROKER_ADDRESS",
                 format!("http://127.0.0.1:{}", self.port("50051")),
@@ -177,10 +199,7 @@ impl Session {
 
     fn port_for(&mut self, shown: &str) -> u16 {
         let port = self.ports.entry(shown.to_owned());
-        *port.or_insert_with(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("an address").port()
-        })
+        *port.or_insert_with(|| free_port().port())
     }
 
     fn port(&self, shown: &str) -> u16 {

@@ -258,7 +258,8 @@ impl Broker {
     }
 
     pub(crate) async fn reap(&self, limit: usize) -> Reaped {
-        self.store.reap(self.queue, limit).await.expect("reap")
+        let reaped = self.store.reap(self.queue, limit, None).await;
+        reaped.expect("reap")
     }
 
     pub(crate) async fn try_enqueue(&self, items: Vec<NewItem>) -> Result<Vec<Key>, StoreError> {

@@ -252,8 +252,12 @@ impl Harness for MssqlHarness {
         let requests = format!(
             "UPDATE lease_broker_request SET expire_time = DATEADD(millisecond, -{millis}, expire_time); "
         );
-        let sql =
-            format!("SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}COMMIT TRANSACTION");
+        let instances = format!(
+            "UPDATE lease_broker_instance SET seen_time = DATEADD(millisecond, -{millis}, seen_time); "
+        );
+        let sql = format!(
+            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}COMMIT TRANSACTION"
+        );
         self.batch(&sql).await;
     }
 

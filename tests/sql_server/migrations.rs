@@ -1,6 +1,7 @@
 //! The broker's own tables: upgrade of a database of version 0.1.0, unknown migrations, first starts at one moment.
 
 use futures_util::future::join_all;
+use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{Store as _, StoreError};
 use lease_broker::value::hex;
@@ -92,7 +93,7 @@ async fn first_starts_at_one_moment_agree_on_one_secret() {
         let store = open(&program).await.expect("a store");
         store
             .secret()
-            .token_of_request("queue", "worker", Uuid::nil())
+            .token_of_request("queue", &LeaseOwner::default(), "worker", Uuid::nil())
     };
     let tokens = join_all((0..4).map(|_| token())).await;
     assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");

@@ -1,12 +1,13 @@
 //! A broker that has only the rights that `sql/mssql/permissions.sql` grants.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::mssql::{MssqlStore, Settings};
-use lease_broker::store::{PurgeStep, RetentionTurn, Store as _};
+use lease_broker::store::{Instance, PurgeStep, RetentionTurn, Store as _};
 use lease_broker::value::Value;
 use uuid::Uuid;
 
@@ -105,6 +106,15 @@ async fn least_rights_suffice_and_protect_the_secret() {
         added.expect("enqueue with a request id");
     }
     assert_eq!(broker.store.forget_requests(500).await, Ok(0));
+    let instance = Instance {
+        id: Uuid::new_v4(),
+        version: "0.2.0".to_owned(),
+        address: "broker:50051".to_owned(),
+        draining: false,
+        settings: BTreeMap::new(),
+    };
+    let announced = broker.store.announce(Arc::new(instance)).await;
+    assert_eq!(announced, Ok(Vec::new()));
     let purged = broker.store.purge(broker.queue, step).await;
     assert_eq!(purged.expect("purge").old, 0);
     drop((service, broker));

@@ -1,6 +1,7 @@
-//! A TCP proxy between a broker and its server. It cuts, delays, stalls and refuses connections as a bad network does.
+//! A TCP proxy between two programs. It cuts, delays, stalls and refuses connections as a bad network does.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,6 +26,8 @@ struct NetworkState {
     refuses: bool,
     stalled: [bool; 2],
     delay: Duration,
+    /// Whether each byte is sent by itself.
+    is_fragmented: bool,
     /// Number of times that all connections were cut. A connection that was opened before the last cut ends.
     cuts: usize,
     /// Number of bytes per direction after which a new connection ends. `None`: no limit.
@@ -58,17 +61,21 @@ impl Proxy {
     /// Starts a proxy on the given port. 0: a free port.
     pub(crate) async fn on_port(port: u16, connection_string: &str) -> Self {
         let server = Config::from_ado_string(connection_string).expect("a connection string");
+        Self::to_server(port, server.get_addr(), connection_string).await
+    }
+
+    /// Starts a proxy on a free port for the server with this address.
+    pub(crate) async fn to_address(server: SocketAddr) -> Self {
+        Self::to_server(0, server.to_string(), "").await
+    }
+
+    async fn to_server(port: u16, server: String, connection_string: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await;
         let listener = listener.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let network = watch::Sender::new(NetworkState::default());
         let counts = Arc::<Counts>::default();
-        let accepting = accept(
-            listener,
-            server.get_addr(),
-            network.subscribe(),
-            counts.clone(),
-        );
+        let accepting = accept(listener, server, network.subscribe(), counts.clone());
         Self {
             port,
             // If a keyword occurs twice, the last value counts.
@@ -120,6 +127,12 @@ impl Proxy {
     /// Delays every read of bytes by this time.
     pub(crate) fn delay(&self, delay: Duration) {
         self.network.send_modify(|network| network.delay = delay);
+    }
+
+    /// Sends each byte by itself, or as many as come.
+    pub(crate) fn fragment(&self, is_fragmented: bool) {
+        self.network
+            .send_modify(|network| network.is_fragmented = is_fragmented);
     }
 
     /// Removes all faults. Connections that were cut stay closed.
@@ -244,7 +257,12 @@ async fn forward(
     let mut buffer = vec![0; 16 * 1024];
     let mut passed_with_limit = 0;
     loop {
-        let read = from.read(&mut buffer).await?;
+        let most = if network.borrow().is_fragmented {
+            1
+        } else {
+            buffer.len()
+        };
+        let read = from.read(&mut buffer[..most]).await?;
         if read == 0 {
             return to.shutdown().await;
         }

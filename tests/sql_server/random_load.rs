@@ -226,8 +226,9 @@ impl Worker {
             }
             let items = self.claim().await;
             if items.is_empty() {
-                let reap =
-                    |broker: Broker| async move { broker.store.reap(broker.queue, 100).await };
+                let reap = |broker: Broker| async move {
+                    broker.store.reap(broker.queue, 100, None).await
+                };
                 self.retry_while_unavailable(reap).await;
             }
             for item in items {

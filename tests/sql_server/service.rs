@@ -43,7 +43,7 @@ impl Service {
         let settings = broker::BrokerConfig::from(&config);
         let broker = Arc::new(Broker::start(store, &config.queues, settings));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let serving = grpc::serve(listener, broker.clone(), &config.server);
+        let serving = grpc::serve(listener, broker.clone(), &config);
         let serving = serving.expect("a server");
         Self {
             address: serving.address(),

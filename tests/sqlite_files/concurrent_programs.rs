@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use lease_broker::lease_id::{self, LeaseOrigin, LeaseRef};
+use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef};
 use lease_broker::queue::OnComplete;
 use lease_broker::store::sqlite::SqliteStore;
 use lease_broker::store::{Store as _, StoreError};
@@ -45,9 +45,11 @@ async fn brokers_that_open_a_new_file_together_agree() {
             attempt: 1,
         };
         let origin = LeaseOrigin::new(0, Duration::from_secs(1), None);
-        let id = lease_id::encode(stores[0].secret(), "item", &lease, &origin).expect("an id");
+        let owner = LeaseOwner::default();
+        let id = lease_id::encode(stores[0].signing_secrets(), "item", &owner, &lease, &origin);
+        let id = id.expect("an id");
         for store in &stores {
-            let read = lease_id::decode(store.secret(), "item", &id);
+            let read = lease_id::decode(store.signing_secrets(), "item", &owner, &id);
             let read = read.expect("the brokers have the same secret");
             assert_eq!(read.lease, lease);
             assert_eq!(store.probe().await, Ok(()));

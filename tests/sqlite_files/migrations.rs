@@ -2,6 +2,7 @@
 
 use std::sync::Barrier;
 
+use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{Store as _, StoreError};
 use lease_broker::value::hex;
@@ -118,9 +119,12 @@ fn first_starts_at_one_moment_agree_on_one_secret() {
     let start = || {
         barrier.wait();
         let store = SqliteStore::open(&path, &[], system_clock()).expect("open");
-        store
-            .secret()
-            .token_of_request("queue", "worker", uuid::Uuid::nil())
+        store.secret().token_of_request(
+            "queue",
+            &LeaseOwner::default(),
+            "worker",
+            uuid::Uuid::nil(),
+        )
     };
     let tokens = std::thread::scope(|scope| {
         let brokers: Vec<_> = (0..BROKERS).map(|_| scope.spawn(start)).collect();

@@ -12,8 +12,12 @@ use lease_broker::grpc::proto::{
     HeartbeatRequest, HeartbeatResult, Lease, NewItem, Release, ReleaseRequest, Renewal,
     SettleResult, Value,
 };
-use tonic::Status;
+use tokio::task::JoinHandle;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::api_error::assert_api_error;
+use super::timeout::with_timeout;
 
 /// A client that works on one queue under one worker id.
 #[derive(Clone)]
@@ -115,6 +119,12 @@ impl Client {
         self.try_enqueue(items).await.expect("the items are added")
     }
 
+    /// Starts a call that adds an item.
+    pub(crate) fn start_enqueue(&self) -> JoinHandle<Result<Vec<String>, Status>> {
+        let client = self.clone();
+        tokio::spawn(async move { client.try_enqueue(vec![item("x")]).await })
+    }
+
     pub(crate) async fn try_heartbeat(
         &self,
         lease_ids: &[&str],
@@ -214,6 +224,20 @@ impl Client {
     }
 }
 
+/// Waits for calls, and returns the number of those that were accepted. The others must have been refused because of overload.
+pub(crate) async fn count_accepted<T: std::fmt::Debug>(
+    calls: impl IntoIterator<Item = JoinHandle<Result<T, Status>>>,
+) -> usize {
+    let mut accepted = 0;
+    for call in calls {
+        match with_timeout(call).await.expect("a task") {
+            Ok(_) => accepted += 1,
+            refused => assert_api_error(refused, Code::ResourceExhausted, "OVERLOADED", true),
+        }
+    }
+    accepted
+}
+
 pub(crate) fn duration(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(duration.as_secs()).expect("the seconds fit"),
@@ -230,6 +254,13 @@ pub(crate) fn text(text: &str) -> Value {
 /// Builds an item with one column, `payload`.
 pub(crate) fn item(payload: &str) -> NewItem {
     item_with("payload", text(payload))
+}
+
+/// Returns an integer as a value of the API.
+pub(crate) fn number(number: i64) -> Value {
+    Value {
+        kind: Some(Kind::Int64Value(number)),
+    }
 }
 
 pub(crate) fn item_with(column: &str, value: Value) -> NewItem {

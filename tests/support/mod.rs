@@ -5,9 +5,13 @@
 #![allow(dead_code, reason = "each test target uses some of the helpers")]
 
 pub(crate) mod api_error;
+pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod database;
+pub(crate) mod frames;
 pub(crate) mod http;
+pub(crate) mod ports;
 pub(crate) mod process;
+pub(crate) mod raw_connection;
 pub(crate) mod server;
 pub(crate) mod timeout;

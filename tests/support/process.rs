@@ -8,10 +8,31 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use tonic::transport::{Channel, Endpoint};
 
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// The program that the tests were built with.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lease-broker");
+
 /// Builds a command that runs the program with an empty environment, so that no setting comes from outside the test.
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lease-broker"));
+    program_of_build(Path::new(PROGRAM))
+}
+
+fn program_of_build(path: &Path) -> Command {
+    let mut command = Command::new(path);
     command.env_clear();
+    command
+}
+
+/// Builds a command that runs the program with a limit of open files.
+pub(crate) fn limited_program(open_files: u32) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.env_clear();
+    command.args([
+        "-c",
+        &format!("ulimit -n {open_files} && exec \"$0\" \"$@\""),
+    ]);
+    command.arg(PROGRAM);
     command
 }
 
@@ -49,36 +70,78 @@ impl BrokerProcess {
         config: &Path,
         environment: &[(&str, &str)],
     ) -> Self {
-        let log = File::create(store.with_extension("log")).expect("the log file is created");
+        let log = store.with_extension("log");
+        let error = File::create(&log).expect("the log file is created");
         let mut command = program();
         command.envs(environment.iter().copied());
-        Self::spawn_command(command, store, config, &[], log.into())
+        Self::spawn_command(
+            command,
+            ANY_PORT,
+            Some(store),
+            config,
+            &[],
+            (log, error.into()),
+        )
+    }
+
+    /// Starts a broker with this limit of open files.
+    pub(crate) fn with_open_files(store: &Path, config: &Path, limit: u32) -> Self {
+        let log = store.with_extension("log");
+        let error = File::create(&log).expect("the log file is created");
+        let command = limited_program(limit);
+        Self::spawn_command(
+            command,
+            ANY_PORT,
+            Some(store),
+            config,
+            &[],
+            (log, error.into()),
+        )
     }
 
     /// Starts a second broker on a database file. Its log is beside that of the first one.
     pub(crate) fn second(store: &Path, config: &Path) -> Self {
         let log = store.with_extension("second.log");
         let error = File::create(&log).expect("the log file is created");
-        let mut process = Self::spawn(store, config, &[], error.into());
-        process.log = log;
-        process
+        Self::spawn_command(
+            program(),
+            ANY_PORT,
+            Some(store),
+            config,
+            &[],
+            (log, error.into()),
+        )
+    }
+
+    /// Starts a broker of this build of the program on this address. The configuration names the store. The log is beside the
+    /// configuration, and continues if there is one.
+    pub(crate) fn of_build(path: &Path, address: SocketAddr, config: &Path) -> Self {
+        let log = config.with_extension("log");
+        let mut options = File::options();
+        let error = options.create(true).append(true).open(&log);
+        let error = error.expect("the log file opens");
+        let (command, listen) = (program_of_build(path), address.to_string());
+        Self::spawn_command(command, &listen, None, config, &[], (log, error.into()))
     }
 
     fn spawn(store: &Path, config: &Path, more: &[&str], error: Stdio) -> Self {
-        Self::spawn_command(program(), store, config, more, error)
+        let log = (store.with_extension("log"), error);
+        Self::spawn_command(program(), ANY_PORT, Some(store), config, more, log)
     }
 
     fn spawn_command(
         mut command: Command,
-        store: &Path,
+        listen: &str,
+        store: Option<&Path>,
         config: &Path,
         more: &[&str],
-        error: Stdio,
+        (log, error): (PathBuf, Stdio),
     ) -> Self {
-        let log = store.with_extension("log");
+        command.args(["serve", "--listen", listen]);
+        if let Some(store) = store {
+            command.arg("--store").arg(store);
+        }
         let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--store"])
-            .arg(store)
             .arg("--config")
             .arg(config)
             .args(more)

@@ -11,7 +11,7 @@ use lease_broker::broker::{self, Broker};
 use lease_broker::config::{Config, Flag, Sources};
 use lease_broker::grpc::{self, RunningServer};
 use lease_broker::store::schema::Schema as _;
-use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
+use lease_broker::store::sqlite::{Clock, SqliteSchema, SqliteStore, system_clock};
 use rusqlite::Connection;
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
@@ -69,24 +69,37 @@ impl Server {
         let folder = tempfile::tempdir().expect("a temporary folder is created");
         let config = configure(&folder, toml, &folder.path().join("queues.db"));
         prepare(&config);
-        Self::serve(folder, config).await
+        Self::serve(folder, config, system_clock()).await
+    }
+
+    /// Starts with settings given as TOML and this clock of the store.
+    pub(crate) async fn with_clock(toml: &str, clock: Clock) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        let config = configure(&folder, toml, &folder.path().join("queues.db"));
+        Self::serve(folder, config, clock).await
     }
 
     /// Starts another broker with its own server on the same database. It must not outlive this server.
     pub(crate) async fn another(&self) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder is created");
-        Self::serve(folder, self.config.clone()).await
+        Self::serve(folder, self.config.clone(), system_clock()).await
     }
 
-    async fn serve(folder: tempfile::TempDir, config: Config) -> Self {
-        let store = SqliteStore::open(&config.store.path, &config.queues, system_clock());
+    /// Does the same as [`Self::another`] with other settings.
+    pub(crate) async fn another_with_config(&self, toml: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder is created");
+        let config = configure(&folder, toml, &self.file());
+        Self::serve(folder, config, system_clock()).await
+    }
+
+    async fn serve(folder: tempfile::TempDir, config: Config, clock: Clock) -> Self {
+        let store = SqliteStore::open(&config.store.path, &config.queues, clock);
         let store = Arc::new(store.expect("the store opens"));
         let broker_config = broker::BrokerConfig::from(&config);
         let broker = Arc::new(Broker::start(store, &config.queues, broker_config));
         let listener = TcpListener::bind(config.server.listen).await;
         let listener = listener.expect("a port is free");
-        let serving =
-            grpc::serve(listener, broker.clone(), &config.server).expect("the server starts");
+        let serving = grpc::serve(listener, broker.clone(), &config).expect("the server starts");
         Self {
             folder,
             address: serving.address(),
@@ -94,6 +107,11 @@ impl Server {
             serving: Some(serving),
             broker: Some(broker),
         }
+    }
+
+    /// Returns the broker. Panics after [`Server::drain`].
+    pub(crate) fn broker(&self) -> &Broker {
+        self.broker.as_deref().expect("the broker runs")
     }
 
     /// Connects a client of the first queue.

@@ -12,6 +12,7 @@ use crate::collector::{Collector, Protocol};
 use crate::support::client::{Client, item};
 use crate::support::http::get;
 use crate::support::process::BrokerProcess;
+use crate::support::timeout::wait_until_blocking;
 
 /// The caller's context in the header of a call. The first one is recorded, the second is not.
 pub(crate) const RECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -104,12 +105,29 @@ impl Fixture {
             .into()
     }
 
+    /// Returns the lines that the broker has logged, without a line that it is writing.
     pub(crate) fn log_lines(&self) -> Vec<serde_json::Value> {
         let log = self.process.log();
-        let lines = log.lines();
+        let lines = log
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
         lines
             .map(|line| serde_json::from_str(line).expect("a JSON object"))
             .collect()
+    }
+
+    /// Waits for a log line that meets the condition. The broker may log a call after its answer.
+    pub(crate) fn wait_for_log_line(
+        &self,
+        description: &str,
+        condition: impl Fn(&serde_json::Value) -> bool,
+    ) -> serde_json::Value {
+        let mut found = None;
+        wait_until_blocking(description, || {
+            found = self.log_lines().into_iter().find(&condition);
+            found.is_some()
+        });
+        found.expect("the wait ended")
     }
 }
 

@@ -17,9 +17,8 @@ async fn failed_call_is_logged_with_its_trace() {
     let mut rpc = broker.client.rpc.clone();
     let failed = rpc.enqueue(traced(message, RECORDED)).await;
     failed.expect_err("the table is missing");
-    let lines = broker.log_lines();
-    let line = lines.iter().find(|line| line["trace_id"].is_string());
-    let line = line.unwrap_or_else(|| panic!("no line names a trace: {lines:?}"));
+    let names_a_trace = |line: &serde_json::Value| line["trace_id"].is_string();
+    let line = broker.wait_for_log_line("a line names a trace", names_a_trace);
     assert_eq!(line["trace_id"], RECORDED[3..35]);
     assert_eq!(line["span_id"], RECORDED[36..52]);
 }

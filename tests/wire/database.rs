@@ -55,7 +55,7 @@ pub(crate) fn answer(request: &Request) -> Tokens {
     } else if is(&["select", "from lease_broker_migration"]) {
         Tokens::new().rows(&migrations())
     } else if is(&["select", "from lease_broker_secret"]) {
-        Tokens::new().rows(&[vec![Cell::Bytes(Some(vec![7; 16]))]])
+        Tokens::new().rows(&[first_secret()])
     } else if is(&["sys.index_columns"]) {
         Tokens::new().rows(&indexes(&request.text))
     } else if is(&["is_masked"]) {
@@ -86,6 +86,13 @@ fn server_info() -> Vec<Cell> {
         int(0),
         int(1),
     ]
+}
+
+/// Secret 0, made an hour ago and in use.
+fn first_secret() -> Vec<Cell> {
+    let int = |int| Cell::Int(Some(int));
+    let secret = Cell::Bytes(Some(vec![7; 16]));
+    vec![Cell::SmallInt(Some(0)), secret, int(3_600), int(0)]
 }
 
 /// The rows of all migrations of this build: name, checksum and oldest reader.

@@ -29,8 +29,15 @@
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured
 //   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
-//   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, or clients have not read too many bytes
-//                                              of leases yet (with RetryInfo)
+//   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
+//   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, or clients have
+//                                              not read too many bytes of leases yet (with RetryInfo)
+//   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
+//   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause. With RetryInfo: too many were
+//                                              not valid, so these were not checked
+//   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
+//                                              metadata has rpc and role
+//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo)
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo)
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
@@ -38,11 +45,19 @@
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   INTERNAL             INTERNAL              a bug in the service
 //
+// Callers
+//
+// A service can require credentials: a client certificate, or a token in the header `authorization: Bearer TOKEN`. Each rpc
+// then needs a role on the queue that it names. Complete also needs a role for Enqueue on the queue of each follow-up. Leases
+// belong to the identity that claimed them. With the lease id of another identity, every call returns
+// OUTCOME_LEASE_LOST, and the same request_id gets other leases.
+//
 // Retries
 //
 // A call that returns one of these errors has changed nothing, with one exception: a call that ends with
-// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except Enqueue can then
-// be sent again safely.
+// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except an Enqueue without a
+// request_id can then be sent again safely. A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent
+// again if the item has been claimed since.
 //
 // Limits
 //
@@ -1134,6 +1149,10 @@ func (x *CompleteRequest) GetNext() *NextClaim {
 }
 
 // A claim that is part of a Complete or Fail call. It does not wait for items. Use ClaimBatch to wait.
+//
+// The broker runs the settlements and the claim side by side. They often share one commit, so that the call costs one
+// instead of two. They can also be two transactions, in either order: another reader of the table may for a moment see
+// the new leases while the settled ones are still held. The response is sent after both.
 type NextClaim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the worker, as in ClaimBatchRequest. Required.

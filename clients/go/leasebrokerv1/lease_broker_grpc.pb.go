@@ -29,8 +29,15 @@
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured
 //   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
-//   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, or clients have not read too many bytes
-//                                              of leases yet (with RetryInfo)
+//   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
+//   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, or clients have
+//                                              not read too many bytes of leases yet (with RetryInfo)
+//   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
+//   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause. With RetryInfo: too many were
+//                                              not valid, so these were not checked
+//   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
+//                                              metadata has rpc and role
+//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo)
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo)
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
@@ -38,11 +45,19 @@
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   INTERNAL             INTERNAL              a bug in the service
 //
+// Callers
+//
+// A service can require credentials: a client certificate, or a token in the header `authorization: Bearer TOKEN`. Each rpc
+// then needs a role on the queue that it names. Complete also needs a role for Enqueue on the queue of each follow-up. Leases
+// belong to the identity that claimed them. With the lease id of another identity, every call returns
+// OUTCOME_LEASE_LOST, and the same request_id gets other leases.
+//
 // Retries
 //
 // A call that returns one of these errors has changed nothing, with one exception: a call that ends with
-// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except Enqueue can then
-// be sent again safely.
+// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except an Enqueue without a
+// request_id can then be sent again safely. A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent
+// again if the item has been claimed since.
 //
 // Limits
 //
@@ -93,8 +108,9 @@ type LeaseBrokerServiceClient interface {
 	//
 	// If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
 	// the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
-	// until their leases expire. To avoid that, set request_id. If you still want the items, send the call again with the
-	// same request_id. If you do not, call Release with it after the cancelled call has ended.
+	// until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
+	// the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
+	// has ended.
 	//
 	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
 	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
@@ -279,8 +295,9 @@ type LeaseBrokerServiceServer interface {
 	//
 	// If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
 	// the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
-	// until their leases expire. To avoid that, set request_id. If you still want the items, send the call again with the
-	// same request_id. If you do not, call Release with it after the cancelled call has ended.
+	// until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
+	// the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
+	// has ended.
 	//
 	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
 	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,

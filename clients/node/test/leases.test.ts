@@ -119,6 +119,8 @@ test("stuck handlers are reported, and their slots replaced up to a limit", asyn
     if (item.columns.payload === "stuck") await new Promise<void>((resolve) => ends.push(resolve));
   };
   const worker = new Worker(broker.address, "work", handler, {
+    // Longer than the test: the lease of a stuck handler is not kept, and its item must not come back and get stuck again.
+    lease: "10m",
     timeLimit: 200,
     stuckAfter: 200,
     maxStuck: 1,

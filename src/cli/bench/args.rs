@@ -9,8 +9,10 @@ use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 
 use crate::cli::CommandError;
+use crate::cli::credential_args::CredentialArgs;
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+const DEFAULT_OVERLOAD_DURATION: Duration = Duration::from_secs(30);
 const DEFAULT_BACKLOG: u64 = 20_000;
 const DEFAULT_WARM_UP: Duration = Duration::from_secs(1);
 /// Default lease duration with `--hold-leases`, where the lease also sets the interval of the heartbeats.
@@ -57,6 +59,8 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["address", "config"],
         value_parser = count::<usize>(1..=1_000))]
     pub(super) queues: usize,
+    #[command(flatten)]
+    pub(super) credentials: CredentialArgs,
 }
 
 impl TargetArgs {
@@ -137,6 +141,11 @@ pub(super) struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = rate)]
     #[serde(rename = "rate_per_second")]
     pub(super) rate: Option<f64>,
+    /// Measure the capacity, send N times as many calls for --duration [default: 30s], and check that honest workers are
+    /// still served
+    #[arg(long, value_name = "N", value_parser = factor, conflicts_with_all = ["items", "backlog", "warm_up",
+        "hold_leases", "rate", "next", "wait", "lease", "batch"])]
+    pub(super) overload: Option<f64>,
 }
 
 impl LoadArgs {
@@ -164,7 +173,10 @@ impl LoadArgs {
         }
         self.connections = self.connections.min(self.workers);
         if self.items.is_none() {
-            self.duration.get_or_insert(DEFAULT_DURATION);
+            let default = self
+                .overload
+                .map_or(DEFAULT_DURATION, |_| DEFAULT_OVERLOAD_DURATION);
+            self.duration.get_or_insert(default);
         }
         let runs_for_a_time = self.items.is_none() && self.hold_leases.is_none();
         if runs_for_a_time {
@@ -216,6 +228,12 @@ fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok();
     let share = share.filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "must be a number from 0 to 1".to_owned())
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok();
+    let factor = factor.filter(|factor| (0.1..=1_000.0).contains(factor));
+    factor.ok_or_else(|| "must be a number from 0.1 to 1000".to_owned())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

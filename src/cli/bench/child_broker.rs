@@ -26,6 +26,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) struct ChildBroker {
     process: Child,
     pub(super) pid: u32,
+    /// Host and port.
     pub(super) address: String,
     log: JoinHandle<Option<StatementCounts>>,
     /// Reads standard output to its end, because the broker would block on a full pipe.
@@ -77,7 +78,7 @@ impl ChildBroker {
         Ok(Self {
             process,
             pid,
-            address: format!("http://{address}"),
+            address: address.to_owned(),
             log,
             _output: tokio::spawn(
                 async move { while let Ok(Some(_)) = lines.next_line().await {} },

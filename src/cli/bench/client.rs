@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
+use tonic_types::StatusExt as _;
 
 use super::item_ledger::{Ending, Settled};
 use super::key_set::ItemKey;
 use super::latency::Rpc;
 use super::result::Result;
 use super::run_state::RunState;
+use super::unprocessed::is_unprocessed;
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
+use crate::cli::credential_args::AuthorizedChannel;
 use crate::cli::lease_args::renewals;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::grpc::proto::{self, ItemState, Outcome, SettleResult, value::Kind};
@@ -25,13 +27,42 @@ pub(super) type Leases = Vec<(String, ItemKey)>;
 /// The calls of one worker or producer to one queue, on a connection that it shares with others.
 pub(super) struct Client {
     pub(super) state: Arc<RunState>,
-    rpc: LeaseBrokerServiceClient<Channel>,
+    rpc: LeaseBrokerServiceClient<AuthorizedChannel>,
+    /// The number of the worker, which chooses the connection.
+    worker: usize,
     /// Index of the queue in the list of queues under load.
     queue_index: usize,
     queue: String,
     worker_id: String,
     lease_duration: Option<prost_types::Duration>,
     item: proto::NewItem,
+    /// The time limit of a call. `None`: a call may take any time.
+    timeout: Option<Duration>,
+}
+
+/// Sends a call until it is answered with something else than OVERLOADED, each time after the delay that the broker asks
+/// for. A call that the broker has not processed is sent again at once. `$over` runs if a call was refused and the run is over.
+macro_rules! send {
+    ($client:ident, $rpc:expr, $method:ident, $start:expr, $request:expr, $over:expr) => {{
+        let (request, mut start) = ($request, $start);
+        loop {
+            let response = $client
+                .rpc
+                .$method($client.with_timeout(request.clone()))
+                .await;
+            if response.as_ref().err().is_some_and(is_unprocessed) {
+                continue;
+            }
+            let Some(delay) = $client.count_error($rpc, &response) else {
+                break $client.record($rpc, start, response);
+            };
+            tokio::time::sleep(delay).await;
+            if $client.state.is_over() {
+                $over;
+            }
+            start = Instant::now();
+        }
+    }};
 }
 
 impl Client {
@@ -41,6 +72,7 @@ impl Client {
         let kind = Some(Kind::StringValue("x".repeat(state.load.payload_bytes)));
         Self {
             rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
+            worker,
             queue_index,
             queue: state.queues[queue_index].clone(),
             worker_id: format!("bench-{}", worker + 1),
@@ -49,8 +81,43 @@ impl Client {
                 columns: [(state.column.clone(), proto::Value { kind })].into(),
                 ..proto::NewItem::default()
             },
+            timeout: None,
             state: state.clone(),
         }
+    }
+
+    /// Gives each call this time limit.
+    pub(super) fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Returns the number of the worker. A client with the same number uses the same connection.
+    pub(super) fn connection(&self) -> usize {
+        self.worker
+    }
+
+    fn with_timeout<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(timeout) = self.timeout {
+            request.set_timeout(timeout);
+        }
+        request
+    }
+
+    /// Counts an error. Returns the delay after which the call is sent again if the broker is overloaded.
+    fn count_error<M>(
+        &self,
+        rpc: Rpc,
+        response: &std::result::Result<Response<M>, Status>,
+    ) -> Option<Duration> {
+        let status = response.as_ref().err()?;
+        let info = status.get_details_error_info();
+        let reason = info.map_or_else(|| format!("{:?}", status.code()), |info| info.reason);
+        let is_overloaded = reason == "OVERLOADED";
+        self.state.errors.add(rpc, reason);
+        let retry = status.get_details_retry_info().filter(|_| is_overloaded)?;
+        retry.retry_delay
     }
 
     /// Claims up to `max_items` items. The latency counts from `start`. `wait`: how long the claim may wait for an item.
@@ -68,8 +135,15 @@ impl Client {
             wait_timeout: wait.map(proto_duration),
             ..proto::ClaimBatchRequest::default()
         };
-        let response = self.rpc.claim_batch(request).await;
-        let leases = leases(self.record(Rpc::ClaimBatch, start, response)?.leases);
+        let response = send!(
+            self,
+            Rpc::ClaimBatch,
+            claim_batch,
+            start,
+            request,
+            return Ok(Vec::new())
+        );
+        let leases = leases(response?.leases);
         if leases.is_empty() {
             self.state.ledger.count(|counts| counts.empty_claims += 1);
         }
@@ -84,8 +158,8 @@ impl Client {
             lease_duration: self.lease_duration,
         };
         let start = Instant::now();
-        let response = self.rpc.heartbeat(request).await;
-        let results = self.record(Rpc::Heartbeat, start, response)?.results;
+        let response = send!(self, Rpc::Heartbeat, heartbeat, start, request, {});
+        let results = response?.results;
         check_len(results.len(), leases.len())?;
         let is_lost = |result: &&proto::HeartbeatResult| result.outcome() != Outcome::Applied;
         let lost = results.iter().filter(is_lost).count() as u64;
@@ -122,8 +196,7 @@ impl Client {
                     completions: lease_ids.into_iter().map(completion).collect(),
                     next: next.map(|max_items| self.next_claim(max_items)),
                 };
-                let response = self.rpc.complete(request).await;
-                let response = self.record(Rpc::Complete, start, response)?;
+                let response = send!(self, Rpc::Complete, complete, start, request, {})?;
                 (response.results, response.next_leases)
             }
             Ending::Fail => {
@@ -133,15 +206,12 @@ impl Client {
                     ..proto::Failure::default()
                 };
                 let failures = lease_ids.into_iter().map(failure).collect();
-                let response = self
-                    .rpc
-                    .fail(proto::FailRequest {
-                        queue,
-                        failures,
-                        next: None,
-                    })
-                    .await;
-                let response = self.record(Rpc::Fail, start, response)?;
+                let request = proto::FailRequest {
+                    queue,
+                    failures,
+                    next: None,
+                };
+                let response = send!(self, Rpc::Fail, fail, start, request, {})?;
                 (response.results, Vec::new())
             }
             Ending::Release => {
@@ -156,8 +226,7 @@ impl Client {
                     releases,
                     ..proto::ReleaseRequest::default()
                 };
-                let response = self.rpc.release(request).await;
-                let response = self.record(Rpc::Release, start, response)?;
+                let response = send!(self, Rpc::Release, release, start, request, {})?;
                 (response.results, Vec::new())
             }
         };
@@ -191,8 +260,8 @@ impl Client {
             request_id: String::new(),
         };
         let start = Instant::now();
-        let response = self.rpc.enqueue(request).await;
-        let keys = self.record(Rpc::Enqueue, start, response)?.keys;
+        let response = send!(self, Rpc::Enqueue, enqueue, start, request, return Ok(()));
+        let keys = response?.keys;
         check_len(keys.len(), items)?;
         let keys = keys.iter().map(|key| ItemKey::parse(key));
         self.state.ledger.record_enqueued(self.queue_index, keys);
@@ -204,17 +273,17 @@ impl Client {
         self.state.ledger.backlog(self.queue_index)
     }
 
-    /// Records the latency of a call, and returns the message of its response, or an error that names the rpc.
+    /// Records the latency of an accepted call, and returns the message of its response, or an error that names the rpc.
     fn record<M>(
         &self,
         rpc: Rpc,
         start: Instant,
         response: std::result::Result<Response<M>, Status>,
     ) -> Result<M> {
+        let response = response
+            .map_err(|status| CommandError::from(status).with_context(format!("{rpc:?}")))?;
         self.state.latencies.record(rpc, start.elapsed());
-        response
-            .map(Response::into_inner)
-            .map_err(|status| CommandError::from(status).with_context(format!("{rpc:?}")))
+        Ok(response.into_inner())
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
@@ -13,11 +12,12 @@ use super::latency::{Latencies, Rpc, RpcSummary};
 use super::result::Result;
 use super::run_state::Tasks;
 use crate::cli::CommandError;
+use crate::cli::credential_args::AuthorizedChannel;
 
 const DURATION: Duration = Duration::from_secs(2);
 
 /// Sends empty calls for 2 s, each worker one after the other.
-pub(super) async fn measure(workers: usize, channels: &[Channel]) -> Result<RpcSummary> {
+pub(super) async fn measure(workers: usize, channels: &[AuthorizedChannel]) -> Result<RpcSummary> {
     let latencies = Arc::new(Latencies::new());
     let mut tasks = Tasks::default();
     let start = Instant::now();

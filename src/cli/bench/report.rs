@@ -76,17 +76,15 @@ impl NoopBaseline {
     }
 }
 
-impl Report {
-    /// Writes the results as JSON to a file, or to standard output for `-`.
-    pub(super) fn write_json(&self, file: &Path) -> Result<(), CommandError> {
-        let failed = |error: &dyn std::fmt::Display| {
-            CommandError::io(format!("--json {}: {error}", file.display()))
-        };
-        let json = serde_json::to_string_pretty(self).map_err(|error| failed(&error))?;
-        if file == Path::new("-") {
-            write_line(&json);
-            return Ok(());
-        }
-        std::fs::write(file, json + "\n").map_err(|error| failed(&error))
+/// Writes results as JSON to a file, or to standard output for `-`.
+pub(super) fn write_json(results: &impl Serialize, file: &Path) -> Result<(), CommandError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        CommandError::io(format!("--json {}: {error}", file.display()))
+    };
+    let json = serde_json::to_string_pretty(results).map_err(|error| failed(&error))?;
+    if file == Path::new("-") {
+        write_line(&json);
+        return Ok(());
     }
+    std::fs::write(file, json + "\n").map_err(|error| failed(&error))
 }

@@ -77,6 +77,7 @@ pub(super) async fn run(state: &Arc<RunState>) -> Result<Measured> {
 /// Discards the latencies recorded so far, and takes the first sample.
 fn start_measurement(state: &RunState) -> Sample {
     state.latencies.clear();
+    state.errors.clear();
     Sample::take(state)
 }
 
@@ -104,7 +105,7 @@ async fn claim_after_end(state: &Arc<RunState>) -> Result<u64> {
 }
 
 /// Returns the share of `items` of the task with this index. The shares of all tasks differ by at most one.
-fn share(items: u64, tasks: usize, index: usize) -> u64 {
+pub(super) fn share(items: u64, tasks: usize, index: usize) -> u64 {
     let (tasks, index) = (tasks as u64, index as u64);
     items / tasks + u64::from(index < items % tasks)
 }

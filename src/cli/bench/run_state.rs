@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 
 use super::args::LoadArgs;
+use super::errors::Errors;
 use super::item_ledger::ItemLedger;
 use super::latency::Latencies;
 use super::process_stats::Watch;
 use super::result::Result;
 use super::target::Target;
 use crate::cli::CommandError;
+use crate::cli::credential_args::AuthorizedChannel;
 
 /// Timeout of the calls that are in flight when the run ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,19 +22,24 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The state that all tasks of a run share.
 pub(super) struct RunState {
     pub(super) load: LoadArgs,
-    pub(super) channels: Vec<Channel>,
+    pub(super) channels: Vec<AuthorizedChannel>,
     pub(super) queues: Vec<String>,
     /// The text column that new items set.
     pub(super) column: String,
     pub(super) watch: Watch,
     pub(super) ledger: ItemLedger,
     pub(super) latencies: Latencies,
+    pub(super) errors: Errors,
     /// Cancelled to end the run. Each task first settles the leases that it has.
     pub(super) stop: CancellationToken,
 }
 
 impl RunState {
-    pub(super) fn new(load: &LoadArgs, target: &Target, channels: &[Channel]) -> Arc<Self> {
+    pub(super) fn new(
+        load: &LoadArgs,
+        target: &Target,
+        channels: &[AuthorizedChannel],
+    ) -> Arc<Self> {
         Arc::new(Self {
             load: load.clone(),
             channels: channels.to_vec(),
@@ -42,6 +48,7 @@ impl RunState {
             watch: target.watch.clone(),
             ledger: ItemLedger::new(target.queues.len(), load.goal()),
             latencies: Latencies::new(),
+            errors: Errors::default(),
             stop: CancellationToken::new(),
         })
     }

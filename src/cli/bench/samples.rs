@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, interval_at};
 
+use super::errors::ErrorCounts;
 use super::item_ledger::ItemCounts;
 use super::latency::{Rpc, RpcSummary, per_second};
 use super::run_state::RunState;
@@ -42,7 +43,10 @@ pub(super) struct Measured {
     pub(super) items_per_second: f64,
     pub(super) leases_extended_per_second: f64,
     pub(super) calls_per_second: f64,
+    /// Accepted calls.
     pub(super) rpcs: BTreeMap<Rpc, RpcSummary>,
+    /// Calls that were answered with an error.
+    pub(super) errors: ErrorCounts,
     /// `None`: the load has no `--rate`.
     pub(super) schedule: Option<ScheduleCounts>,
     pub(super) broker: BrokerStats,
@@ -125,6 +129,7 @@ impl Measured {
             leases_extended_per_second: per_second(extended, time),
             calls_per_second: per_second(calls, time),
             rpcs,
+            errors: state.errors.counts(),
             schedule: state.load.claims_due(time).map(|due| ScheduleCounts {
                 sent,
                 late: end.counts.late_claims - start.counts.late_claims,

@@ -2,7 +2,9 @@
 
 use comfy_table::Table;
 
+use super::errors::ErrorCounts;
 use super::latency::{Rpc, RpcSummary};
+use super::overload::Overload;
 use super::report::Report;
 use super::samples::{CpuStats, Measured};
 use crate::cli::output::{self, print_line, write_line};
@@ -22,6 +24,7 @@ pub(super) fn print(report: &Report) {
             claims.missed
         );
     }
+    print_errors(&load.errors);
     print_resources(load);
     print_statements(report);
     print_minutes(load);
@@ -57,6 +60,32 @@ pub(super) fn print(report: &Report) {
         number(load.seconds),
         number(load.calls_per_second)
     );
+}
+
+/// Prints the results of an overload run.
+pub(super) fn print_overload(overload: &Overload) {
+    print_line!(
+        "capacity {} items/s; then {} calls/s sent, {} due and not sent, {} items/s completed",
+        number(overload.capacity),
+        number(overload.offered),
+        overload.unsent,
+        number(overload.goodput)
+    );
+    print_errors(&overload.errors);
+    let mut bars = table("bar|measured|limit|holds");
+    for bar in &overload.bars {
+        let holds = if bar.holds { "yes" } else { "NO" };
+        bars.add_row([bar.name, &number(bar.value), &number(bar.limit), holds]);
+    }
+    print_table("\n", bars);
+}
+
+fn print_errors(errors: &ErrorCounts) {
+    for (rpc, reasons) in errors {
+        for (reason, count) in reasons {
+            print_line!("{rpc:?}: {count} calls answered with {reason}");
+        }
+    }
 }
 
 fn print_rpcs(report: &Report) {

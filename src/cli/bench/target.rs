@@ -1,7 +1,6 @@
 //! The broker to measure: a running one at `--address`, or a child process that the bench starts.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tonic::transport::{Channel, Endpoint};
 
 use super::args::TargetArgs;
 use super::child_broker::{ChildBroker, StatementCounts};
@@ -9,7 +8,9 @@ use super::process_stats::Watch;
 use super::result::Result;
 use super::temporary_queues::{TemporaryQueues, queue_names, read_config};
 use crate::cli::CommandError;
+use crate::cli::client_args::innermost_cause;
 use crate::cli::config_args::open_store;
+use crate::cli::credential_args::{AuthorizedChannel, CredentialArgs};
 use crate::config::{Config, StoreKind};
 use crate::item_state::State;
 use crate::store::QueueIndex;
@@ -20,6 +21,7 @@ const OTHER_OPEN_FILES: u64 = 256;
 /// The broker to measure.
 pub(super) struct Target {
     address: String,
+    credentials: CredentialArgs,
     pub(super) queues: Vec<String>,
     /// The text column that new items set.
     pub(super) column: String,
@@ -59,13 +61,9 @@ impl Target {
         let column = args.column.clone();
         let (config_file, queues, temporary) = match (&args.address, &args.config) {
             (Some(address), _) => {
-                let scheme = if address.contains("://") {
-                    ""
-                } else {
-                    "http://"
-                };
                 return Ok(Self {
-                    address: format!("{scheme}{address}"),
+                    address: address.clone(),
+                    credentials: args.credentials.clone(),
                     queues: named_queue,
                     column,
                     watch: Watch {
@@ -85,9 +83,11 @@ impl Target {
         let store_file = temporary.as_ref().map(|queues| &*queues.store_file);
         let config = read_config(&config_file, store_file)?;
         let broker = ChildBroker::start(&config_file, store_file).await?;
+        let scheme = config.server.tls.as_ref().map_or("http", |_| "https");
         let has_file = config.store.kind == StoreKind::Sqlite;
         Ok(Self {
-            address: broker.address.clone(),
+            address: format!("{scheme}://{}", broker.address),
+            credentials: args.credentials.clone(),
             column,
             watch: Watch {
                 broker: Some(broker.pid),
@@ -113,18 +113,17 @@ impl Target {
     }
 
     /// Opens connections to the broker.
-    pub(super) async fn connect(&self, connections: usize) -> Result<Vec<Channel>> {
+    pub(super) async fn connect(&self, connections: usize) -> Result<Vec<AuthorizedChannel>> {
         let address = &self.address;
-        let endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|error| CommandError::usage(format!("--address {address}: {error}")))?;
+        let bearer = self.credentials.bearer()?;
+        let endpoint = self.credentials.endpoint(address)?;
         let mut channels = Vec::with_capacity(connections);
         for _ in 0..connections {
             let channel = endpoint.connect().await.map_err(|error| {
-                let cause = std::error::Error::source(&error)
-                    .map_or(error.to_string(), ToString::to_string);
+                let cause = innermost_cause(&error);
                 CommandError::unavailable(format!("no broker answers at {address} ({cause})"))
             })?;
-            channels.push(channel);
+            channels.push(bearer.authorize(channel));
         }
         Ok(channels)
     }

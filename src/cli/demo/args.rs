@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::language::Language;
+
 /// Run several workers on one table, kill one, and check that every row is completed once
 ///
 /// Creates an ordinary table, Rainfall_Events, in a temporary SQLite file, adopts it as a queue and serves it on a free
@@ -13,11 +15,18 @@ use clap::Args;
 /// quarter of the rows is completed, the demo picks a worker that holds leases and kills it with SIGKILL. The leases
 /// expire, and other workers process those rows. At the end the demo checks, in the database and in the journals of the
 /// workers, that every row was completed exactly once and has its result. If not, the exit code is 1.
+///
+/// The workers are built in. With --language some of them use the worker library of that language, so that both kinds
+/// share the table. This needs a clone of the repository, around the current folder or around this program, and the
+/// toolchain of the language: Python 3.10 with venv and pip, Node 20 with npm, Go 1.26, or a JDK 17 with Maven. The
+/// first run builds the library below target/ci and downloads its dependencies.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker demo
   lease-broker demo --events 2000 --workers 2 --kill 0
+  lease-broker demo --language python         # every second worker is a Python program
+  lease-broker demo --language go,java --workers 6
   lease-broker demo --keep rainfall.db        # keep the database, to read it with the sqlite3 shell")]
 pub(crate) struct Demo {
     /// Number of rows in the table. If all are completed before the workers could be killed, the demo adds more
@@ -35,6 +44,9 @@ pub(crate) struct Demo {
     /// Number of workers to kill while they hold leases. Must be less than --workers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) kill: u32,
+    /// Languages of the workers. They take turns with the built-in worker, beginning with the first language
+    #[arg(long, value_name = "LANGUAGE", value_enum, value_delimiter = ',')]
+    pub(super) language: Vec<Language>,
     /// Write the database to FILE and keep it. FILE must not exist
     #[arg(long, value_name = "FILE")]
     pub(super) keep: Option<PathBuf>,

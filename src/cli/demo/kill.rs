@@ -91,6 +91,7 @@ mod tests {
                 batch: 5,
                 lease: Duration::from_secs(60),
                 kill: 1,
+                language: Vec::new(),
                 keep: None,
             };
             let service = DemoService::start(&demo, &folder).await.expect("a broker");

@@ -66,7 +66,7 @@ impl DemoService {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .map_err(|error| CommandError::io(format!("cannot listen on 127.0.0.1: {error}")))?;
-        let serving = grpc::serve(listener, broker.clone(), &config.server)
+        let serving = grpc::serve(listener, broker.clone(), &config)
             .map_err(|error| CommandError::io(error.to_string()))?;
         print_line!("serving the queue on {}\n", serving.address());
         Ok(Self {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -11,12 +11,16 @@ use tokio::process::{Child, Command};
 
 use super::args::Demo;
 use super::journal::{self, Entry};
+use super::programs::{Programs, start_built_in};
+use super::service::POLL_INTERVAL;
 use super::worker::Role;
 use crate::cli::CommandError;
 
 /// The time that a worker may take to finish its batch and exit. A worker sends a call again for up to
 /// [`RETRY_TIMEOUT`](super::worker::RETRY_TIMEOUT) while the store is unavailable, and a batch ends with one call.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+/// The time that the workers of other languages may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time that the system may take to stop a process after SIGSTOP.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval at which the demo asks the system whether a process has stopped.
@@ -46,40 +50,54 @@ pub(super) struct WorkerReport {
 
 impl Workers {
     /// Starts the workers of the demo. Their journals are written to `folder`.
-    pub(super) fn start(
+    ///
+    /// The workers of other languages start first, and slowly. The built-in ones start when all of those run, so that each
+    /// worker gets a share of the rows.
+    pub(super) async fn start(
         demo: &Demo,
+        programs: &Programs,
         address: SocketAddr,
         folder: &Path,
     ) -> Result<Self, CommandError> {
-        let start = |name: String, role: Role, batch: u32| {
-            let journal = folder.join(format!("{name}.jsonl"));
-            let failed = |error| CommandError::io(format!("cannot start {name}: {error}"));
-            let child = Command::new(std::env::current_exe().map_err(failed)?)
-                .args(["demo-worker", "--role", role.name(), "--name", &name])
-                .args(["--address", &format!("http://{address}")])
-                .args(["--batch", &batch.to_string()])
-                .arg("--journal")
-                .arg(&journal)
-                .stdin(Stdio::piped())
-                .kill_on_drop(true)
-                .spawn()
-                .map_err(failed)?;
-            Ok(WorkerProcess {
-                name,
-                role,
-                journal,
-                child,
-                killed: false,
-            })
+        let mut workers = Self {
+            processes: Vec::new(),
         };
-        let workers =
-            (1..=demo.workers).map(|n| start(format!("worker-{n}"), Role::Process, demo.batch));
-        let transfer = std::iter::once_with(|| start("transfer".to_owned(), Role::Transfer, 500));
-        Ok(Self {
-            processes: workers
-                .chain(transfer)
-                .collect::<Result<_, CommandError>>()?,
-        })
+        let turns = (1..=demo.workers).zip(programs.in_turn());
+        let (built_in, libraries): (Vec<_>, Vec<_>) =
+            turns.partition(|(_, program)| program.is_built_in());
+        for (n, program) in libraries {
+            let worker = program.start(n, address, demo.batch, folder)?;
+            workers.processes.push(worker);
+        }
+        workers.wait_for_journals().await?;
+        for (n, program) in built_in {
+            let worker = program.start(n, address, demo.batch, folder)?;
+            workers.processes.push(worker);
+        }
+        let transfer = start_built_in("transfer".to_owned(), Role::Transfer, address, 500, folder);
+        workers.processes.push(transfer?);
+        Ok(workers)
+    }
+
+    /// Waits until each process has created its journal, which it does as its first step.
+    async fn wait_for_journals(&mut self) -> Result<(), CommandError> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while let Some(worker) = self
+            .processes
+            .iter()
+            .find(|worker| !worker.journal.exists())
+        {
+            if Instant::now() > deadline {
+                return Err(CommandError::failed(format!(
+                    "demo: FAILED {} did not start within {}",
+                    worker.name,
+                    humantime::format_duration(START_TIMEOUT)
+                )));
+            }
+            self.check()?;
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
     }
 
     /// Returns the workers that process rows and were not killed.
@@ -135,6 +153,27 @@ impl Workers {
 }
 
 impl WorkerProcess {
+    /// Starts a worker process. Closing its standard input stops it.
+    pub(super) fn start(
+        name: String,
+        role: Role,
+        mut command: Command,
+        journal: PathBuf,
+    ) -> Result<Self, CommandError> {
+        let child = command
+            .stdin(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| CommandError::io(format!("cannot start {name}: {error}")))?;
+        Ok(Self {
+            name,
+            role,
+            journal,
+            child,
+            killed: false,
+        })
+    }
+
     /// Stops the process with SIGSTOP and returns when all of its threads have stopped. Until
     /// [`resume`](Self::resume) it does not send calls or write its journal. Returns `false` if the process has exited.
     pub(super) async fn pause(&mut self) -> Result<bool, CommandError> {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::MssqlOperations;
 use super::decode;
-use super::error::{OperationFailure, RetrySafety};
+use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::{ClaimBatches, QueueStatements};
 use super::types;
@@ -45,10 +45,19 @@ impl MssqlOperations {
                 Ok(results) => break attempt.check_answered(calls, results)?,
                 Err(failure) => failure,
             };
+            // The batch was rolled back, so the calls hold no new leases.
+            if failure.is_overflow() && self.set_full_aside(queue, calls).await? {
+                continue;
+            }
             if !failure.may_run_again(RetrySafety::Idempotent)
                 || !tries.wait_for_next(&failure).await
             {
-                return Err(failure.into());
+                // If the rows show the worker's id, a constraint can have refused that id.
+                return Err(if queue.spec.shows_worker() {
+                    into_rejection(failure)
+                } else {
+                    failure.into()
+                });
             }
             attempt = attempt.after(failure);
         };
@@ -69,12 +78,22 @@ impl MssqlOperations {
                 claimed[*index].items.push(item);
             }
         }
+        let mut bytes = 0;
         for (index, call) in calls.iter().enumerate() {
             let first = first_index[&call.token];
+            if call.has_request_id && bytes > 0 && bytes + claimed[first].bytes > max_bytes {
+                // The next operation returns its leases.
+                claimed[index] = Claimed {
+                    has_more: true,
+                    ..Claimed::default()
+                };
+                continue;
+            }
             if first != index {
                 let same_items = claimed[first].clone();
                 claimed[index] = same_items;
             }
+            bytes += claimed[index].bytes;
         }
         Ok(claimed)
     }

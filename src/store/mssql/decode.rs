@@ -1,13 +1,12 @@
 //! Decoder of result sets. A value that the broker's statements never return is [`StoreError::Bug`]. The decoder never
 //! invents a default.
 
-use std::time::Duration;
-
 use tiberius::{FromSql, Row};
 use uuid::Uuid;
 
 use super::types;
 use crate::item_state::State;
+use crate::store::millis::duration_between;
 use crate::store::{LeaseExpiry, StoreError};
 use crate::value::Value;
 
@@ -112,11 +111,6 @@ pub(super) fn lease_expiry(
         expire_time,
         time_left: duration_between(now, expire_time),
     })
-}
-
-/// Returns the duration between two times in milliseconds; zero if `to` is earlier than `from`.
-pub(super) fn duration_between(from: i64, to: i64) -> Duration {
-    Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }
 
 pub(super) fn unexpected(problem: String) -> StoreError {

@@ -146,19 +146,26 @@ pub(super) fn render_batch(
 }
 
 /// Groups the items by the columns that they name, and by ready or delayed.
+///
+/// # Errors
+/// [`StoreError::Rejected`] with every item that cannot be encoded.
 pub(super) fn group_items(
     queue: &QueueStatements,
     items: &[NewItem],
 ) -> Result<Vec<ItemGroup>, StoreError> {
     let mut groups: Vec<ItemGroup> = Vec::new();
+    let mut rejections = Vec::new();
     for (item_index, item) in items.iter().enumerate() {
-        let mut entry = queue.encode_item(item).map_err(|(column, problem)| {
-            StoreError::Rejected(Rejection {
-                item: Some(item_index),
-                column: Some(column),
-                problem,
-            })
-        })?;
+        let mut entry = match queue.encode_item(item) {
+            Ok(entry) => entry,
+            Err((column, problem)) => {
+                rejections.push(Rejection::of_item(item_index, Some(column), problem));
+                continue;
+            }
+        };
+        if !rejections.is_empty() {
+            continue;
+        }
         let columns: Vec<String> = item.columns.iter().map(|(name, _)| name.clone()).collect();
         let ready = item.delay.is_zero();
         let is_same = |group: &ItemGroup| group.ready == ready && group.columns == columns;
@@ -176,5 +183,12 @@ pub(super) fn group_items(
         group.indexes.push(item_index);
         group.list.push(entry);
     }
-    Ok(groups)
+    let mut rejections = rejections.into_iter();
+    match rejections.next() {
+        None => Ok(groups),
+        Some(first) => Err(StoreError::Rejected(Rejection {
+            more: rejections.collect(),
+            ..first
+        })),
+    }
 }

@@ -81,6 +81,15 @@ impl OperationFailure {
         }
     }
 
+    /// Returns whether a statement has computed a number that is too large for its type.
+    pub(super) fn is_overflow(&self) -> bool {
+        const ARITHMETIC_OVERFLOW: u32 = 8115;
+        match &self.cause {
+            Cause::Statement(error) => error.code() == Some(ARITHMETIC_OVERFLOW),
+            Cause::Connection(_) => false,
+        }
+    }
+
     /// Returns whether the batch reached the server, or may have.
     pub(super) fn was_sent(&self) -> bool {
         matches!(self.cause, Cause::Statement(_))
@@ -203,11 +212,10 @@ pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
 }
 
 fn rejection_of(message: &str) -> StoreError {
-    StoreError::Rejected(Rejection {
-        item: None,
-        column: column_of(message),
-        problem: without_value(message),
-    })
+    StoreError::Rejected(Rejection::of_list(
+        column_of(message),
+        without_value(message),
+    ))
 }
 
 /// Removes the value of a column from a message of the server. These are the forms of the messages that quote one:

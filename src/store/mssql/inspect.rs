@@ -5,6 +5,7 @@ use tiberius::Row;
 use super::error::RetrySafety;
 use super::{MssqlOperations, decode};
 use crate::item_state::State;
+use crate::store::millis::duration_between;
 use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
 /// How the rows of a large table are counted.
@@ -36,7 +37,7 @@ impl MssqlOperations {
         let now = decode::time(ages, 0)?;
         let age = |column| -> Result<_, StoreError> {
             let since = decode::optional_time(ages, column)?;
-            Ok(since.map(|since| decode::duration_between(since, now)))
+            Ok(since.map(|since| duration_between(since, now)))
         };
         stats.oldest_ready = age(1)?;
         stats.oldest_lease = age(2)?;
@@ -66,8 +67,8 @@ impl MssqlOperations {
             Ok(ListedItem {
                 key: queue.read_key(row, 1)?,
                 owner: decode::optional_text(row, owner)?,
-                age: since.map(|since| decode::duration_between(since, now)),
-                due_in: due.map(|due| decode::duration_between(now, due)),
+                age: since.map(|since| duration_between(since, now)),
+                due_in: due.map(|due| duration_between(now, due)),
                 attempt: decode::integer_as(row, owner + 3)?,
                 fence: decode::integer(row, owner + 4)?,
                 error: decode::optional_text(row, owner + 5)?,

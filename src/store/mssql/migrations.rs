@@ -4,11 +4,10 @@ use tiberius::{Row, ToSql};
 
 use super::connection::Connection;
 use super::decode;
-use crate::lease_id::Secret;
 use crate::store::StoreError;
 use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration {
         name: "0001_broker",
         sql: include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
@@ -27,6 +26,11 @@ const MIGRATIONS: [Migration; 4] = [
     Migration {
         name: "0004_request",
         sql: include_str!("../../../sql/mssql/migrations/0004_request.sql"),
+        oldest_reader: "0.2.0",
+    },
+    Migration {
+        name: "0005_instance",
+        sql: include_str!("../../../sql/mssql/migrations/0005_instance.sql"),
         oldest_reader: "0.2.0",
     },
 ];
@@ -127,19 +131,4 @@ async fn read_applied(connection: &mut Connection) -> Result<Vec<Applied>, Store
         })
     };
     results.iter().flatten().map(read).collect()
-}
-
-/// Reads the deployment's secret.
-///
-/// # Errors
-/// Those of [`migrations::secret`].
-pub(super) async fn secret(connection: &mut Connection) -> Result<Secret, StoreError> {
-    let results = connection
-        .batch("SELECT secret FROM lease_broker_secret WHERE id = 0")
-        .await?;
-    let value: Option<&[u8]> = match results.first().and_then(|rows| rows.first()) {
-        Some(row) => row.try_get(0)?,
-        None => None,
-    };
-    migrations::secret(value)
 }

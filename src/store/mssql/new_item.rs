@@ -12,7 +12,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::{types, value_limits};
 use crate::item_state::State;
-use crate::store::new_item::{check_key_length, insertable_column};
+use crate::store::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError};
 use crate::value::Value;
@@ -26,6 +26,9 @@ impl QueueStatements {
     /// The refused column, and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, String)> {
         check_key_length(item, |name| self.key.iter().any(|part| part.name == name))?;
+        check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
+            self.columns.iter().any(|column| column == name)
+        })?;
         let mut entry = ListEntry::default();
         for (index, (name, value)) in item.columns.iter().enumerate() {
             let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;

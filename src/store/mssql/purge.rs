@@ -16,6 +16,7 @@ use super::queue_statements::{QueueStatements, roll_back_on_error};
 use super::types;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::time_index;
+use crate::store::millis::duration_between;
 use crate::store::template::{Placeholders, render};
 use crate::store::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
 
@@ -197,6 +198,6 @@ impl MssqlOperations {
             return Ok(RetentionTurn::Taken);
         }
         let (now, until) = (decode::time(row, 0)?, decode::time(row, 1)?);
-        Ok(RetentionTurn::Busy(decode::duration_between(now, until)))
+        Ok(RetentionTurn::Busy(duration_between(now, until)))
     }
 }

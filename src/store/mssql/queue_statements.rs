@@ -22,6 +22,7 @@ use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::adoption::archive_columns;
+use crate::store::item_size::FULL_COUNTER_TEXT;
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
 use crate::store::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
@@ -69,6 +70,8 @@ pub(super) struct Statements {
     pub(super) claim: ClaimBatches,
     /// The claim that leases only items that fit.
     pub(super) claim_within_bytes: ClaimBatches,
+    /// Makes ready items whose counters are full dead.
+    pub(super) set_full_aside: String,
     pub(super) extend: String,
     /// Extends and stores checkpoints. `None`: the queue has no checkpoints.
     pub(super) extend_with_checkpoints: Option<String>,
@@ -212,6 +215,7 @@ impl QueueStatements {
             list: State::ALL.map(list),
             claim: claim_batches(&placeholders, false, table.has_triggers),
             claim_within_bytes: claim_batches(&placeholders, true, table.has_triggers),
+            set_full_aside: guard(render_set_full_aside(&placeholders)),
             extend: guard(render_extend(&placeholders)),
             extend_with_checkpoints: checkpoint
                 .map(|column| guard(render_extend(&with_checkpoints(&placeholders, column)))),
@@ -415,6 +419,19 @@ fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: b
     let pick = render(file!("claim"), "pick_ready", &placeholders);
     placeholders.insert("pick_ready", pick);
     render(file!("claim"), "claim", &placeholders)
+}
+
+/// Renders the batch that makes items with full counters dead.
+fn render_set_full_aside(placeholders: &Placeholders) -> String {
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("pick_count", "@P1".to_owned());
+    for section in ["size_name", "size_value"] {
+        placeholders.insert(section, String::new());
+    }
+    let pick = render(file!("claim"), "pick_ready", &placeholders);
+    placeholders.insert("pick_ready", pick);
+    placeholders.insert("full_counter_text", FULL_COUNTER_TEXT.to_owned());
+    render(file!("claim"), "set_full_aside", &placeholders)
 }
 
 /// Renders the batch of a heartbeat.

@@ -6,18 +6,27 @@ use super::error::RetrySafety;
 use crate::item_state::State;
 use crate::store::{QueueIndex, Reaped, StoreError};
 
+const DAY_MILLIS: i64 = 86_400_000;
+
 impl MssqlOperations {
-    pub(super) async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
+    pub(super) async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
+        let days = latest.and_then(|latest| i32::try_from(latest.div_euclid(DAY_MILLIS)).ok());
+        let millis = latest.and_then(|latest| i32::try_from(latest.rem_euclid(DAY_MILLIS)).ok());
         let results = self
             .pool
             .query(
                 &queue.sql.reap,
-                &[&limit, &max_attempts],
+                &[&limit, &max_attempts, &days, &millis],
                 RetrySafety::Idempotent,
             )
             .await?;
@@ -30,9 +39,12 @@ impl MssqlOperations {
                 continue;
             }
             let state = decode::state(row, states + 1)?;
-            reaped.expired.push(queue.read_ended(row, 0, state)?);
+            let expired = queue.read_ended(row, 0, state)?;
+            reaped.time = Some(expired.end_time);
+            reaped.expired.push(expired);
         }
         if let Some(row) = decode::result_set(&results, 1)?.first() {
+            reaped.time = Some(decode::time(row, 0)?);
             reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);
         }
         Ok(reaped)

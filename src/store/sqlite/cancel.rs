@@ -69,7 +69,7 @@ impl QueueStatements {
 /// types. Rows with such keys cannot be named by the text of their key.
 fn kind_of(column: ColumnType) -> KeyKind {
     match column {
-        ColumnType::Integer | ColumnType::Bool => KeyKind::Integer,
+        ColumnType::Integer | ColumnType::RowNumber | ColumnType::Bool => KeyKind::Integer,
         ColumnType::Text => KeyKind::Text,
         ColumnType::Blob => KeyKind::Bytes,
         ColumnType::Real => KeyKind::Double,

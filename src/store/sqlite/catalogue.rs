@@ -58,13 +58,22 @@ impl Table {
         )?;
         primary.sort();
         let primary: Vec<String> = primary.into_iter().map(|(_, name)| name).collect();
-        // Two primary keys are never NULL although they are not declared so: an INTEGER PRIMARY KEY, which is the rowid, and
-        // the key of a table WITHOUT ROWID.
-        let is_rowid =
-            |column: &Column| primary.len() == 1 && column.declared.eq_ignore_ascii_case("INTEGER");
+        // Two primary keys are never NULL although they are not declared so: the key of a table WITHOUT ROWID, and an
+        // INTEGER PRIMARY KEY, which is the rowid. Only the rowid has no index, because the table itself is one. (INTEGER
+        // PRIMARY KEY DESC is not the rowid.)
+        let indexes_of_primary: Vec<i64> = rows(
+            connection,
+            "SELECT count(*) FROM pragma_index_list(?1) WHERE origin = 'pk'",
+            name,
+            |row| row.get(0),
+        )?;
+        let is_rowid = indexes_of_primary == [0];
         for column in &mut columns {
-            if primary.contains(&column.name) && (without_rowid || is_rowid(column)) {
+            if primary.contains(&column.name) && (without_rowid || is_rowid) {
                 column.nullable = false;
+            }
+            if primary.contains(&column.name) && is_rowid {
+                column.kind = ColumnType::RowNumber;
             }
         }
         let mut table = Self {

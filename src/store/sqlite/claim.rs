@@ -2,19 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use rusqlite::{CachedStatement, Connection, Row};
+use rusqlite::{CachedStatement, Connection};
 
-use super::clock::lease_expiry;
+use super::error::broken_constraint;
 use super::queue_statements::QueueStatements;
+use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
-use super::types;
 use super::writer::WriteContext;
-use crate::lease_id::LeaseRef;
-use crate::store::item_size::too_large_text;
+use crate::store::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, StoreError,
-    TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection,
+    StoreError, TooLargeItem,
 };
 use crate::value::Key;
 
@@ -30,15 +29,27 @@ pub(super) fn claim(
 ) -> Result<Vec<Claimed>, StoreError> {
     let queue = context.queue(queue)?;
     let reads_sizes = queue.has_large_items.load(Ordering::Relaxed);
-    let mut statements = ClaimStatements::new(context, queue)?;
+    let reads_twice = context
+        .lease_effects
+        .reach_data(&context.connection, queue)?;
+    let mut statements = ClaimStatements::new(context, queue, reads_sizes || reads_twice)?;
     // No more items are ready. The remaining calls skip the query.
     let mut none_ready = false;
     let mut room = Some(max_bytes);
+    let mut retried_bytes = 0;
     let mut results = Vec::with_capacity(calls.len());
-    for call in calls {
+    for (index, call) in calls.iter().enumerate() {
+        statements.call_index = index;
         let mut claimed = Claimed::default();
-        if call.has_request_id {
+        let mut fits = true;
+        if call.has_request_id && retried_bytes < max_bytes {
             claimed = statements.find_retried_leases(call)?;
+            retried_bytes += claimed.bytes;
+        } else if call.has_request_id {
+            // The call may hold leases. The next operation returns them.
+            claimed.has_more = true;
+            results.push(claimed);
+            continue;
         }
         if claimed.items.is_empty() && !none_ready {
             if reads_sizes {
@@ -49,12 +60,19 @@ pub(super) fn claim(
                     && !claimed.has_more
                     && claimed.too_large.is_empty();
             } else {
-                let ready = statements.pick_ready(call.max_items)?;
-                none_ready = ready.len() < call.max_items;
-                claimed = statements.lease_rows(call, &ready)?;
+                let ready = statements.pick_ready(call)?;
+                none_ready = ready
+                    .as_ref()
+                    .is_some_and(|ready| ready.len() < call.max_items);
+                let leased = match ready {
+                    Some(ready) => statements.lease_rows(call, ready)?,
+                    None => None,
+                };
+                fits = leased.is_some();
+                claimed = leased.unwrap_or_default();
             }
             room = room.and_then(|room| room.checked_sub(claimed.bytes));
-            if !reads_sizes && (room.is_none() || claimed.has_more) {
+            if !reads_sizes && (room.is_none() || !fits) {
                 queue.has_large_items.store(true, Ordering::Relaxed);
                 context.run_again();
                 return Err(StoreError::Bug(
@@ -72,9 +90,13 @@ const MAX_SET_ASIDE: usize = 10;
 
 /// The prepared statements of a claim, kept for all its calls.
 struct ClaimStatements<'a> {
+    /// The index of the present call.
+    call_index: usize,
     connection: &'a Connection,
     queue: &'a QueueStatements,
     now: i64,
+    /// Whether `pick_ready` returns only keys and times.
+    picks_keys: bool,
     find_retried_leases: CachedStatement<'a>,
     pick_ready: CachedStatement<'a>,
     lease_row: CachedStatement<'a>,
@@ -82,14 +104,25 @@ struct ClaimStatements<'a> {
 }
 
 impl<'a> ClaimStatements<'a> {
-    fn new(context: &'a WriteContext, queue: &'a QueueStatements) -> Result<Self, StoreError> {
+    fn new(
+        context: &'a WriteContext,
+        queue: &'a QueueStatements,
+        picks_keys: bool,
+    ) -> Result<Self, StoreError> {
         let statement = |sql: &str| context.connection.prepare_cached(sql);
+        let pick_ready = if picks_keys {
+            &queue.sql.pick_ready
+        } else {
+            &queue.sql.pick_ready_items
+        };
         Ok(Self {
+            call_index: 0,
             connection: &context.connection,
             queue,
             now: context.now(),
+            picks_keys,
             find_retried_leases: statement(&queue.sql.find_retried_leases)?,
-            pick_ready: statement(&queue.sql.pick_ready)?,
+            pick_ready: statement(pick_ready)?,
             lease_row: statement(&queue.sql.lease_row)?,
             read_lease: statement(&queue.sql.read_lease)?,
         })
@@ -102,42 +135,62 @@ impl<'a> ClaimStatements<'a> {
         let mut rows = statement.raw_query();
         let mut claimed = Claimed::default();
         while let Some(row) = rows.next()? {
-            let item = read_item(self.queue, call, row, self.now)?;
+            let item = read_leased(self.queue, call, row, self.now)?;
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
         Ok(claimed)
     }
 
-    /// Returns the first ready items, up to `limit`.
-    fn pick_ready(&mut self, limit: usize) -> Result<Vec<ReadyItem>, StoreError> {
-        bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
+    /// Returns the first ready items for the call. `None`: one that was read does not fit.
+    fn pick_ready(&mut self, call: &ClaimCall) -> Result<Option<Vec<ReadyItem>>, StoreError> {
+        bind(&mut self.pick_ready, 8, &[&to_sql_limit(call.max_items)])?;
         let mut rows = self.pick_ready.raw_query();
         let mut items = Vec::new();
+        let mut bytes = 0;
         while let Some(row) = rows.next()? {
-            items.push(ReadyItem::read(self.queue, row)?);
+            let ready = if self.picks_keys {
+                ReadyItem::read_key(self.queue, row)?
+            } else {
+                ReadyItem::read(self.queue, call, row, self.now)?
+            };
+            if let Picked::Item(item) = &ready.picked {
+                let size = self.queue.item_size.of(item);
+                bytes += size;
+                if bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
+                    return Ok(None);
+                }
+            }
+            items.push(ready);
         }
-        Ok(items)
+        Ok(Some(items))
     }
 
-    /// Leases these items to the call, until one does not fit. [`Claimed::has_more`] is set then.
-    fn lease_rows(&mut self, call: &ClaimCall, ready: &[ReadyItem]) -> Result<Claimed, StoreError> {
+    /// Leases these items to the call. Returns `None` if one does not fit. [`Claimed::has_more`] is set if an item was made
+    /// dead instead.
+    fn lease_rows(
+        &mut self,
+        call: &ClaimCall,
+        ready: Vec<ReadyItem>,
+    ) -> Result<Option<Claimed>, StoreError> {
         self.bind_call(call)?;
         let mut claimed = Claimed {
             items: Vec::with_capacity(ready.len()),
             ..Claimed::default()
         };
         for ready in ready {
-            let item = self.lease_row(call, ready)?;
+            let Some(item) = self.lease_row(call, ready)? else {
+                claimed.has_more = true;
+                continue;
+            };
             let size = self.queue.item_size.of(&item);
             claimed.bytes += size;
             if claimed.bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
-                claimed.has_more = true;
-                break;
+                return Ok(None);
             }
             claimed.items.push(item);
         }
-        Ok(claimed)
+        Ok(Some(claimed))
     }
 
     /// Leases the first ready items that fit into the bytes of the call and into `room`. If `is_first`, the first item may
@@ -159,14 +212,14 @@ impl<'a> ClaimStatements<'a> {
             claimed.has_more = looked_at == limit;
             let Some(row) = rows.next()? else { break };
             looked_at += 1;
-            let ready = ReadyItem::read(self.queue, row)?;
-            let size_bytes = read_size(self.connection, self.queue, &ready.key)?;
+            let ready = ReadyItem::read_key(self.queue, row)?;
+            let size_bytes = read_size(self.connection, self.queue, ready.key())?;
             if size_bytes > self.queue.spec.max_item_bytes {
-                oversized.push((ready.key, size_bytes));
+                oversized.push((ready.key().clone(), size_bytes));
                 claimed.has_more = oversized.len() == MAX_SET_ASIDE;
             } else if size_bytes > call.max_bytes {
                 if claimed.too_large.len() < MAX_TOO_LARGE {
-                    let key = ready.key;
+                    let key = ready.key().clone();
                     claimed.too_large.push(TooLargeItem { key, size_bytes });
                 }
             } else {
@@ -184,24 +237,27 @@ impl<'a> ClaimStatements<'a> {
         }
         drop(rows);
         for (key, size_bytes) in oversized {
-            self.set_aside(&key, size_bytes)?;
+            let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
+            self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
         }
         self.bind_call(call)?;
-        let items = fitting.iter().map(|ready| self.lease_row(call, ready));
-        claimed.items = items.collect::<Result<_, _>>()?;
+        for ready in fitting {
+            match self.lease_row(call, ready)? {
+                Some(item) => claimed.items.push(item),
+                None => claimed.has_more = true,
+            }
+        }
         Ok(claimed)
     }
 
-    /// Makes an item dead that is larger than any item may be.
-    fn set_aside(&self, key: &Key, size_bytes: usize) -> Result<(), StoreError> {
-        let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
+    /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it.
+    fn set_aside(&self, sql: &str, key: &Key, error: &str) -> Result<bool, StoreError> {
         let null = rusqlite::types::Null;
         let values: &[&dyn rusqlite::ToSql] = &[&null, &self.now, &null, &null, &null, &error];
-        let mut statement = self.connection.prepare_cached(&self.queue.sql.set_aside)?;
+        let mut statement = self.connection.prepare_cached(sql)?;
         bind(&mut statement, 4, values)?;
         bind_key(&mut statement, key)?;
-        statement.raw_execute()?;
-        Ok(())
+        Ok(statement.raw_execute()? > 0)
     }
 
     /// Binds the parameters of `lease_row` that all rows of a call have.
@@ -215,22 +271,36 @@ impl<'a> ClaimStatements<'a> {
         Ok(())
     }
 
-    /// Leases one row and reads it back.
+    /// Leases one row, and reads it if it was not read yet. Returns `None` if a counter of the row is full. The item is then
+    /// dead.
     fn lease_row(
         &mut self,
         call: &ClaimCall,
-        ready: &ReadyItem,
-    ) -> Result<ClaimedItem, StoreError> {
-        let key = &ready.key;
-        bind_key(&mut self.lease_row, key)?;
-        if self.lease_row.raw_execute()? > 0 {
-            bind_key(&mut self.read_lease, key)?;
+        ready: ReadyItem,
+    ) -> Result<Option<ClaimedItem>, StoreError> {
+        bind_key(&mut self.lease_row, ready.key())?;
+        let changed = self.lease_row.raw_execute();
+        let leased = changed.map_err(|error| self.refused(error))? > 0;
+        let key = match ready.picked {
+            Picked::Item(item) if leased => return Ok(Some(item)),
+            Picked::Item(item) => item.lease.key,
+            Picked::Key(key) => key,
+        };
+        if leased {
+            bind_key(&mut self.read_lease, &key)?;
             let mut rows = self.read_lease.raw_query();
             if let Some(row) = rows.next()? {
-                let mut item = read_item(self.queue, call, row, self.now)?;
+                let mut item = read_leased(self.queue, call, row, self.now)?;
                 item.ready_time = ready.ready_time;
-                return Ok(item);
+                return Ok(Some(item));
             }
+        }
+        if self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)? {
+            tracing::warn!(
+                queue = self.queue.spec.name,
+                "item made dead: its fencing token or its attempts cannot grow any more"
+            );
+            return Ok(None);
         }
         Err(StoreError::Misconfigured(format!(
             "item {key} of queue {:?} is ready but its row cannot be updated: a trigger ignores the update, or the key is \
@@ -240,20 +310,16 @@ impl<'a> ClaimStatements<'a> {
     }
 }
 
-/// An item before it is leased.
-struct ReadyItem {
-    key: Key,
-    /// The time when it became ready. `None`: the program that inserted the row did not set it.
-    ready_time: Option<i64>,
-}
-
-impl ReadyItem {
-    fn read(queue: &QueueStatements, row: &Row<'_>) -> Result<Self, StoreError> {
-        let since = row.get_ref(queue.key_len)?.as_i64().ok();
-        Ok(Self {
-            key: queue.read_key(row)?,
-            ready_time: since.filter(|millis| *millis > 0),
-        })
+impl ClaimStatements<'_> {
+    /// Returns the error for a row that refused a lease. If the row shows the worker's id, a constraint can have refused
+    /// that id, so only the present call is rejected.
+    fn refused(&self, error: rusqlite::Error) -> StoreError {
+        match broken_constraint(&error) {
+            Some(problem) if self.queue.spec.shows_worker() => {
+                StoreError::Rejected(Rejection::of_item(self.call_index, None, problem))
+            }
+            _ => error.into(),
+        }
     }
 }
 
@@ -276,39 +342,4 @@ fn read_size(
     };
     let bytes = usize::try_from(bytes).unwrap_or_default();
     Ok(queue.item_size.of_stored(key, bytes))
-}
-
-/// Reads a row with the key, fencing token, attempt, due time, trace context, checkpoint (if the queue has checkpoints) and data
-/// columns of a leased item.
-fn read_item(
-    queue: &QueueStatements,
-    call: &ClaimCall,
-    row: &Row<'_>,
-    now: i64,
-) -> Result<ClaimedItem, StoreError> {
-    let first = queue.key_len;
-    let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
-    let columns = (first + 4 + usize::from(has_checkpoints)..)
-        .zip(&queue.column_types)
-        .map(|(index, column)| Ok(types::read_column(row.get_ref(index)?, *column)))
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(ClaimedItem {
-        lease: LeaseRef {
-            key: queue.read_key(row)?,
-            token: call.token,
-            fence: row.get(first)?,
-            attempt: row.get(first + 1)?,
-        },
-        expiry: lease_expiry(row.get(first + 2)?, now),
-        ready_time: None,
-        columns,
-        trace_parent: row.get(first + 3)?,
-        checkpoint: if has_checkpoints {
-            let bytes = row.get_ref(first + 4)?.as_bytes_or_null();
-            let bytes = bytes.map_err(rusqlite::Error::from)?;
-            bytes.map(<[u8]>::to_vec)
-        } else {
-            None
-        },
-    })
 }

@@ -4,9 +4,10 @@
 //! have the same clock.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::store::LeaseExpiry;
+use crate::store::millis::duration_between;
 
 /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. Tests use a clock that they can advance.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -19,11 +20,6 @@ pub fn system_clock() -> Clock {
             i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
         })
     })
-}
-
-/// Returns the duration between two times, or zero if the second is not after the first.
-pub(super) fn duration_between(from: i64, to: i64) -> Duration {
-    Duration::from_millis(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }
 
 /// Returns the expiry of a lease as seen at `now`.

@@ -4,6 +4,7 @@ use rusqlite::types::Value as SqlValue;
 
 use super::error::broken_constraint;
 use super::queue_statements::QueueStatements;
+use super::quote::{literal, quote};
 use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
 use crate::item_state::State;
@@ -23,18 +24,6 @@ pub(super) enum ItemError {
 }
 
 impl ItemError {
-    /// Turns the error of the item at index `item` into the error of the operation.
-    fn of_item(self, item: usize) -> StoreError {
-        match self {
-            Self::Store(error) => error,
-            Self::Rejected { column, problem } => StoreError::Rejected(Rejection {
-                item: Some(item),
-                column,
-                problem,
-            }),
-        }
-    }
-
     /// Turns the error of a settlement into its result. `table` is the table that refused a change. `follow_up` is the
     /// index of the refused follow-up; `None`: the change of the item's row was refused.
     pub(super) fn refused(
@@ -70,19 +59,38 @@ impl From<rusqlite::Error> for ItemError {
 }
 
 /// Adds items. See [`Store::enqueue`](crate::store::Store::enqueue).
+///
+/// If an item is refused, the others are still tried, so that the error has all refused items. The caller then undoes the
+/// changes.
 pub(super) fn enqueue(
     context: &WriteContext,
     queue: QueueIndex,
     items: &[NewItem],
 ) -> Result<Vec<Key>, StoreError> {
     let now = context.now();
-    items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| {
-            insert(context, queue, item, now).map_err(|error| error.of_item(index))
-        })
-        .collect()
+    let mut keys = Vec::with_capacity(items.len());
+    let mut rejections = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        match insert(context, queue, item, now) {
+            Ok(key) => keys.push(key),
+            Err(ItemError::Store(error)) => return Err(error),
+            Err(ItemError::Rejected { column, problem }) => {
+                rejections.push(Rejection::of_item(index, column, problem));
+                // A trigger has rolled the transaction back. Further inserts would be committed one by one.
+                if context.connection.is_autocommit() {
+                    break;
+                }
+            }
+        }
+    }
+    let mut rejections = rejections.into_iter();
+    match rejections.next() {
+        None => Ok(keys),
+        Some(first) => Err(StoreError::Rejected(Rejection {
+            more: rejections.collect(),
+            ..first
+        })),
+    }
 }
 
 /// Adds one item and returns its key.
@@ -105,6 +113,16 @@ pub(super) fn insert(
             column: queue.refused_column(&problem),
             problem,
         },
+        None if is_full(&error) && keys_are_used_up(context, queue) => {
+            ItemError::Rejected {
+                column: None,
+                problem: format!(
+                    "the table has no key left to give, because it has given {}; delete that row and the table's row in \
+                     sqlite_sequence",
+                    i64::MAX
+                ),
+            }
+        }
         None => ItemError::Store(error.into()),
     })?;
     let Some(key) = key else {
@@ -120,6 +138,26 @@ pub(super) fn insert(
             problem: "the key of the item is NULL; a lease needs a key".to_owned(),
         }),
     }
+}
+
+/// Returns whether the error is that of a full disk. SQLite has the same error for a table whose keys are used up.
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+}
+
+/// Returns whether the table cannot count its key up any more: it has, or once had, a row with the largest rowid.
+fn keys_are_used_up(context: &WriteContext, queue: &QueueStatements) -> bool {
+    let highest = |sql: &str| -> Option<i64> {
+        let mut statement = context.connection.prepare(sql).ok()?;
+        statement.query_row([], |row| row.get(0)).ok()?
+    };
+    let table = quote(&queue.spec.table);
+    let text = literal(&Value::Text(queue.spec.table.clone()));
+    let given = format!("SELECT seq FROM sqlite_sequence WHERE name = {text} COLLATE NOCASE");
+    let present = format!("SELECT max(rowid) FROM {table}");
+    [given, present]
+        .iter()
+        .any(|sql| highest(sql) == Some(i64::MAX))
 }
 
 /// Inserts the row and returns its key, or `None` if no row was inserted.
@@ -146,6 +184,11 @@ fn insert_row(
     )?;
     for (parameter, value) in (5..).zip(values) {
         statement.raw_bind_parameter(parameter, borrowed(value))?;
+    }
+    if queue.key_is_rowid() {
+        let inserted = statement.raw_execute()? > 0;
+        let rowid = Value::Int(context.connection.last_insert_rowid());
+        return Ok(inserted.then(|| Key(Box::new([rowid]))));
     }
     let mut rows = statement.raw_query();
     let key = rows.next()?.map(|row| queue.read_key(row)).transpose()?;

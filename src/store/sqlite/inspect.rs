@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::clock::duration_between;
 use super::queue_statements::QueueStatements;
 use super::state_counts;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::item_state::State;
+use crate::store::millis::duration_between;
 use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 use crate::value::Key;
 

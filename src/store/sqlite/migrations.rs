@@ -1,12 +1,11 @@
 //! Applies the migrations of the broker's own tables to a `SQLite` file.
 
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
-use crate::lease_id::Secret;
 use crate::store::StoreError;
 use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration {
         name: "0001_broker",
         sql: include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
@@ -25,6 +24,11 @@ const MIGRATIONS: [Migration; 4] = [
     Migration {
         name: "0004_request",
         sql: include_str!("../../../sql/sqlite/migrations/0004_request.sql"),
+        oldest_reader: "0.2.0",
+    },
+    Migration {
+        name: "0005_instance",
+        sql: include_str!("../../../sql/sqlite/migrations/0005_instance.sql"),
         oldest_reader: "0.2.0",
     },
 ];
@@ -88,19 +92,4 @@ fn read_applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
         })
     })?;
     Ok(applied.collect::<rusqlite::Result<_>>()?)
-}
-
-/// Reads the deployment's secret.
-///
-/// # Errors
-/// Those of [`migrations::secret`].
-pub(super) fn secret(connection: &Connection) -> Result<Secret, StoreError> {
-    let value: Option<Vec<u8>> = connection
-        .query_row(
-            "SELECT secret FROM lease_broker_secret WHERE id = 0",
-            [],
-            |row| row.get(0),
-        )
-        .optional()?;
-    migrations::secret(value.as_deref())
 }

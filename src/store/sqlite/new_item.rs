@@ -10,7 +10,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::types;
 use crate::store::NewItem;
-use crate::store::new_item::{check_key_length, insertable_column};
+use crate::store::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::store::template::render;
 
 const ENQUEUE: &str = include_str!("../../../sql/sqlite/enqueue.sql");
@@ -22,6 +22,9 @@ impl QueueStatements {
     /// The name of the first bad column and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<Vec<SqlValue>, (String, String)> {
         check_key_length(item, |name| self.key.iter().any(|key| key == name))?;
+        check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
+            self.columns.iter().any(|column| column == name)
+        })?;
         item.columns
             .iter()
             .enumerate()

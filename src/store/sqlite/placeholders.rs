@@ -62,6 +62,11 @@ pub(super) fn of_table(
         Order::None => String::new(),
         Order::By(_) => format!("ORDER BY {order}"),
     };
+    let returning = match key[..] {
+        [ref column] if column.kind == ColumnType::RowNumber => String::new(),
+        _ => format!("RETURNING {key_list}"),
+    };
+    placeholders.insert("returning_key", returning);
     placeholders.insert("key", key_list);
     placeholders.insert("key_match", matches.join(" AND "));
     let parameters: Vec<String> = (1..=key.len()).map(|number| format!("?{number}")).collect();

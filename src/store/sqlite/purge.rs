@@ -6,7 +6,6 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::catalogue::Table;
-use super::clock::duration_between;
 use super::error::broken_constraint;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
@@ -14,7 +13,7 @@ use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::time_index;
-use crate::store::millis::millis_rounded_up;
+use crate::store::millis::{duration_between, millis_rounded_up};
 use crate::store::template::{Placeholders, render};
 use crate::store::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
 use crate::value::Key;
@@ -161,11 +160,7 @@ pub(super) fn delete(
 fn rejection(error: rusqlite::Error) -> StoreError {
     match broken_constraint(&error) {
         None => error.into(),
-        Some(problem) => StoreError::Rejected(Rejection {
-            item: None,
-            column: None,
-            problem,
-        }),
+        Some(problem) => StoreError::Rejected(Rejection::of_list(None, problem)),
     }
 }
 

@@ -64,11 +64,15 @@ pub(super) struct QueueStatements {
 /// The SQL text of the statements. The fields have the names of the sections in `sql/sqlite`.
 pub(super) struct Statements {
     pub(super) find_retried_leases: String,
+    /// Returns the key and the time of each item.
     pub(super) pick_ready: String,
+    /// Also returns the other columns of a claimed item.
+    pub(super) pick_ready_items: String,
     pub(super) lease_row: String,
     pub(super) read_lease: String,
     pub(super) read_size: String,
     pub(super) set_aside: String,
+    pub(super) set_full_aside: String,
     pub(super) extend: String,
     /// Extends and stores a checkpoint. `None` if the queue has no checkpoints.
     pub(super) extend_with_checkpoint: Option<String>,
@@ -167,6 +171,11 @@ impl QueueStatements {
         })
     }
 
+    /// Returns whether the key is the rowid of the table.
+    pub(super) fn key_is_rowid(&self) -> bool {
+        self.key_types == [ColumnType::RowNumber]
+    }
+
     /// Returns whether the table can have a row with this key: the number of values fits, and none of them is NULL.
     pub(super) fn can_have_key(&self, key: &Key) -> bool {
         key.0.len() == self.key_len && !key.0.contains(&Value::Null)
@@ -195,16 +204,27 @@ impl Statements {
         };
         let checkpoint = quote(spec.soft_lock.name(SoftLockColumn::Checkpoint));
         let written_checkpoint = format!(", {checkpoint} = ?8");
+        let item_columns = format!(
+            ", {}, {}, {}{}{}",
+            placeholders["lease_fence"],
+            placeholders["lease_attempt"],
+            placeholders["trace_parent"],
+            placeholders["checkpoint_column"],
+            placeholders["data_columns"],
+        );
         let cleared_checkpoint = &placeholders["clear_checkpoint"];
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
-        Self {
+        #[cfg_attr(not(feature = "sabotage"), expect(unused_mut))]
+        let mut statements = Self {
             find_retried_leases: text(CLAIM, "find_retried_leases"),
-            pick_ready: text(CLAIM, "pick_ready"),
+            pick_ready: with("item_columns", "", CLAIM, "pick_ready"),
+            pick_ready_items: with("item_columns", &item_columns, CLAIM, "pick_ready"),
             lease_row: text(CLAIM, "lease_row"),
             read_lease: text(CLAIM, "read_lease"),
             read_size: text(CLAIM, "read_size"),
             set_aside: text(CLAIM, "set_aside"),
+            set_full_aside: text(CLAIM, "set_full_aside"),
             extend: text(HEARTBEAT, "extend"),
             extend_with_checkpoint: spec.max_checkpoint_bytes.map(|_| {
                 with(
@@ -246,6 +266,9 @@ impl Statements {
                 "redrive",
             ),
             purge: PurgeStatements::new(spec, archive, placeholders),
-        }
+        };
+        #[cfg(feature = "sabotage")]
+        super::sabotage::change(&mut statements, &spec.soft_lock);
+        statements
     }
 }

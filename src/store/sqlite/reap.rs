@@ -2,18 +2,18 @@
 
 use rusqlite::OptionalExtension as _;
 
-use super::clock::duration_between;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
+use crate::store::millis::duration_between;
 use crate::store::{EndedLease, QueueIndex, Reaped, StoreError};
 
 /// A row whose due time has passed.
 enum DueRow {
-    /// Its lease has expired. The state is the one that it gets.
+    /// Its lease has expired.
     Leased(EndedLease),
     /// Its delay is over.
     Delayed(LeaseRef),
@@ -24,13 +24,26 @@ pub(super) fn reap(
     context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
+    latest: Option<i64>,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
-    let mut reaped = Reaped::default();
+    let is_stepped = latest.is_some_and(|latest| now > latest);
+    let mut reaped = Reaped {
+        time: Some(now),
+        ..Reaped::default()
+    };
     for row in find_due(context, queue, now, limit)? {
         match row {
-            DueRow::Leased(lease) => reaped.expired.extend(expire(context, queue, lease)?),
+            DueRow::Leased(mut lease) => {
+                let is_exhausted = queue.spec.retry.is_exhausted(lease.lease.attempt);
+                if is_exhausted && !is_stepped {
+                    lease.state = State::Dead;
+                }
+                reaped
+                    .expired
+                    .extend(expire(context, queue, lease, is_stepped)?);
+            }
             DueRow::Delayed(item) => {
                 let mut statement = context.connection.prepare_cached(&queue.sql.promote)?;
                 bind_key(&mut statement, &item.key)?;
@@ -62,11 +75,7 @@ fn find_due(
     while let Some(row) = rows.next()? {
         let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
         found.push(if is_leased {
-            let mut lease = queue.read_ended(row, now, State::Ready)?;
-            if queue.spec.retry.is_exhausted(lease.lease.attempt) {
-                lease.state = State::Dead;
-            }
-            DueRow::Leased(lease)
+            DueRow::Leased(queue.read_ended(row, now, State::Ready)?)
         } else {
             DueRow::Delayed(queue.read_lease(row)?)
         });
@@ -74,11 +83,12 @@ fn find_due(
     Ok(found)
 }
 
-/// Ends an expired lease. Returns `None` if no row was changed.
+/// Ends an expired lease, with or without its attempt. Returns `None` if no row was changed.
 fn expire(
     context: &WriteContext,
     queue: &QueueStatements,
     expired: EndedLease,
+    gives_attempt_back: bool,
 ) -> Result<Option<EndedLease>, StoreError> {
     let error = match &expired.owner {
         Some(owner) => format!("the lease of {owner} expired"),
@@ -90,7 +100,13 @@ fn expire(
     bind(
         &mut statement,
         5,
-        &[&expired.end_time, &state, &error, &fence],
+        &[
+            &expired.end_time,
+            &state,
+            &error,
+            &fence,
+            &gives_attempt_back,
+        ],
     )?;
     let changed = statement.raw_execute()? > 0;
     Ok(changed.then_some(expired))

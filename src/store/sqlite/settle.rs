@@ -48,7 +48,7 @@ pub(super) fn settle(
         statement: LastStatement::new(&context.connection),
     };
     let check_item = |queue, item: &NewItem| Ok(context.queue(queue)?.encode_item(item).map(drop));
-    let settle = |settlement: &Settlement| {
+    let mut settle = |settlement: &Settlement| {
         if !queue.can_have_key(&settlement.lease.key) {
             return Ok(Settled::Lost);
         }
@@ -67,20 +67,19 @@ pub(super) fn settle(
             UndoScope::Settlement => settler.settle_in_savepoint(settlement),
         }
     };
-    let results = settlements.iter().map(settle);
+    let mut results = Vec::with_capacity(settlements.len());
+    for settlement in settlements {
+        results.push(settle(settlement)?);
+    }
     Ok(SettleResults {
-        results: results.collect::<Result<_, StoreError>>()?,
+        results,
         time: Some(context.now()),
     })
 }
 
 /// Returns the error for a refused settlement whose operation is undone.
 fn rejected(refusal: &Refusal) -> StoreError {
-    StoreError::Rejected(Rejection {
-        item: None,
-        column: None,
-        problem: refusal.to_string(),
-    })
+    StoreError::Rejected(Rejection::of_list(None, refusal.to_string()))
 }
 
 /// A section of `settle.sql` that ends a lease.
@@ -131,6 +130,10 @@ impl Settler<'_> {
                 return Ok(self.queue.name_written_column(refused, settlement));
             }
         };
+        #[cfg(feature = "sabotage")]
+        if super::sabotage::drops_follow_ups() {
+            return Ok(Settled::Ended(state));
+        }
         if let Ending::Complete { follow_ups } = &settlement.ending {
             for (index, follow_up) in follow_ups.iter().enumerate() {
                 let FollowUp { queue, item } = follow_up;

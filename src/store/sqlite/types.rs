@@ -11,12 +11,18 @@ use crate::value::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnType {
     Integer,
+    /// An `INTEGER PRIMARY KEY`. It is the number of the row, and SQLite gives a new row the next one.
+    RowNumber,
     Bool,
     Text,
     Blob,
     Real,
     Numeric,
 }
+
+/// The largest row number that a caller can set: 2^53. SQLite counts on from the largest one, so a row with the largest
+/// integer would be the last of its table.
+pub(super) const MAX_ROW_NUMBER: i64 = 1 << 53;
 
 impl ColumnType {
     /// Returns the type for a declared type such as `nvarchar(100)`.
@@ -39,13 +45,13 @@ impl ColumnType {
     }
 
     fn is_whole(self) -> bool {
-        matches!(self, Self::Integer | Self::Bool)
+        matches!(self, Self::Integer | Self::RowNumber | Self::Bool)
     }
 
     fn is_number(self) -> bool {
         matches!(
             self,
-            Self::Integer | Self::Bool | Self::Real | Self::Numeric
+            Self::Integer | Self::RowNumber | Self::Bool | Self::Real | Self::Numeric
         )
     }
 }
@@ -77,6 +83,11 @@ pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
 /// # Errors
 /// The reason, if the column would store a different value.
 pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, String> {
+    if column == ColumnType::RowNumber && is_over_max_row_number(value) {
+        return Err(format!(
+            "must be at most {MAX_ROW_NUMBER}: the table counts this column up from its largest value"
+        ));
+    }
     let refuse = |reason: &str| Err(format!("{} {reason}", value.type_name()));
     match value {
         Value::Null => Ok(SqlValue::Null),
@@ -132,6 +143,21 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, Strin
     }
 }
 
+/// Returns whether SQLite would store the value as a row number over the maximum. It converts text and floating-point
+/// numbers to integers.
+#[expect(clippy::cast_precision_loss, reason = "2^53 is exact")]
+fn is_over_max_row_number(value: &Value) -> bool {
+    match value {
+        Value::Int(int) => *int > MAX_ROW_NUMBER,
+        Value::Double(double) => *double > MAX_ROW_NUMBER as f64,
+        Value::Text(text) | Value::Decimal(text) => text
+            .trim()
+            .parse::<f64>()
+            .is_ok_and(|number| number > MAX_ROW_NUMBER as f64),
+        _ => false,
+    }
+}
+
 /// Returns the SQL value for a key's value, which was read from the key column before.
 pub(super) fn store_key(value: &Value) -> SqlValue {
     store(value, ColumnType::Blob).unwrap_or(SqlValue::Null)
@@ -182,6 +208,34 @@ mod tests {
             ("datetime", Numeric),
         ] {
             assert_eq!(ColumnType::of_declaration(declared), expected, "{declared}");
+        }
+    }
+
+    #[test]
+    fn row_number_over_2_to_the_53_is_refused() {
+        let largest = MAX_ROW_NUMBER.to_string();
+        for allowed in [
+            Value::Int(MAX_ROW_NUMBER),
+            Value::Text(largest),
+            Value::Int(-1),
+        ] {
+            assert!(
+                store(&allowed, ColumnType::RowNumber).is_ok(),
+                "{allowed:?}"
+            );
+        }
+        for refused in [
+            Value::Int(MAX_ROW_NUMBER + 1),
+            Value::Int(i64::MAX),
+            Value::Double(9.2e18),
+            Value::Text(" 9223372036854775807 ".into()),
+            Value::Text("9.2e18".into()),
+            Value::Decimal("9223372036854775807".into()),
+        ] {
+            assert!(
+                store(&refused, ColumnType::RowNumber).is_err(),
+                "{refused:?}"
+            );
         }
     }
 

@@ -15,7 +15,9 @@ use tokio::sync::oneshot;
 
 use super::clock::Clock;
 use super::error::{broken_constraint, classify};
+use super::lease_effects::LeaseEffects;
 use super::new_item::InsertStatements;
+use super::open_files::OpenFiles;
 use super::queue_statements::QueueStatements;
 use crate::store::{QueueIndex, Rejection, StoreError};
 
@@ -27,7 +29,9 @@ pub(super) struct WriteContext {
     pub(super) connection: Connection,
     pub(super) queues: Arc<[QueueStatements]>,
     pub(super) inserts: InsertStatements,
+    pub(super) lease_effects: LeaseEffects,
     clock: Clock,
+    files: OpenFiles,
     /// Set by an operation that has failed and succeeds if it runs again.
     runs_again: Cell<bool>,
 }
@@ -39,9 +43,11 @@ impl WriteContext {
         clock: Clock,
     ) -> Self {
         Self {
+            files: OpenFiles::new(&connection),
             connection,
             queues,
             inserts: InsertStatements::default(),
+            lease_effects: LeaseEffects::default(),
             clock,
             runs_again: Cell::new(false),
         }
@@ -196,6 +202,7 @@ fn transaction(
     context: &WriteContext,
     work: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
+    context.files.check(&context.connection)?;
     execute(context, "BEGIN IMMEDIATE")?;
     let result = work().and_then(|may_commit| {
         if may_commit {
@@ -250,7 +257,7 @@ fn run_in_savepoints(context: &WriteContext, group: &mut Group) -> Result<bool, 
 /// Runs one operation. Returns true if its changes may be committed.
 ///
 /// # Errors
-/// [`StoreError::Rejected`] if a trigger or a constraint has rolled back the whole transaction.
+/// [`StoreError::Rejected`] if a trigger, a constraint or a used-up key has rolled back the whole transaction.
 /// [`StoreError::Unavailable`] if SQLite has, as it does on a full disk or an I/O error.
 fn run_one(
     context: &WriteContext,
@@ -259,7 +266,7 @@ fn run_one(
     let may_commit = operation.run(context);
     if context.connection.is_autocommit() {
         if operation.was_rejected() {
-            let problem = "a trigger or a constraint rolled the transaction back";
+            let problem = "a trigger, a constraint or a used-up key rolled the transaction back";
             return Err(rejected(problem.to_owned()));
         }
         let reason = "an error of the device ended the transaction; no change was committed";
@@ -277,11 +284,7 @@ fn refused_change(error: &rusqlite::Error) -> StoreError {
 }
 
 fn rejected(problem: String) -> StoreError {
-    StoreError::Rejected(Rejection {
-        item: None,
-        column: None,
-        problem,
-    })
+    StoreError::Rejected(Rejection::of_list(None, problem))
 }
 
 pub(super) fn execute(context: &WriteContext, sql: &str) -> Result<(), StoreError> {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker::item_state::State;
-use lease_broker::lease_id::{LeaseRef, Secret};
+use lease_broker::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store, StoreError,
-    TraceNote,
+    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store,
+    StoreError, TraceNote,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
@@ -26,6 +26,18 @@ pub(super) struct SharedStore(pub(super) MssqlStore);
 impl Store for SharedStore {
     fn secret(&self) -> &Secret {
         self.0.secret()
+    }
+
+    fn signing_secrets(&self) -> &Arc<SigningSecrets> {
+        self.0.signing_secrets()
+    }
+
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        shared(self.0.read_secrets()).await
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        shared(self.0.rotate_secrets(accept_old_for)).await
     }
 
     fn location(&self) -> String {
@@ -114,8 +126,13 @@ impl Store for SharedStore {
         shared(self.0.cancel(queue, keys, cancellation)).await
     }
 
-    async fn reap(&self, queue: QueueIndex, limit: usize) -> Result<Reaped, StoreError> {
-        shared(self.0.reap(queue, limit)).await
+    async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError> {
+        shared(self.0.reap(queue, limit, latest)).await
     }
 
     async fn enqueue(
@@ -192,6 +209,10 @@ impl Store for SharedStore {
         duration: Duration,
     ) -> Result<RetentionTurn, StoreError> {
         shared(self.0.take_retention_turn(queue, broker, duration)).await
+    }
+
+    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
+        shared(self.0.announce(instance)).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

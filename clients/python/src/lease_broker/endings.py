@@ -21,6 +21,8 @@ class Completed:
 
     lease: HeldLease
     message: v1.Completion
+    follow_ups: int = 0
+    """The number of follow-ups in the message."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,8 @@ def completed(lease: HeldLease, result: Result | None = None) -> Completed:
         return Completed(lease, v1.Completion(lease_id=lease.id))
     follow_ups = [follow_up.to_message() for follow_up in result.follow_ups]
     columns = row_to_messages(result.columns)
-    return Completed(lease, v1.Completion(lease_id=lease.id, follow_ups=follow_ups, columns=columns))
+    message = v1.Completion(lease_id=lease.id, follow_ups=follow_ups, columns=columns)
+    return Completed(lease, message, len(follow_ups))
 
 
 def failed(lease: HeldLease, text: str, after: float | None = None, dead: bool = False) -> Failed:

@@ -129,8 +129,9 @@ class Context:
         self._limit = limit
         self._event: threading.Event | None = None
         self._cause: Cause | None = None
-        self._on_cancel: list[Callable[[], None]] = []
-        self.started_at = time.monotonic()
+        self._on_cancel: tuple[Callable[[], None], ...] = ()
+        self.started_at = 0.0
+        """The moment at which the handler began."""
         self.cancelled_at = float("inf")
         self.in_doubt = False
         """True if no heartbeat has been answered for half of the lease."""
@@ -186,7 +187,7 @@ class Context:
         """Calls `function` when the handler is cancelled, or immediately if it is cancelled already."""
         with _CONTEXT_LOCK:
             if self._cause is None:
-                self._on_cancel.append(function)
+                self._on_cancel += (function,)
                 return
         function()
 
@@ -197,7 +198,7 @@ class Context:
                 return False
             self._cause = cause
             self.cancelled_at = time.monotonic()
-            functions, self._on_cancel = self._on_cancel, []
+            functions, self._on_cancel = self._on_cancel, ()
             if self._event is not None:
                 self._event.set()
         for function in functions:

@@ -60,8 +60,9 @@ class Outcome:
 class ThreadRunner:
     """Runs each handler in a thread, which is a daemon: a handler that never returns does not keep the process.
 
-    New runs wake one thread. Each thread that takes a run wakes the next one if more runs wait. A thread whose handler
-    returns soon takes several runs, and the others need not wake: waking a thread costs more than a short handler.
+    New runs wake one thread. Each thread that takes a run wakes the next one if more runs wait and no other thread is
+    about to wake. A thread whose handler returns soon takes several runs, and the others need not wake: waking a thread
+    costs more than a short handler.
     """
 
     def __init__(self, state: State, handler: Callable[..., object]) -> None:
@@ -71,6 +72,8 @@ class ThreadRunner:
         self._changed = threading.Condition(threading.Lock())
         self._waiting: deque[Run] = deque()
         self._idle = 0
+        self._wakes = False
+        """True while a thread was notified and does not run yet."""
         self._closed = False
         self._threads = 0
         for _ in range(state.options.concurrency):
@@ -79,7 +82,7 @@ class ThreadRunner:
     def start_runs(self, runs: list[Run]) -> None:
         with self._changed:
             self._waiting.extend(runs)
-            self._changed.notify()
+            self._wake_one()
 
     def replace_slot(self) -> None:
         self._threads += 1
@@ -105,10 +108,16 @@ class ThreadRunner:
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
+                self._wakes = False
             run = self._waiting.popleft()
-            if self._waiting and self._idle:
-                self._changed.notify()
+            self._wake_one()
             return run
+
+    def _wake_one(self) -> None:
+        """Wakes an idle thread if a run waits for one."""
+        if self._waiting and self._idle and not self._wakes:
+            self._wakes = True
+            self._changed.notify()
 
     def _handle(self, run: Run) -> None:
         with self._state.lock:
@@ -142,7 +151,8 @@ class AsyncRunner:
         self._outcome = Outcome(state)
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wakes_settler = False
+        self._ended: list[tuple[Run, list[Ending]]] = []
+        """Runs that have ended, and are still to be passed to the state."""
 
     def start_runs(self, runs: list[Run]) -> None:
         if runs:
@@ -155,42 +165,47 @@ class AsyncRunner:
         """A task ends by itself."""
 
     def _spawn(self, runs: list[Run]) -> None:
-        for run in runs:
-            # The loop itself holds only weak references to tasks.
-            self._tasks.add(self._loop.create_task(self._handle(run)))
-
-    async def _handle(self, run: Run) -> None:
+        # The state's lock is taken once for all of them, and not by each task.
         with self._state.lock:
-            leases = self._state.begin(run)
-        results: list[Ending] = []
+            begun = [(run, self._state.begin(run)) for run in runs]
+        for run, leases in begun:
+            if leases:
+                # The loop itself holds only weak references to tasks.
+                self._tasks.add(self._loop.create_task(self._handle(run, leases)))
+            else:
+                self._end(run, [])
+
+    async def _handle(self, run: Run, leases: list[HeldLease]) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if leases:
-            # Only now, because a task that is cancelled before its first step never runs.
-            run.context.on_cancel(lambda: self._cancel(task, run.context.cause))
-            try:
-                arguments = self._outcome.arguments(run, leases)
-                if tracing.IS_INSTALLED:
-                    with tracing.use_trace_parent(run.context.trace_parent):
-                        result = await self._handler(*arguments)
-                else:
+        # Only now, because a task that is cancelled before its first step never runs.
+        run.context.on_cancel(lambda: self._cancel(task, run.context.cause))
+        try:
+            arguments = self._outcome.arguments(run, leases)
+            if tracing.IS_INSTALLED:
+                with tracing.use_trace_parent(run.context.trace_parent):
                     result = await self._handler(*arguments)
-                results = self._outcome.of_return(leases, result)
-            except BaseException as error:
-                # SystemExit would end the loop, and with it the worker.
-                log_error(run, error)
-                results = self._outcome.of_raise(run, leases, error)
-        with self._state.lock:
-            self._state.end(run, results, wake=False)
+            else:
+                result = await self._handler(*arguments)
+            results = self._outcome.of_return(leases, result)
+        except BaseException as error:
+            # SystemExit would end the loop, and with it the worker.
+            log_error(run, error)
+            results = self._outcome.of_raise(run, leases, error)
         self._tasks.discard(task)
-        if not self._wakes_settler:
-            self._wakes_settler = True
-            self._loop.call_soon(self._wake_settler)
+        self._end(run, results)
 
-    def _wake_settler(self) -> None:
-        """Wakes the settler after all tasks that were ready, so that their endings share a call."""
-        self._wakes_settler = False
+    def _end(self, run: Run, results: list[Ending]) -> None:
+        """Ends a run after all tasks that are ready, so that their endings share a call."""
+        if not self._ended:
+            self._loop.call_soon(self._end_all)
+        self._ended.append((run, results))
+
+    def _end_all(self) -> None:
+        ended, self._ended = self._ended, []
         with self._state.lock:
+            for run, results in ended:
+                self._state.end(run, results, wake=False)
             self._state.endings_ready.notify()
 
     def _cancel(self, task: asyncio.Task[None], cause: Cause | None) -> None:

@@ -159,16 +159,20 @@ class Settler:
         """Notes the outcome of each ending."""
         state = self._state
         with state.lock:
+            completed = []
             for ending, result in zip(group, answer.message.results, strict=True):
                 name = outcome_event(ending, result.outcome, answer)
-                if name == "refused":
+                if name == "completed":
+                    completed.append(ending.lease.item)
+                elif name == "refused":
                     self._refuse(ending, result.problem)
                     continue
-                if name == "failed" and isinstance(ending, Failed):
+                elif name == "failed" and isinstance(ending, Failed):
                     state.events.emit(name, ending.lease.item, error=ending.message.error_message)
                 else:
                     state.events.emit(name, ending.lease.item)
                 state.drop(ending.lease)
+            state.events.emit_all("completed", completed)
 
     def _note_error(self, rpc: str, group: Sequence[Ending], error: LeaseBrokerError) -> None:
         """Deals with a call that failed as a whole."""
@@ -235,7 +239,7 @@ def take_group(state: State) -> list[Ending]:
             # The lease was lost while the ending waited.
             state.endings.popleft()
             continue
-        follow_ups += len(ending.message.follow_ups) if isinstance(ending, Completed) else 0
+        follow_ups += ending.follow_ups if isinstance(ending, Completed) else 0
         size += ending.message.ByteSize()
         if group and (follow_ups > _MAX_FOLLOW_UPS or size > _MAX_GROUP_BYTES):
             break

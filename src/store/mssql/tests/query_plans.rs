@@ -272,7 +272,8 @@ impl ProfiledQueue {
 
     async fn reap(&mut self) {
         let sql = self.statements().sql.reap.clone();
-        let results = self.run(&sql, &[&1, &3]).await;
+        let unknown: Option<i32> = None;
+        let results = self.run(&sql, &[&1, &3, &unknown, &unknown]).await;
         expect(
             &results,
             &[

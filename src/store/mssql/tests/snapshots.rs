@@ -12,10 +12,12 @@ use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::index;
+use super::super::instance;
 use super::super::item_bytes::TextBytes;
 use super::super::key_source::KeySource;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
+use super::super::secrets;
 use super::super::soft_lock_types::queue_columns;
 use super::super::{MssqlOperations, Pool, Settings};
 use super::{MINUTE, hint_rules, spec};
@@ -164,6 +166,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         "claim; with calls that may hold leases",
         &table.sql.claim.with_retries,
     );
+    show("set full counters aside", &table.sql.set_full_aside);
     show("heartbeat", &table.sql.extend);
     show("note traces", &table.sql.trace.note);
     show("find expired leases", &table.sql.trace.find_expired);
@@ -177,6 +180,9 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let once = enqueue_once::render_batch(&table, items, &group);
     show("enqueue with a request id", &once);
     show("forget requests", &enqueue_once::forget_batch());
+    show("announce a broker", &instance::announce_batch());
+    show("read secrets", &secrets::read_statement());
+    show("add a secret", &secrets::add_batch());
     show("stats", &table.sql.stats);
     show("list dead", &table.sql.list[State::Dead as usize]);
     show("redrive", &table.sql.redrive);

@@ -59,8 +59,7 @@ final class Poller {
     return state.read(
         () -> {
           while (state.takesItems) {
-            // Endings are settled first: the same call claims the next items.
-            if (state.endings.isEmpty() && !state.settling) {
+            if (state.mayClaim()) {
               int slots = state.reserveSlots();
               if (slots > 0) {
                 return slots;

@@ -132,7 +132,19 @@ final class State {
   /** Gives back slots for which no item came. */
   void returnSlots(int slots) {
     freeSlots += slots;
-    slotsFree.signalAll();
+    wakePollers();
+  }
+
+  /** True if a claim is useful. The call that settles endings claims the next items itself. */
+  boolean mayClaim() {
+    return freeSlots > 0 && !settling && endings.isEmpty();
+  }
+
+  /** Wakes the pollers only for a claim: while endings are to be settled, that would cost more than a short handler. */
+  private void wakePollers() {
+    if (mayClaim()) {
+      slotsFree.signalAll();
+    }
   }
 
   /** Starts handlers for the leases of a claim, for which `slots` slots were reserved. */
@@ -194,7 +206,7 @@ final class State {
     if (!run.slotReplaced) {
       freeSlots++;
     }
-    slotsFree.signalAll();
+    wakePollers();
     changed.signalAll();
   }
 

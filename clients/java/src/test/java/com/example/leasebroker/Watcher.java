@@ -7,6 +7,9 @@ import java.util.function.Consumer;
 
 /** Keeps the events of a worker and lets tests wait for them. */
 final class Watcher implements Consumer<Event> {
+  /** The disk of a busy machine can take half a second for each commit of the broker. */
+  private static final long SECONDS = 120;
+
   private final List<Event> events = new ArrayList<>();
 
   @Override
@@ -25,11 +28,11 @@ final class Watcher implements Consumer<Event> {
 
   /** Waits until an event has happened `count` times. */
   synchronized void await(Event.Name name, int count) throws InterruptedException {
-    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
     while (count(name) < count) {
       long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
       if (left <= 0) {
-        throw new AssertionError("after 30 s there are " + count(name) + " events " + name + " and not " + count);
+        throw new AssertionError("after " + SECONDS + " s there are " + count(name) + " events " + name + " and not " + count);
       }
       wait(left);
     }

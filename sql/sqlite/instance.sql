@@ -1,0 +1,18 @@
+-- Purpose: list a broker process as running, and find the others.
+-- Sections: `announce`, `forget` and `read_live`, in this order, in the writer's transaction.
+-- Parameters: `announce`: ?1 id; ?2 version; ?3 address; ?4 now (ms since 1970); ?5 1 if the broker drains; ?6 settings (JSON).
+--   `forget`: ?1 time (ms since 1970); rows that were last seen earlier are deleted. `read_live`: ?1 time; rows that were seen
+--   later are returned; ?2 id of the row to leave out.
+-- Locks: the write lock of the file.
+-- Indexes: primary key. `forget` and `read_live` read the whole table, which has a row for each process of the last day.
+
+-- :: announce
+INSERT INTO lease_broker_instance (id, version, address, start_time, seen_time, draining, settings)
+VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6)
+ON CONFLICT (id) DO UPDATE SET seen_time = excluded.seen_time, draining = excluded.draining
+
+-- :: forget
+DELETE FROM lease_broker_instance WHERE seen_time < ?1
+
+-- :: read_live
+SELECT id, version, address, draining, settings FROM lease_broker_instance WHERE seen_time > ?1 AND id <> ?2

@@ -1,0 +1,69 @@
+//! The source of a call: the identity of its caller, or else the connection that it came on. Under overload, sources take
+//! turns, and a source that takes most of a budget is refused before others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use tokio::task::futures::TaskLocalFuture;
+
+tokio::task_local! {
+    static SOURCE: Arc<CallSource>;
+}
+
+/// A source of calls. It counts the places that its calls take in the budgets that sources share.
+#[derive(Debug)]
+pub struct CallSource {
+    number: SourceNumber,
+    working_calls: AtomicUsize,
+    waiting_claims: AtomicUsize,
+}
+
+/// Tells sources apart. Zero: the call has no source, such as one from inside the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SourceNumber(pub(super) u32);
+
+/// A budget that sources share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SharedBudget {
+    WorkingCalls,
+    WaitingClaims,
+}
+
+impl CallSource {
+    /// Creates a source with a number of its own.
+    pub fn new() -> Arc<Self> {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        Arc::new(Self {
+            number: SourceNumber(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)),
+            working_calls: AtomicUsize::new(0),
+            waiting_claims: AtomicUsize::new(0),
+        })
+    }
+
+    /// Runs a future as a call of this source.
+    pub fn in_call<F: Future>(self: Arc<Self>, future: F) -> TaskLocalFuture<Arc<Self>, F> {
+        SOURCE.scope(self, future)
+    }
+
+    /// Returns the source of the call that this task serves.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        SOURCE.try_with(Arc::clone).ok()
+    }
+
+    /// Returns the number of the source of the call that this task serves.
+    pub(super) fn current_number() -> SourceNumber {
+        SOURCE.try_with(|source| source.number).unwrap_or_default()
+    }
+
+    pub(super) fn number(&self) -> SourceNumber {
+        self.number
+    }
+
+    /// Returns the number of places that this source has in a budget.
+    pub(super) fn places(&self, budget: SharedBudget) -> &AtomicUsize {
+        match budget {
+            SharedBudget::WorkingCalls => &self.working_calls,
+            SharedBudget::WaitingClaims => &self.waiting_claims,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The calls that arrive faster than operations take them. Their sources take turns, and calls that wait too long are refused.
+
+use std::collections::VecDeque;
+
+use tokio::sync::mpsc;
+
+use super::{Call, CallFailure, CallGroup, MAX_GROUP_ITEMS};
+use crate::broker::call_source::SourceNumber;
+use crate::broker::shedding::Shedding;
+use crate::broker::turns::{InTurn, Turns};
+
+pub(super) struct Backlog<I, R> {
+    calls: VecDeque<Call<I, R>>,
+    turns: Turns,
+    shedding: Shedding,
+}
+
+impl<I, R> Backlog<I, R> {
+    pub(super) fn new(shedding: Shedding) -> Self {
+        Self {
+            calls: VecDeque::new(),
+            turns: Turns::default(),
+            shedding,
+        }
+    }
+
+    /// Adds the next calls to a group, until it takes no further call.
+    pub(super) fn fill(
+        &mut self,
+        group: &mut CallGroup<I, R>,
+        inbox: &mut mpsc::UnboundedReceiver<Call<I, R>>,
+    ) {
+        if !group.takes_calls() {
+            return;
+        }
+        while let Ok(call) = inbox.try_recv() {
+            self.calls.push_back(call);
+        }
+        self.turns
+            .order(&mut self.calls, MAX_GROUP_ITEMS, usize::MAX);
+        let too_late = self.shedding.too_late();
+        while group.takes_calls()
+            && let Some(call) = self.calls.pop_front()
+        {
+            if call.arrival.is_too_late(too_late) {
+                let refused = CallFailure::Refused(self.shedding.refuse());
+                let _ = call.reply.send(Err(refused));
+            } else {
+                self.turns.takes(&call);
+                group.push(call);
+            }
+        }
+    }
+
+    /// Notes that an operation starts. `takes_all`: no call is left outside the backlog.
+    pub(super) fn operation_starts(&mut self, takes_all: bool) {
+        let takes_all = takes_all && self.calls.is_empty();
+        self.shedding.operation_starts(takes_all);
+        if takes_all {
+            self.turns.reset();
+        }
+    }
+}
+
+impl<I, R> InTurn for Call<I, R> {
+    fn source(&self) -> SourceNumber {
+        self.source
+    }
+
+    fn items(&self) -> usize {
+        self.items.len()
+    }
+}

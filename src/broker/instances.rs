@@ -1,0 +1,143 @@
+//! The list of brokers on the database: a task that announces this one and compares its settings with those of the others.
+//!
+//! The broker that serves a call applies its own settings. If two brokers have different ones, the results depend on the broker
+//! that a call reaches. So each difference is logged, and counted in the metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::queue::QueueSpec;
+use crate::store::{Instance, SettingsDifference, SettingsHash, Store, StoreError};
+
+/// The time between two announcements.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The state of the task.
+pub(super) struct Instances {
+    store: Arc<dyn Store>,
+    own: Instance,
+    /// True when the broker will stop soon.
+    draining: watch::Receiver<bool>,
+    /// The number of queues whose settings differ from those of another broker.
+    differing_queues: Arc<AtomicUsize>,
+    /// The differences that were logged.
+    logged: BTreeSet<(Uuid, String, SettingsDifference)>,
+    last_run_failed: bool,
+}
+
+/// The identity of a broker process in the list of brokers.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The random id of the process.
+    pub id: Uuid,
+    /// The host and the port that it listens on. At most 300 characters.
+    pub address: String,
+}
+
+impl Instances {
+    pub(super) fn new<'a>(
+        store: Arc<dyn Store>,
+        identity: Identity,
+        queues: impl Iterator<Item = &'a QueueSpec>,
+        draining: watch::Receiver<bool>,
+        differing_queues: Arc<AtomicUsize>,
+    ) -> Self {
+        let settings = queues.map(|queue| (queue.name.clone(), SettingsHash::new(queue)));
+        Self {
+            store,
+            own: Instance {
+                id: identity.id,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                address: identity.address,
+                draining: false,
+                settings: settings.collect(),
+            },
+            draining,
+            differing_queues,
+            logged: BTreeSet::new(),
+            last_run_failed: false,
+        }
+    }
+
+    /// Runs the task until `stop` is cancelled.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        stop.run_until_cancelled(async {
+            loop {
+                self.own.draining = *self.draining.borrow_and_update();
+                match self.store.announce(self.own.clone().into()).await {
+                    Ok(others) => {
+                        self.last_run_failed = false;
+                        self.compare(&others);
+                    }
+                    Err(error) => self.report(&error),
+                }
+                // A change to draining is announced immediately.
+                let changed = tokio::time::timeout(INTERVAL, self.draining.changed()).await;
+                if matches!(changed, Ok(Err(_))) {
+                    // The broker is gone.
+                    return;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Logs the first of several failures.
+    fn report(&mut self, error: &StoreError) {
+        if !std::mem::replace(&mut self.last_run_failed, true) {
+            let bug = matches!(error, StoreError::Bug(_));
+            tracing::warn!(%error, bug, "broker not listed in lease_broker_instance; trying again");
+        }
+    }
+
+    fn compare(&mut self, others: &[Instance]) {
+        let mut differing = BTreeSet::new();
+        let mut found = BTreeSet::new();
+        for other in others {
+            for (queue, settings) in &self.own.settings {
+                let Some(theirs) = other.settings.get(queue) else {
+                    continue;
+                };
+                if let Some(difference) = settings.difference(theirs) {
+                    differing.insert(queue);
+                    found.insert((other.id, queue.clone(), difference));
+                    let is_new = !self.logged.contains(&(other.id, queue.clone(), difference));
+                    if is_new {
+                        log(queue, other, difference);
+                    }
+                }
+            }
+        }
+        self.differing_queues
+            .store(differing.len(), Ordering::Relaxed);
+        self.logged = found;
+    }
+}
+
+fn log(queue: &str, other: &Instance, difference: SettingsDifference) {
+    let Instance {
+        address, version, ..
+    } = other;
+    match difference {
+        SettingsDifference::Rows => tracing::error!(
+            queue,
+            address,
+            version,
+            "another broker reads or writes the rows of the queue in another way: compare table, key, order, on_complete, \
+             soft_lock, mirror, checkpoint and claim_strategy"
+        ),
+        SettingsDifference::Rules => tracing::warn!(
+            queue,
+            address,
+            version,
+            "another broker has other rules for the queue: compare leases, attempts, backoff, writable, enqueue_memory and \
+             keep_for"
+        ),
+    }
+}

@@ -1,0 +1,182 @@
+//! Shedding: refuses calls that wait too long for their turn, so that the queue of calls before the store stays short.
+//!
+//! The calls of one kind on one queue wait together. Each store operation takes the calls that wait, up to a maximum. If it
+//! takes all of them, the store keeps up, and no call is refused, however slow the store is. If calls stay behind, operation
+//! after operation, the store cannot keep up. Without shedding each call would then wait for as many operations as
+//! `budgets.working_calls` allows, which can be a hundred, and its caller would have given up.
+//!
+//! Only calls that start work are refused. Calls that end or extend leases are not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::call_budgets::CallBudgets;
+use super::error::Error;
+
+/// The limits of a call's wait. A call is refused if it exceeds both: if this number of operations has started without it, and
+/// this time has passed since the first of them.
+///
+/// A number alone would refuse a burst on a fast store. A time alone would refuse calls on a slow one.
+struct Limits {
+    operations: usize,
+    time: Duration,
+}
+
+/// The limits until a call is refused. Ordinary workers with large batches wait for up to about eight operations.
+const CALM: Limits = Limits {
+    operations: 16,
+    time: Duration::from_millis(500),
+};
+/// The limits after a refusal, until an operation takes all calls. With those above, every call that is served would have
+/// waited nearly as long as one that is refused.
+const OVERLOADED: Limits = Limits {
+    operations: 4,
+    time: Duration::from_millis(100),
+};
+
+/// The position of a call: the number of operations that had started when it arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrival(u64);
+
+/// Gives calls their position.
+#[derive(Clone, Default)]
+pub(super) struct Arrivals(Arc<AtomicU64>);
+
+impl Arrivals {
+    /// Returns the position of a call that arrives now.
+    pub(super) fn next(&self) -> Arrival {
+        Arrival(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The operations of one kind on one queue, and the decision which of their calls are refused.
+pub(super) struct Shedding {
+    arrivals: Arrivals,
+    /// The start times of the last operations, the newest last.
+    starts: VecDeque<Instant>,
+    overloaded: bool,
+    budgets: Arc<CallBudgets>,
+}
+
+impl Shedding {
+    pub(super) fn new(arrivals: Arrivals, budgets: Arc<CallBudgets>) -> Self {
+        Self {
+            arrivals,
+            starts: VecDeque::with_capacity(CALM.operations),
+            overloaded: false,
+            budgets,
+        }
+    }
+
+    /// Notes that an operation starts. `takes_all`: no call stays behind.
+    pub(super) fn operation_starts(&mut self, takes_all: bool) {
+        self.note_start(takes_all, Instant::now());
+    }
+
+    fn note_start(&mut self, takes_all: bool, now: Instant) {
+        self.arrivals.0.fetch_add(1, Ordering::Relaxed);
+        if self.starts.len() == CALM.operations {
+            self.starts.pop_front();
+        }
+        self.starts.push_back(now);
+        if takes_all {
+            self.overloaded = false;
+        }
+    }
+
+    /// Returns the position up to which calls have waited too long. `None`: no call has.
+    pub(super) fn too_late(&self) -> Option<Arrival> {
+        self.too_late_at(Instant::now())
+    }
+
+    fn too_late_at(&self, now: Instant) -> Option<Arrival> {
+        let limits = if self.overloaded { OVERLOADED } else { CALM };
+        let first = self.starts.len().checked_sub(limits.operations)?;
+        let waited = now.saturating_duration_since(*self.starts.get(first)?);
+        let operations = u64::try_from(limits.operations).unwrap_or(u64::MAX);
+        let started = self.arrivals.next().0;
+        (waited > limits.time).then(|| Arrival(started.saturating_sub(operations)))
+    }
+
+    /// Returns the error for a call that has waited too long.
+    pub(super) fn refuse(&mut self) -> Error {
+        self.overloaded = true;
+        self.budgets.overload.refuse_delayed()
+    }
+}
+
+impl Arrival {
+    /// Returns whether a call with this position has waited too long. `too_late` is the result of [`Shedding::too_late`].
+    pub(super) fn is_too_late(self, too_late: Option<Self>) -> bool {
+        too_late.is_some_and(|last| self.0 <= last.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(50);
+
+    fn shedding() -> Shedding {
+        let budgets = Arc::new(CallBudgets::with_one_place());
+        Shedding::new(Arrivals::default(), budgets)
+    }
+
+    /// Starts this number of operations that leave calls behind. Returns the time of the last one.
+    fn start(shedding: &mut Shedding, count: usize, step: Duration, from: Instant) -> Instant {
+        let mut now = from;
+        for _ in 0..count {
+            now += step;
+            shedding.note_start(false, now);
+        }
+        now
+    }
+
+    #[test]
+    fn call_is_refused_after_16_operations_and_500_ms() {
+        let mut shedding = shedding();
+        let begin = Instant::now();
+        let first = shedding.arrivals.next();
+        let now = start(&mut shedding, 15, STEP, begin);
+        assert!(!first.is_too_late(shedding.too_late_at(now + STEP)));
+        let second = shedding.arrivals.next();
+        let now = start(&mut shedding, 1, STEP, now);
+        assert!(first.is_too_late(shedding.too_late_at(now)));
+        assert!(!second.is_too_late(shedding.too_late_at(now)));
+    }
+
+    #[test]
+    fn burst_on_a_fast_store_is_served() {
+        let mut shedding = shedding();
+        let first = shedding.arrivals.next();
+        let fast = Duration::from_millis(10);
+        let now = start(&mut shedding, 40, fast, Instant::now());
+        assert!(!first.is_too_late(shedding.too_late_at(now)));
+    }
+
+    #[test]
+    fn call_on_a_slow_store_is_served() {
+        let mut shedding = shedding();
+        let first = shedding.arrivals.next();
+        let slow = Duration::from_secs(3);
+        let now = start(&mut shedding, 8, slow, Instant::now());
+        assert!(!first.is_too_late(shedding.too_late_at(now)));
+    }
+
+    #[test]
+    fn limits_are_lower_until_an_operation_takes_all_calls() {
+        let mut shedding = shedding();
+        let now = start(&mut shedding, 16, STEP, Instant::now());
+        assert!(matches!(shedding.refuse(), Error::Overloaded { .. }));
+        let call = shedding.arrivals.next();
+        let now = start(&mut shedding, 4, STEP, now);
+        assert!(call.is_too_late(shedding.too_late_at(now)));
+        shedding.note_start(true, now + STEP);
+        assert!(!call.is_too_late(shedding.too_late_at(now + STEP)));
+    }
+}

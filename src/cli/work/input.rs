@@ -1,0 +1,41 @@
+//! The item as the command reads it on standard input: one line of JSON.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::cli::output::{format_duration, json_value};
+use crate::client::{HandlerError, Item};
+use crate::proto;
+use crate::value::hex;
+
+/// The largest line that a command gets, in bytes.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Returns the line, which ends with a line feed.
+pub(super) fn of_item(item: &Item) -> Result<Vec<u8>, HandlerError> {
+    let columns: Map<String, Json> = item
+        .columns()
+        .iter()
+        .map(|(name, value)| {
+            let value: proto::Value = value.clone().into();
+            (name.clone(), json_value(&value))
+        })
+        .collect();
+    let line = json!({
+        "key": item.key(),
+        "attempt": item.attempt(),
+        "fencing_token": item.fencing_token(),
+        "time_left": format_duration(item.time_left()),
+        "columns": columns,
+        "checkpoint": item.checkpoint().map(hex),
+        "trace_parent": item.trace_parent(),
+    });
+    let mut line = line.to_string().into_bytes();
+    line.push(b'\n');
+    if line.len() > MAX_BYTES {
+        let bytes = line.len();
+        return Err(HandlerError::new(format!(
+            "the item has {bytes} bytes as JSON; a command gets at most {MAX_BYTES}"
+        )));
+    }
+    Ok(line)
+}

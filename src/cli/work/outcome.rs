@@ -1,0 +1,100 @@
+//! The exit code of a command, and how its item ends.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::Settings;
+use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
+use crate::cli::item_input::item_from_json;
+use crate::client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
+use crate::proto;
+
+/// Exit codes of `sysexits.h`.
+const EX_DATAERR: i32 = 65;
+const EX_UNAVAILABLE: i32 = 69;
+const EX_TEMPFAIL: i32 = 75;
+/// Exit codes of a shell that cannot run a command.
+const CANNOT_EXECUTE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+/// The time for which the slot of a command rests that lacks a service.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Returns the end of the item. A command that was ended by the worker ends its item by the cause of that.
+pub(super) async fn of_command(
+    ended: EndedCommand,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Done, HandlerError> {
+    if ended.status.code() == Some(0) {
+        return follow_ups(&ended, settings);
+    }
+    context.check()?;
+    let text = error_text(&ended);
+    match ended.status.code() {
+        Some(EX_TEMPFAIL) => Err(Retry::new(text).into()),
+        Some(EX_DATAERR) => Err(DeadLetter::new(text).into()),
+        Some(EX_UNAVAILABLE) => {
+            context.unless_cancelled(tokio::time::sleep(PAUSE)).await?;
+            Err(Release::new().into())
+        }
+        Some(code @ (CANNOT_EXECUTE | NOT_FOUND)) => {
+            let program = settings.command.join(" ");
+            settings.cannot_run.set(format!(
+                "{program}: exit code {code}: the command cannot be run"
+            ));
+            Err(Release::new().into())
+        }
+        _ => Err(HandlerError::failed(text)),
+    }
+}
+
+/// Returns the status and the last characters of standard error, at most 1,024 together.
+fn error_text(ended: &EndedCommand) -> String {
+    let status = match (ended.status.code(), ended.status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    };
+    let mut error = String::new();
+    for char in ended.error.trim_end().chars() {
+        if char.is_control() {
+            error.extend(char.escape_default());
+        } else {
+            error.push(char);
+        }
+    }
+    if error.is_empty() {
+        return status;
+    }
+    let room = MAX_ERROR_CHARS.saturating_sub(status.len() + 2);
+    let cut = error.chars().count().saturating_sub(room);
+    let tail: String = error.chars().skip(cut).collect();
+    format!("{status}: {tail}")
+}
+
+fn follow_ups(ended: &EndedCommand, settings: &Settings) -> Result<Done, HandlerError> {
+    let Some(queue) = &settings.follow_up else {
+        return Ok(Done::new());
+    };
+    if ended.lines.len() > MAX_FOLLOW_UPS || ended.follow_up_bytes > MAX_FOLLOW_UP_BYTES {
+        return Err(HandlerError::new(format!(
+            "the command printed more than {MAX_FOLLOW_UPS} follow-ups or {MAX_FOLLOW_UP_BYTES} bytes"
+        )));
+    }
+    let mut done = Done::new();
+    for (index, line) in ended.lines.iter().enumerate() {
+        let item = serde_json::from_str::<Json>(line).map_err(|error| error.to_string());
+        let item = item.and_then(|json| item_from_json(&json));
+        let item =
+            item.map_err(|reason| HandlerError::new(format!("follow-up {}: {reason}", index + 1)))?;
+        done = done.follow_up(queue, row_of(item));
+    }
+    Ok(done)
+}
+
+fn row_of(item: proto::NewItem) -> Row {
+    let columns = item.columns.into_iter();
+    columns.map(|(name, value)| (name, value.into())).collect()
+}

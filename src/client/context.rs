@@ -1,0 +1,113 @@
+//! The context of a handler: its cancellation, and the cause of it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+/// The reason why a handler was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Another worker may have the item. Nothing is sent for the lease any more.
+    LeaseLost,
+    /// The handler has run for the worker's time limit or, without heartbeats, for half of the lease.
+    TimeLimit,
+    /// The worker stops, and its grace has passed.
+    Shutdown,
+}
+
+impl Cause {
+    /// Returns the name of the cause in events: `lease_lost`, `time_limit` or `shutdown`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LeaseLost => "lease_lost",
+            Self::TimeLimit => "time_limit",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::LeaseLost => "the lease was lost",
+            Self::TimeLimit => "the time limit has passed",
+            Self::Shutdown => "the worker stops",
+        })
+    }
+}
+
+/// The error of a handler that ends because it was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Cancelled {
+    /// The reason of the cancellation.
+    pub cause: Cause,
+}
+
+/// The context of one call of a handler.
+#[derive(Clone, Debug)]
+pub struct Context(Arc<Cancellation>);
+
+/// The two steps by which a handler is ended.
+#[derive(Debug, Default)]
+pub(super) struct Cancellation {
+    cause: OnceLock<Cause>,
+    /// Step 1: the handler is asked to end.
+    cancelled: CancellationToken,
+    /// Step 2: the handler's future is dropped.
+    pub(super) dropped: CancellationToken,
+}
+
+impl Cancellation {
+    pub(super) fn cancel(&self, cause: Cause) {
+        // A handler is cancelled once: the first cause stays.
+        let _ = self.cause.set(cause);
+        self.cancelled.cancel();
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.cause.get().copied()
+    }
+}
+
+impl Context {
+    pub(super) fn new(cancellation: Arc<Cancellation>) -> Self {
+        Self(cancellation)
+    }
+
+    /// Waits until the handler is cancelled. 5 s later the handler's future is dropped.
+    pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
+        self.0.cancelled.cancelled()
+    }
+
+    /// Returns a token that is cancelled together with the handler, for code that takes one.
+    pub fn token(&self) -> CancellationToken {
+        self.0.cancelled.child_token()
+    }
+
+    /// Returns the reason of the cancellation. `None`: the handler was not cancelled.
+    pub fn cause(&self) -> Option<Cause> {
+        self.0.cause()
+    }
+
+    /// Returns an error if the handler was cancelled.
+    ///
+    /// # Errors
+    /// [`Cancelled`]. Return it from the handler: after [`Cause::Shutdown`] the item is released.
+    pub fn check(&self) -> Result<(), Cancelled> {
+        self.cause()
+            .map_or(Ok(()), |cause| Err(Cancelled { cause }))
+    }
+
+    /// Waits for a future, or until the handler is cancelled. The future is then dropped.
+    ///
+    /// # Errors
+    /// [`Cancelled`], as [`Self::check`].
+    pub async fn unless_cancelled<F: Future>(&self, future: F) -> Result<F::Output, Cancelled> {
+        let output = self.0.cancelled.run_until_cancelled(future).await;
+        // The cause is set before the token is cancelled.
+        let cause = self.cause().unwrap_or(Cause::Shutdown);
+        output.ok_or(Cancelled { cause })
+    }
+}

@@ -1,0 +1,142 @@
+//! How a program proves to a broker who it is, and the broker to it.
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+
+/// The time after which the file of a token is read again.
+const TOKEN_FILE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How a connection is protected.
+#[derive(Clone)]
+pub struct Credentials(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Plaintext { anywhere: bool },
+    Tls(Box<Tls>),
+}
+
+/// The PEM texts of a TLS connection. The default trusts the authorities of the system.
+#[derive(Clone, Default)]
+pub struct Tls {
+    /// The certificates of the authorities that are trusted. `None`: those of the system.
+    pub ca: Option<Vec<u8>>,
+    /// The certificate and the private key of this program. `None`: it does not identify itself.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name in the broker's certificate. `None`: the host of the address.
+    pub server_name: Option<String>,
+}
+
+impl Credentials {
+    /// Does not encrypt. The default. Only addresses of this machine are accepted.
+    pub const fn plaintext() -> Self {
+        Self(Kind::Plaintext { anywhere: false })
+    }
+
+    /// Does not encrypt, and accepts every address. For trusted networks.
+    pub const fn plaintext_anywhere() -> Self {
+        Self(Kind::Plaintext { anywhere: true })
+    }
+
+    /// Encrypts the connection.
+    pub fn tls(tls: Tls) -> Self {
+        Self(Kind::Tls(Box::new(tls)))
+    }
+
+    /// Checks that a host may be called. `host` has no port.
+    pub(super) fn check(&self, host: &str) -> Result<(), String> {
+        match self.0 {
+            Kind::Plaintext { anywhere: false } if !is_loopback(host) => Err(format!(
+                "{host} is not an address of this machine: set credentials with TLS, or \
+                 Credentials::plaintext_anywhere() if the network is trusted"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the TLS settings for a host. `None`: plaintext.
+    pub(super) fn tls_config(&self, host: &str) -> Option<ClientTlsConfig> {
+        let Kind::Tls(tls) = &self.0 else { return None };
+        let name = tls.server_name.as_deref().unwrap_or(host);
+        let mut config = ClientTlsConfig::new().domain_name(name.trim_matches(['[', ']']));
+        config = match &tls.ca {
+            Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+            None => config.with_native_roots(),
+        };
+        Some(match &tls.identity {
+            Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
+            None => config,
+        })
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The source of a bearer token, which each call carries in the header `authorization`.
+#[derive(Clone)]
+pub struct Token(Arc<Source>);
+
+type TokenResult = Result<String, Box<dyn Error + Send + Sync>>;
+
+enum Source {
+    Text(String),
+    File {
+        path: PathBuf,
+        last: Mutex<Option<(Instant, String)>>,
+    },
+    Function(Box<dyn Fn(bool) -> BoxFuture<'static, TokenResult> + Send + Sync>),
+}
+
+impl Token {
+    /// A token that never changes.
+    pub fn text(token: impl Into<String>) -> Self {
+        Self(Arc::new(Source::Text(token.into())))
+    }
+
+    /// A token in a file. The file is read again every 10 s, and after the broker has refused the token.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        let (path, last) = (path.into(), Mutex::new(None));
+        Self(Arc::new(Source::File { path, last }))
+    }
+
+    /// A token that a function returns. It is called for each attempt of a call, with true if the broker has refused the
+    /// token before. It must not block.
+    pub fn function<F>(function: impl Fn(bool) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = TokenResult> + Send + 'static,
+    {
+        let boxed = move |fresh| -> BoxFuture<'static, TokenResult> { Box::pin(function(fresh)) };
+        Self(Arc::new(Source::Function(Box::new(boxed))))
+    }
+
+    /// Returns the token. `fresh`: the broker has refused the last one.
+    pub(super) async fn get(&self, fresh: bool) -> Result<String, String> {
+        match &*self.0 {
+            Source::Text(token) => Ok(token.clone()),
+            Source::Function(function) => function(fresh).await.map_err(|error| error.to_string()),
+            Source::File { path, last } => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((read_at, token)) = &*last
+                    && !fresh
+                    && read_at.elapsed() < TOKEN_FILE_INTERVAL
+                {
+                    return Ok(token.clone());
+                }
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                let token = text.trim().to_owned();
+                *last = Some((Instant::now(), token.clone()));
+                Ok(token)
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The thread for calls: starts the poller and the settler, waits for a reason to stop, and stops in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::context::Cause;
+use super::errors::{CallError, WorkerError};
+use super::events::{Event, EventName};
+use super::keeper::CANCEL_GRACE;
+use super::leases::Phase;
+use super::poller::Poller;
+use super::running::Control;
+use super::settler::Settler;
+use super::signals::Signals;
+use super::state::{Claims, State};
+
+/// The time that the last settling calls have after the handlers.
+const SETTLE_GRACE: Duration = Duration::from_secs(5);
+/// The time in which a future that was dropped reports its end.
+const DROP_GRACE: Duration = Duration::from_millis(250);
+
+/// The parts of a worker on the thread for calls.
+pub(super) struct Calls {
+    pub(super) state: Arc<State>,
+    pub(super) control: Arc<Control>,
+    pub(super) poller: Poller,
+    pub(super) settler: Settler,
+    /// Ends the keeper.
+    pub(super) stop_keeper: CancellationToken,
+    /// Is cancelled when the keeper has ended.
+    pub(super) keeper_ended: CancellationToken,
+}
+
+impl Calls {
+    pub(super) async fn run(self) {
+        let stop_polling = CancellationToken::new();
+        let mut pollers = JoinSet::new();
+        for _ in 0..self.state.options.pollers() {
+            pollers.spawn(self.poller.clone().run(stop_polling.clone()));
+        }
+        let settler = tokio::spawn(self.settler.clone().run());
+        let signals = tokio::spawn(stop_on_signals(self.state.clone(), self.control.clone()));
+        let grace = self.wait_for_stop(&mut pollers).await;
+
+        let state = &self.state;
+        state.events.emit(&Event::new(EventName::Stopping));
+        state.update(|shared| shared.claims = Claims::Stopped);
+        let settle_until =
+            Instant::now() + grace.saturating_add(CANCEL_GRACE + SETTLE_GRACE).min(FAR);
+        stop_polling.cancel();
+        while pollers.join_next().await.is_some() {}
+        let poller = self.poller.clone();
+        let released = tokio::spawn(async move { poller.release_abandoned(false).await });
+        tokio::select! {
+            () = self.handlers_ended() => {}
+            () = sleep(grace) => {}
+            () = self.control.hurry.cancelled() => {}
+        }
+        self.cancel_handlers().await;
+        state.update(|shared| {
+            shared.settled_all = true;
+            // Handlers that are left keep their leases until these expire: they may still act on their items.
+            let runs = shared.runs.values();
+            let left: Vec<_> = runs
+                .flat_map(|run| &run.items)
+                .map(super::item::Item::lease)
+                .collect();
+            for lease in left {
+                if shared
+                    .held
+                    .get(&lease)
+                    .is_some_and(|lease| lease.phase == Phase::Running)
+                {
+                    shared.held.remove(&lease);
+                }
+            }
+        });
+        if !state.lock().runs.is_empty() {
+            self.control.set_error(WorkerError::HandlersLeft);
+        }
+        state.signals.endings_ready.notify_one();
+        let settler_stop = settler.abort_handle();
+        tokio::select! {
+            _ = settler => {}
+            () = sleep_until(settle_until) => settler_stop.abort(),
+        }
+        self.stop_keeper.cancel();
+        self.keeper_ended.cancelled().await;
+        let _ = released.await;
+        self.poller.release_abandoned(true).await;
+        signals.abort();
+        state.events.emit(&Event::new(EventName::Stopped));
+    }
+
+    /// Waits until the worker shall stop. Returns the grace.
+    async fn wait_for_stop(&self, pollers: &mut JoinSet<Result<(), CallError>>) -> Duration {
+        let mut stop = self.control.stop.subscribe();
+        loop {
+            if let Some(grace) = *stop.borrow_and_update() {
+                return grace;
+            }
+            let grace = self.state.options.grace;
+            if self.state.lock().is_finished() {
+                return grace;
+            }
+            tokio::select! {
+                // An error means that the sender is gone, and the sender is in `self`.
+                _ = stop.changed() => {}
+                () = self.state.signals.changed.notified() => {}
+                Some(ended) = pollers.join_next() => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => refuse(&self.state, &self.control, error),
+                    Err(_) => self.control.fail("a task of the worker has panicked", grace),
+                },
+                () = self.keeper_ended.cancelled() => {
+                    self.control.fail("the thread for heartbeats has panicked", grace);
+                }
+            }
+        }
+    }
+
+    async fn handlers_ended(&self) {
+        while !self.state.lock().runs.is_empty() {
+            self.state.signals.changed.notified().await;
+        }
+    }
+
+    /// Cancels the handlers, and drops them after 5 s.
+    async fn cancel_handlers(&self) {
+        let runs = || -> Vec<_> { self.state.lock().runs.keys().copied().collect() };
+        for run in runs() {
+            self.state
+                .update(|shared| shared.cancel(run, Cause::Shutdown, ""));
+        }
+        if timeout(CANCEL_GRACE, self.handlers_ended()).await.is_err() {
+            for run in runs() {
+                self.state.update(|shared| shared.drop_handler(run));
+            }
+            let _ = timeout(DROP_GRACE, self.handlers_ended()).await;
+        }
+    }
+}
+
+/// Stands for a grace without a limit.
+const FAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+impl Control {
+    /// Ends the worker because of a bug.
+    fn fail(&self, text: &str, grace: Duration) {
+        self.set_error(WorkerError::Internal(text.to_owned()));
+        self.request_stop(grace);
+    }
+}
+
+/// Ends the worker, because the broker refuses its calls.
+pub(super) fn refuse(state: &State, control: &Control, error: CallError) {
+    tracing::error!(queue = state.options.queue, %error, "worker stops");
+    control.set_error(error.into());
+    control.request_stop(state.options.grace);
+}
+
+/// Stops the worker at the first signal, and cancels its handlers at the second. Runs on the thread for calls, because
+/// handlers may block all threads of the caller's runtime.
+async fn stop_on_signals(state: Arc<State>, control: Arc<Control>) {
+    control.obey_signals.cancelled().await;
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be received");
+            return;
+        }
+    };
+    signals.next().await;
+    control.request_stop(state.options.grace);
+    signals.next().await;
+    control.hurry.cancel();
+}

@@ -1,0 +1,94 @@
+//! Runs the entry points with the files of `fuzz/corpus`, and with random changes of them. The seed is printed.
+
+use std::path::PathBuf;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+/// The number of changed inputs for each entry point.
+const ROUNDS: usize = 2_000;
+/// The longest input. Longer ones find little more, and take long.
+const MAX_BYTES: usize = 4_096;
+
+/// Returns the files of a target's corpus, in the order of their names.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target);
+    let files = std::fs::read_dir(&folder).expect("the corpus exists");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| std::fs::read(path).expect("the file is read");
+    paths.into_iter().map(read).collect()
+}
+
+/// Changes an input: replaces, inserts or removes bytes, or continues with a part of another input.
+fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut StdRng) {
+    const EDGES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'[', b'\n'];
+    let place = random.random_range(0..=input.len());
+    match random.random_range(0..5) {
+        0 if place < input.len() => input[place] ^= 1 << random.random_range(0..8),
+        1 if place < input.len() => input[place] = EDGES[random.random_range(0..EDGES.len())],
+        2 => input.insert(place, random.random()),
+        3 => {
+            let end = (place + random.random_range(0..20)).min(input.len());
+            input.drain(place..end);
+        }
+        _ => {
+            let other = &corpus[random.random_range(0..corpus.len())];
+            let from = random.random_range(0..=other.len());
+            input.truncate(place);
+            input.extend(&other[from..]);
+        }
+    }
+    input.truncate(MAX_BYTES);
+}
+
+fn run(target: &str, entry_point: impl Fn(&[u8])) {
+    let seed: u64 = rand::random();
+    eprintln!("{target}: seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let corpus = corpus(target);
+    for input in &corpus {
+        entry_point(input);
+    }
+    for _ in 0..ROUNDS {
+        let mut input = corpus[random.random_range(0..corpus.len())].clone();
+        for _ in 0..random.random_range(1..6) {
+            change(&mut input, &corpus, &mut random);
+        }
+        // Only a failed test shows the input.
+        eprintln!("{}", input.escape_ascii());
+        entry_point(&input);
+    }
+}
+
+#[test]
+fn lease_ids_withstand_random_input() {
+    run("lease_ids", super::lease_ids);
+}
+
+#[test]
+fn configuration_withstands_random_input() {
+    run("configuration", super::configuration);
+}
+
+#[test]
+fn values_withstand_random_input() {
+    run("values", super::values);
+}
+
+#[test]
+fn json_import_withstands_random_input() {
+    run("json_import", super::json_import);
+}
+
+#[test]
+fn csv_import_withstands_random_input() {
+    run("csv_import", super::csv_import);
+}
+
+#[test]
+fn requests_withstand_random_input() {
+    run("requests", super::requests);
+}

@@ -1,0 +1,141 @@
+//! The caller of a call, and the checks that need the message: the queue that it names, and its number of items.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::{Request, Status};
+
+use super::proto;
+use super::status;
+use crate::config::Role;
+use crate::lease_id::LeaseOwner;
+use crate::security::{Identity, OverLimit, Rpc, WaitingPlace};
+use crate::text::Quoted;
+
+/// The caller of a call. The guard adds it to the request.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) identity: Arc<Identity>,
+    /// The address of the connection.
+    pub(super) address: IpAddr,
+}
+
+impl Caller {
+    /// Reports that a limit of the identity is reached. Returns the status for the caller.
+    pub(super) fn over_limit(&self, rpc: Rpc, over: OverLimit) -> Status {
+        let (identity, limit) = (Quoted(&self.identity.name), over.limit);
+        tracing::warn!(
+            target: "lease_broker::audit",
+            event = "limit.identity", %identity, rpc = rpc.name(), limit,
+            "calls refused: limit of the identity"
+        );
+        status::identity_limit(over)
+    }
+}
+
+/// The checks of the handlers of one server.
+#[derive(Clone, Copy)]
+pub(super) struct Checks {
+    /// True: the server has a guard, so each request must have a caller.
+    pub(super) needs_caller: bool,
+}
+
+impl Checks {
+    /// Returns the caller. `None`: the server has no guard.
+    fn caller<T>(self, request: &Request<T>) -> Result<Option<&Caller>, Status> {
+        let caller = request.extensions().get::<Caller>();
+        if caller.is_none() && self.needs_caller {
+            // A call that has come past the guard must not pass here.
+            tracing::error!("bug found: a call has no caller");
+            return Err(crate::broker::Error::Internal.into());
+        }
+        Ok(caller)
+    }
+
+    /// Checks that the caller has a role for the rpc on a queue. Returns the owner of its leases.
+    ///
+    /// The check comes before the queue is looked up, so that the answer is the same for a queue that does not exist.
+    pub(super) fn permit<T>(
+        self,
+        request: &Request<T>,
+        rpc: Rpc,
+        queue: &str,
+    ) -> Result<LeaseOwner, Status> {
+        let Some(caller) = self.caller(request)? else {
+            return Ok(LeaseOwner::default());
+        };
+        if !caller.identity.rights.allow(rpc, queue) {
+            return Err(denied(caller, rpc, Some(queue)));
+        }
+        Ok(caller.identity.lease_owner.clone())
+    }
+
+    /// Checks that the caller may add the follow-ups of its completions.
+    pub(super) fn permit_follow_ups(
+        self,
+        request: &Request<proto::CompleteRequest>,
+    ) -> Result<(), Status> {
+        let Some(caller) = self.caller(request)? else {
+            return Ok(());
+        };
+        let completions = request.get_ref().completions.iter();
+        let follow_ups = completions.flat_map(|completion| &completion.follow_ups);
+        let (mut last, mut items) = (None, 0);
+        for follow_up in follow_ups {
+            let queue = follow_up.queue.as_str();
+            if last != Some(queue) && !caller.identity.rights.allow(Rpc::Enqueue, queue) {
+                return Err(denied(caller, Rpc::Enqueue, Some(queue)));
+            }
+            last = Some(queue);
+            items += 1;
+        }
+        let counted = caller.identity.count_items(items);
+        counted.map_err(|over| caller.over_limit(Rpc::Complete, over))
+    }
+
+    /// Counts the items that a call adds.
+    pub(super) fn count_items(
+        self,
+        request: &Request<proto::EnqueueRequest>,
+    ) -> Result<(), Status> {
+        let Some(caller) = self.caller(request)? else {
+            return Ok(());
+        };
+        let counted = caller.identity.count_items(request.get_ref().items.len());
+        counted.map_err(|over| caller.over_limit(Rpc::Enqueue, over))
+    }
+}
+
+/// The limit of the claims of an identity that wait. `None`: there is no limit.
+pub(super) struct WaitingLimit(Option<Arc<Identity>>);
+
+impl WaitingLimit {
+    /// Returns the limit of the caller.
+    pub(super) fn of<T>(request: &Request<T>) -> Self {
+        let caller = request.extensions().get::<Caller>();
+        Self(caller.map(|caller| caller.identity.clone()))
+    }
+
+    /// Takes a place for a claim that waits. If there is none, the claim does not wait.
+    pub(super) fn take_place(&self, wait: &mut Option<Duration>) -> Option<WaitingPlace> {
+        let identity = self.0.as_ref().filter(|_| wait.is_some())?;
+        let place = identity.waiting_place();
+        if place.is_none() {
+            *wait = None;
+        }
+        place
+    }
+}
+
+/// Reports that a caller has no role for an rpc. Returns the status for the caller. `queue`: the one that the call names.
+pub(super) fn denied(caller: &Caller, rpc: Rpc, queue: Option<&str>) -> Status {
+    let (identity, peer) = (Quoted(&caller.identity.name), caller.address);
+    let queue = Quoted(queue.unwrap_or("(any)"));
+    tracing::warn!(
+        target: "lease_broker::audit",
+        event = "auth.denied", %peer, %identity, rpc = rpc.name(), %queue, "call refused: role missing"
+    );
+    let roles: Vec<_> = rpc.roles().iter().map(|role| Role::name(*role)).collect();
+    status::role_missing(rpc.name(), &roles.join(" or "))
+}

@@ -1,0 +1,275 @@
+//! The connections of the server: accepts them, bounds their number and their lifetime, and ends them when the server
+//! stops.
+//!
+//! tonic's own server does not limit the number of connections or the time before the HTTP/2 preface. It also tries again
+//! at once if the process has no file descriptor left. This module therefore serves each connection with hyper:
+//!
+//! | state | limit | effect |
+//! |---|---|---|
+//! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
+//! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
+//! | closing | `max_connection_age_grace` | the connection is closed |
+
+mod accept_errors;
+mod connection;
+mod greeted_io;
+mod lifetime;
+mod stream_time_limit;
+mod tls_port;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2::Builder;
+use hyper_util::rt::TokioTimer;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::body::Body;
+
+use self::accept_errors::AcceptErrors;
+use self::connection::Stream;
+use self::lifetime::LifetimeLimits;
+use self::stream_time_limit::TimedExecutor;
+pub(super) use self::stream_time_limit::limit_response_time;
+use self::tls_port::TlsPort;
+use crate::broker::CallSource;
+use crate::config;
+use crate::security::{Login, ServerTls};
+
+/// The number of streams of a connection that may break the rules of HTTP/2. After them the connection is closed. A
+/// client opens some streams too many before it has read the server's settings, and each of them counts.
+const MAX_LOCAL_ERROR_RESETS: usize = 1_024;
+/// The number of streams that a client may reset before the server has begun to serve them. A busy client whose calls
+/// all reach their deadline resets many at once.
+const MAX_PENDING_RESETS: usize = 256;
+/// The bytes that a client may send before the server has read them: on one stream, and on all streams of a connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// The bytes of a response that hyper takes before the client has room for them.
+const MAX_SEND_BUFFER: usize = 64 << 10;
+/// The shortest time between two log lines about refused connections.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The caller's end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    /// The address that the connection comes from.
+    pub(super) address: SocketAddr,
+    /// The address is one of `server.trusted_proxies`: the connection carries the calls of many clients.
+    pub(super) is_proxy: bool,
+}
+
+/// The state of a connection that its calls share.
+pub(super) struct Connection {
+    pub(super) peer: Peer,
+    /// Calls of one connection have their share of budgets.
+    pub(super) source: Arc<CallSource>,
+    /// The number of streams that the client has opened. It wraps around.
+    pub(super) started_streams: AtomicUsize,
+    /// The number of requests that have arrived in part.
+    pub(super) incomplete_requests: AtomicUsize,
+    /// True while the client watches the health of the server.
+    pub(super) has_watcher: AtomicBool,
+    /// Decides who the calls come from.
+    pub(super) login: Login,
+    /// Cancelled when the connection must take no further stream.
+    pub(super) stop: CancellationToken,
+}
+
+impl Connection {
+    pub(super) fn new(peer: Peer, login: Login, stop: CancellationToken) -> Self {
+        Self {
+            peer,
+            login,
+            stop,
+            source: CallSource::new(),
+            started_streams: AtomicUsize::new(0),
+            incomplete_requests: AtomicUsize::new(0),
+            has_watcher: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Creates the service that answers the requests of a connection.
+pub(super) trait MakeService: Send + Sync + 'static {
+    type Service: hyper::service::Service<
+            Request<Incoming>,
+            Response = Response<Body>,
+            Error = std::convert::Infallible,
+            Future: Send + 'static,
+        > + Send
+        + 'static;
+
+    fn service(&self, connection: Arc<Connection>) -> Self::Service;
+}
+
+/// Accepts connections, and serves each in a task of its own.
+pub(super) struct Connections<M> {
+    services: M,
+    http: Builder<TimedExecutor>,
+    limits: LifetimeLimits,
+    trusted_proxies: Vec<std::net::IpAddr>,
+    seats: Arc<Semaphore>,
+    /// `None`: plain text.
+    tls: Option<TlsPort>,
+    /// Cancelled when no further connection and no further stream is accepted.
+    stop: CancellationToken,
+    /// Cancelled when the connections that are left must be closed.
+    cut: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl<M: MakeService> Connections<M> {
+    /// The connections end when `stop` is cancelled and their calls have been answered, or when `cut` is cancelled.
+    pub(super) fn new(
+        services: M,
+        settings: &config::Server,
+        tls: Option<Arc<ServerTls>>,
+        stop: CancellationToken,
+        cut: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Self {
+        let mut http = Builder::new(TimedExecutor);
+        http.timer(TokioTimer::new())
+            .auto_date_header(false)
+            .max_concurrent_streams(u32::try_from(settings.max_streams).ok())
+            .max_local_error_reset_streams(MAX_LOCAL_ERROR_RESETS)
+            .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+            .max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(MAX_SEND_BUFFER)
+            .keep_alive_interval(settings.keepalive_interval)
+            .keep_alive_timeout(settings.keepalive_timeout);
+        Self {
+            services,
+            http,
+            limits: LifetimeLimits::from(settings),
+            trusted_proxies: settings.trusted_proxies.clone(),
+            seats: Arc::new(Semaphore::new(settings.max_connections)),
+            tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
+            stop,
+            cut,
+            tasks,
+        }
+    }
+
+    /// Accepts connections until the server stops.
+    pub(super) async fn run(self, listener: TcpListener) {
+        let mut errors = AcceptErrors::default();
+        let mut refused = Report::default();
+        let stop = self.stop.clone();
+        let this = Arc::new(self);
+        if this.tls.is_some() {
+            let (this, stop) = (this.clone(), stop.clone());
+            tokio::spawn(async move {
+                if let Some(tls) = &this.tls {
+                    tls.check_clients(stop).await;
+                }
+            });
+        }
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    errors.clear();
+                    if let Some(count) = this.accept(stream, address, &mut refused) {
+                        let max = this.limits.max_connections;
+                        tracing::warn!(count, max, "connections refused: server.max_connections");
+                    }
+                }
+                Err(error) => {
+                    if let Some(pause) = errors.pause_after(&error) {
+                        let pause = tokio::time::sleep(pause);
+                        let _ = stop.run_until_cancelled(pause).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts to serve a connection. If there are too many, closes it and returns the number of refused connections to log.
+    fn accept(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        refused: &mut Report,
+    ) -> Option<u64> {
+        let Ok(seat) = self.seats.clone().try_acquire_owned() else {
+            // A connection that is closed at once tells the client to try another broker. One that is left in the queue
+            // of the listener makes it wait until its deadline. A reset leaves no socket behind.
+            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            return refused.add(Instant::now());
+        };
+        let _ = stream.set_nodelay(true);
+        let peer = Peer {
+            address,
+            is_proxy: self.trusted_proxies.contains(&address.ip().to_canonical()),
+        };
+        let this = self.clone();
+        self.tasks.spawn(async move {
+            let accepted_at = Instant::now();
+            // A token of this connection alone: polling a token locks the list of all that wait for it.
+            let stop = this.stop.child_token();
+            let opened = match &this.tls {
+                None => {
+                    let connection = Connection::new(peer, Login::default(), stop);
+                    Some((Stream::Left(stream), Arc::new(connection)))
+                }
+                // Boxed, so that a connection without TLS does not take the memory of one with TLS.
+                Some(tls) => Box::pin(this.shake_hands(tls, stream, peer, stop)).await,
+            };
+            if let Some((stream, connection)) = opened {
+                this.serve(stream, connection, accepted_at).await;
+            }
+            drop(seat);
+        });
+        None
+    }
+}
+
+/// Counts events of one kind, to log them together.
+#[derive(Default)]
+struct Report {
+    count: u64,
+    last: Option<Instant>,
+}
+
+impl Report {
+    /// Counts an event. Returns the number of events since the last report if a report is due.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        if self.last.is_some_and(|last| now < last + REPORT_INTERVAL) {
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_connections_are_reported_once_a_minute() {
+        let mut report = Report::default();
+        let start = Instant::now();
+        assert_eq!(report.add(start), Some(1));
+        assert_eq!(report.add(start + Duration::from_secs(1)), None);
+        assert_eq!(report.add(start + Duration::from_secs(59)), None);
+        assert_eq!(report.add(start + REPORT_INTERVAL), Some(3));
+    }
+}

@@ -1,0 +1,138 @@
+//! TLS on the port: handshakes, and the check of clients' certificates while their connections last.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use rustls::pki_types::CertificateDer;
+use rustls::server::Acceptor;
+use tokio::net::TcpStream;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::Connection;
+use crate::security::{CertificateNames, Login, ServerTls};
+
+/// The interval at which the certificates of connected clients are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// The number of checks after which other tasks of the thread run.
+const CHECKS_AT_ONCE: usize = 16;
+
+/// The TLS side of a port.
+pub(super) struct TlsPort {
+    tls: Arc<ServerTls>,
+    /// A handshake takes much more processor time than a call, so few start per second. A limit of the handshakes at the same
+    /// time would not do: clients that stop in the middle of theirs would keep all others out.
+    handshakes: DefaultDirectRateLimiter,
+    /// The connections of clients with a certificate.
+    clients: Mutex<Vec<Client>>,
+}
+
+struct Client {
+    connection: Weak<Connection>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+/// A connection after its handshake.
+pub(super) struct Encrypted {
+    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) login: Login,
+    /// The certificates of the client, its own first. Empty: it has none.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+}
+
+impl TlsPort {
+    pub(super) fn new(tls: Arc<ServerTls>, handshakes_per_second: NonZeroU32) -> Self {
+        Self {
+            tls,
+            handshakes: RateLimiter::direct(Quota::per_second(handshakes_per_second)),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Makes the handshake of a connection. The caller limits its time.
+    ///
+    /// # Errors
+    /// The client does not speak TLS or HTTP/2, or its certificate is not valid.
+    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
+        // Up to here a client costs no cryptography.
+        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        while let Err(full) = self.handshakes.check() {
+            let delay = full.wait_time_from(DefaultClock::default().now());
+            tokio::time::sleep(delay).await;
+        }
+        let config = self.tls.state().config.clone();
+        let stream = start.into_stream(config).await?;
+        let (_, session) = stream.get_ref();
+        if session.alpn_protocol() != Some(b"h2") {
+            return Err(io::Error::other("the client does not offer HTTP/2 by ALPN"));
+        }
+        let certificates = session.peer_certificates().unwrap_or_default();
+        let certificates = certificates.to_vec();
+        let own = certificates.first().map(CertificateNames::of);
+        let login = own.map_or_else(Login::default, Login::with_certificate);
+        Ok(Encrypted {
+            stream,
+            login,
+            certificates,
+        })
+    }
+
+    /// Adds a connection whose client has certificates. Each is checked again while the connection lasts.
+    pub(super) fn watch(
+        &self,
+        connection: &Arc<Connection>,
+        certificates: Vec<CertificateDer<'static>>,
+    ) {
+        self.lock().push(Client {
+            connection: Arc::downgrade(connection),
+            certificates,
+        });
+    }
+
+    /// Closes the connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
+    pub(super) async fn check_clients(&self, stop: CancellationToken) {
+        let mut updates = self.tls.changes();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
+                changed = updates.changed() => if changed.is_err() {
+                    return;
+                }
+            }
+            let valid = self.tls.state();
+            let clients = std::mem::take(&mut *self.lock());
+            let mut left = Vec::with_capacity(clients.len());
+            for (index, client) in clients.into_iter().enumerate() {
+                let Some(connection) = client.connection.upgrade() else {
+                    continue;
+                };
+                if valid.accepts(&client.certificates) {
+                    left.push(client);
+                } else {
+                    let peer = connection.peer.address.ip();
+                    tracing::warn!(
+                        target: "lease_broker::audit",
+                        event = "tls.ended",
+                        %peer,
+                        "connection closed: the client's certificate is not valid any more"
+                    );
+                    connection.stop.cancel();
+                }
+                if index % CHECKS_AT_ONCE == CHECKS_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            self.lock().append(&mut left);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

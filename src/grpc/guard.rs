@@ -1,0 +1,154 @@
+//! The guard of a server: finds out who a call comes from before its body is read, and refuses callers without the role.
+//!
+//! A server without the section `auth` has no guard. The refusal of a call is the same for every cause that the caller must
+//! not learn. The cause is in the log only.
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request};
+use tonic::Status;
+
+use super::caller::{Caller, denied};
+use super::connections::Connection;
+use super::method::method_of;
+use super::status;
+use crate::security::{Access, Presented, RefusalKind, Rpc};
+use crate::text::Quoted;
+
+/// Checks the callers of a server.
+pub(super) struct Guard(pub(super) Arc<Access>);
+
+impl Guard {
+    /// Admits a call of the API whose caller has the needed role on some queue. The handler checks the queue of the call.
+    ///
+    /// # Errors
+    /// The status for the caller.
+    pub(super) fn admit<B>(
+        &self,
+        connection: &Connection,
+        request: &mut Request<B>,
+    ) -> Result<(), Status> {
+        let path = request.uri().path();
+        let Some(rpc) = method_of(path).and_then(Rpc::from_name) else {
+            return Err(Status::unimplemented(""));
+        };
+        let caller = self.caller(connection, request.headers(), rpc.name())?;
+        if !caller.identity.rights.allow_somewhere(rpc) {
+            return Err(denied(&caller, rpc, None));
+        }
+        if let Err(limit) = caller.identity.count_call() {
+            return Err(caller.over_limit(rpc, limit));
+        }
+        request.extensions_mut().insert(caller);
+        Ok(())
+    }
+
+    /// Admits a call of a service that callers with any role may use.
+    ///
+    /// # Errors
+    /// The status for the caller.
+    pub(super) fn admit_any_role<B>(
+        &self,
+        connection: &Connection,
+        request: &Request<B>,
+    ) -> Result<(), Status> {
+        let service = "ServerReflection";
+        let caller = self.caller(connection, request.headers(), service)?;
+        if caller.identity.rights.is_empty() {
+            return Err(status::role_missing(service, "any role"));
+        }
+        Ok(())
+    }
+
+    fn caller(
+        &self,
+        connection: &Connection,
+        headers: &HeaderMap,
+        rpc: &str,
+    ) -> Result<Caller, Status> {
+        let peer = connection.peer.address.ip();
+        let address = (!connection.peer.is_proxy).then_some(peer);
+        let identity = self
+            .0
+            .identify(&connection.login, address, presented(headers));
+        let refusal = match identity {
+            Ok(identity) => {
+                let address = peer;
+                return Ok(Caller { identity, address });
+            }
+            Err(refusal) => refusal,
+        };
+        let (rpc, cause) = (Quoted(rpc), refusal.cause);
+        match refusal.kind {
+            RefusalKind::Missing => tracing::warn!(
+                target: "lease_broker::audit",
+                event = "auth.missing", %peer, %rpc, "call refused: no credentials"
+            ),
+            RefusalKind::Invalid => tracing::warn!(
+                target: "lease_broker::audit",
+                event = "auth.invalid", %peer, %rpc, cause, "call refused: invalid credentials"
+            ),
+            RefusalKind::TooMany => tracing::warn!(
+                target: "lease_broker::audit",
+                event = "auth.rate", %peer, "calls refused: too many failed logins"
+            ),
+        }
+        if refusal.closes_connection {
+            connection.stop.cancel();
+        }
+        Err(match refusal.kind {
+            RefusalKind::Missing => status::credentials_missing(),
+            RefusalKind::Invalid | RefusalKind::TooMany => {
+                status::credentials_invalid(refusal.retry_after)
+            }
+        })
+    }
+}
+
+/// Returns the credentials in the headers of a call.
+fn presented(headers: &HeaderMap) -> Presented<'_> {
+    const SCHEME: &[u8] = b"bearer ";
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), second) = (values.next(), values.next()) else {
+        return Presented::None;
+    };
+    if second.is_some() {
+        return Presented::Unusable("several authorization headers");
+    }
+    match value.as_bytes().split_at_checked(SCHEME.len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => {
+            Presented::Bearer(token.trim_ascii())
+        }
+        _ => Presented::Unusable("the authorization header is not a bearer token"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn headers(values: &[&'static str]) -> HeaderMap {
+        let values = values.iter().map(|value| HeaderValue::from_static(value));
+        values.map(|value| (AUTHORIZATION, value)).collect()
+    }
+
+    #[test]
+    fn only_one_bearer_token_is_presented() {
+        assert!(matches!(presented(&headers(&[])), Presented::None));
+        for value in ["Bearer lb_x", "bearer  lb_x ", "BEARER lb_x"] {
+            let headers = headers(&[value]);
+            assert!(matches!(presented(&headers), Presented::Bearer(b"lb_x")));
+        }
+        for values in [
+            &["Basic eDp5"][..],
+            &["lb_x"],
+            &[""],
+            &["Bearer a", "Bearer a"],
+        ] {
+            let headers = headers(values);
+            assert!(matches!(presented(&headers), Presented::Unusable(_)));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Tower layer that receives a whole request before the call begins.
+//!
+//! tonic reserves memory for the length that a request announces, and decodes a message of any shape. This
+//! layer allocates nothing for a length that a client announces. It bounds the number and the bytes of requests that have
+//! not arrived completely, gives them a time limit, and checks the shape of a message before tonic decodes it. tonic then
+//! gets the whole body at once.
+//!
+//! If the server has a guard, it checks the caller first, by the headers alone.
+//!
+//! Most requests are complete when the layer sees them. They take no seat and need no timer, and their bytes are not
+//! copied.
+
+mod incomplete;
+mod message_counter;
+mod read_message;
+mod request_bytes;
+mod shape;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http_body_util::Full;
+use pin_project_lite::pin_project;
+use tokio::task::futures::TaskLocalFuture;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tonic::Status;
+use tonic::body::Body;
+use tower::Service;
+
+pub(super) use self::incomplete::Incomplete;
+pub(super) use self::message_counter::MessageCounter;
+pub(super) use self::request_bytes::RequestBytes;
+use self::request_bytes::{Charge, Importance};
+use super::caller::Caller;
+use super::connections::Connection;
+use super::guard::Guard;
+use super::method::method_of;
+use crate::broker::{Broker, CallSource};
+
+/// The limits of arriving requests, for all connections of a server.
+pub(super) struct IntakeLimits {
+    pub(super) broker: Arc<Broker>,
+    /// Checks callers before their requests are read. `None`: every caller may do everything.
+    pub(super) guard: Option<Guard>,
+    pub(super) max_message_bytes: usize,
+    pub(super) request_timeout: Duration,
+    pub(super) incomplete: Arc<Incomplete>,
+    pub(super) request_bytes: Arc<RequestBytes>,
+    /// Tracks the calls whose requests are complete.
+    pub(super) calls: TaskTracker,
+    /// Cancelled when the server stops. Requests that are incomplete then are refused.
+    pub(super) stop: CancellationToken,
+}
+
+/// The intake of the API's calls on one connection.
+#[derive(Clone)]
+pub(super) struct Intake<S> {
+    pub(super) inner: S,
+    pub(super) limits: Arc<IntakeLimits>,
+    pub(super) connection: Arc<Connection>,
+}
+
+type BodyResult = Result<http::Response<Body>, Infallible>;
+
+impl<S, B> Service<http::Request<B>> for Intake<S>
+where
+    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>
+        + Clone,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = IntakeFuture<S, B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // The service of the API is always ready. Layers between would have to take their permits in `call`.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let guard = self.limits.guard.as_ref();
+        let admitted = guard.map_or(Ok(()), |guard| guard.admit(&self.connection, &mut request));
+        IntakeFuture {
+            intake: self.clone(),
+            state: match admitted {
+                Ok(()) => State::Arriving {
+                    request: Some(request),
+                },
+                Err(status) => State::Refused {
+                    status: Some(status),
+                },
+            },
+        }
+    }
+}
+
+pin_project! {
+    pub(super) struct IntakeFuture<S: Service<http::Request<Full<Bytes>>>, B> {
+        intake: Intake<S>,
+        #[pin]
+        state: State<TaskLocalFuture<Arc<CallSource>, S::Future>, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<F, B> {
+        /// The caller is refused. The body is not read.
+        Refused { status: Option<Status> },
+        /// The body has not been looked at.
+        Arriving { request: Option<http::Request<B>> },
+        /// The body arrives in several parts.
+        Reading {
+            head: Option<http::request::Parts>,
+            message: BoxFuture<'static, Result<Message, Status>>,
+        },
+        /// The call runs. Its request counts until then.
+        Calling {
+            #[pin]
+            response: F,
+            charge: Charge,
+            call: TaskTrackerToken,
+        },
+    }
+}
+
+/// A whole body, and the bytes that are charged for it.
+pub(super) struct Message {
+    body: Bytes,
+    charge: Charge,
+}
+
+impl<S, B> Future for IntakeFuture<S, B>
+where
+    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    type Output = BodyResult;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
+        let mut this = self.project();
+        loop {
+            let (head, message) = match this.state.as_mut().project() {
+                StateProjection::Refused { status } => {
+                    let Some(status) = status.take() else {
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(Ok(status.into_http()));
+                }
+                StateProjection::Arriving { request } => {
+                    // The state is left below, so there is a request.
+                    let Some(request) = request.take() else {
+                        return Poll::Pending;
+                    };
+                    let (head, mut body) = request.into_parts();
+                    let first = poll_data(&mut body, context);
+                    if let Some(bytes) = &first
+                        && body.is_end_stream()
+                    {
+                        let body = bytes.clone();
+                        (head, this.intake.limits.check_length(body))
+                    } else {
+                        let limits = this.intake.limits.clone();
+                        let connection = this.intake.connection.clone();
+                        let importance = importance_of(head.uri.path());
+                        let bounds = (limits.max_message_bytes, importance);
+                        let message = limits.read(connection, body, first, bounds);
+                        this.state.set(State::Reading {
+                            head: Some(head),
+                            message: Box::pin(message),
+                        });
+                        continue;
+                    }
+                }
+                StateProjection::Reading { head, message } => {
+                    let message = std::task::ready!(message.as_mut().poll(context));
+                    let Some(head) = head.take() else {
+                        return Poll::Pending;
+                    };
+                    (head, message)
+                }
+                StateProjection::Calling { response, .. } => return response.poll(context),
+            };
+            let limits = &this.intake.limits;
+            let checked = message.and_then(|message| limits.check(&head, message));
+            let Message { body, charge } = match checked {
+                Ok(message) => message,
+                // tonic answers a compressed request by its headers, and names the encodings that it supports.
+                Err(_) if is_compressed(&head) => Message {
+                    body: Bytes::new(),
+                    charge: Charge::new(limits.request_bytes.clone()),
+                },
+                Err(status) => return Poll::Ready(Ok(status.into_http())),
+            };
+            let call = limits.calls.token();
+            let caller = head.extensions.get::<Caller>();
+            let identity = caller.and_then(|caller| caller.identity.source.as_ref());
+            let source = identity.unwrap_or(&this.intake.connection.source).clone();
+            let request = http::Request::from_parts(head, Full::new(body));
+            let response = source.in_call(this.intake.inner.call(request));
+            this.state.set(State::Calling {
+                response,
+                charge,
+                call,
+            });
+        }
+    }
+}
+
+/// Checks a whole request, and returns its message. `None`: the request is refused. The length is not limited.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::grpc) fn check_request<'a>(path: &str, request: &'a [u8]) -> Option<&'a [u8]> {
+    read_message::check_header(request, usize::MAX).ok()?;
+    let message = read_message::whole_message(request).ok()?;
+    shape::check(shape::message_of(path), message).ok()?;
+    Some(message)
+}
+
+fn is_compressed(head: &http::request::Parts) -> bool {
+    let encoding = head.headers.get("grpc-encoding");
+    encoding.is_some_and(|encoding| encoding != "identity")
+}
+
+/// Returns the first part of the body if it is there.
+fn poll_data<B>(body: &mut B, context: &mut Context<'_>) -> Option<Bytes>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    match Pin::new(body).poll_frame(context) {
+        Poll::Ready(Some(Ok(frame))) => frame.into_data().ok(),
+        _ => None,
+    }
+}
+
+impl IntakeLimits {
+    /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
+    fn check_length(&self, body: Bytes) -> Result<Message, Status> {
+        read_message::check_header(&body, self.max_message_bytes)?;
+        let charge = Charge::new(self.request_bytes.clone());
+        Ok(Message { body, charge })
+    }
+
+    /// Checks the shape of a whole message, and charges the memory of the decoded message.
+    fn check(&self, head: &http::request::Parts, mut message: Message) -> Result<Message, Status> {
+        let path = head.uri.path();
+        let wire = read_message::whole_message(&message.body)?;
+        let decoded_bytes = shape::check(shape::message_of(path), wire)?;
+        // tonic copies the message before it decodes it.
+        let bytes = 2 * wire.len() + decoded_bytes;
+        if !message.charge.raise_to(bytes, importance_of(path)) {
+            return Err(self.broker.overloaded("request_bytes").into());
+        }
+        Ok(message)
+    }
+}
+
+/// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.
+fn importance_of(path: &str) -> Importance {
+    match method_of(path) {
+        Some("Heartbeat" | "Complete" | "Fail" | "Release") => Importance::Settlement,
+        _ => Importance::Other,
+    }
+}

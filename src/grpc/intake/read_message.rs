@@ -1,0 +1,159 @@
+//! Reads the message of a request that arrives in several parts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use tonic::Status;
+
+use super::request_bytes::{Charge, Importance};
+use super::{IntakeLimits, Message};
+use crate::broker::Error;
+use crate::grpc::connections::Connection;
+use crate::grpc::status;
+
+/// The length of the header of a message in bytes. The header has a flag for compression, and the length of the message.
+pub(super) const HEADER_BYTES: usize = 5;
+/// The bytes of a refused request that are read and dropped, and the time limit for it. A proxy that cannot send the rest of
+/// a request reports its own error instead of the status.
+const MAX_DROPPED_BYTES: usize = 4 << 20;
+const MAX_DROP_TIME: Duration = Duration::from_secs(1);
+
+impl IntakeLimits {
+    /// Receives a whole request of a standard service.
+    pub(in crate::grpc) async fn receive_small<B>(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        body: B,
+        max_message_bytes: usize,
+    ) -> Result<Bytes, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let limits = (max_message_bytes, Importance::Other);
+        let message = self.read(connection, body, None, limits).await?;
+        whole_message(&message.body)?;
+        Ok(message.body)
+    }
+
+    /// Reads the rest of a message. `first`: the part that has been read.
+    pub(super) async fn read<B>(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        mut body: B,
+        first: Option<Bytes>,
+        limits: (usize, Importance),
+    ) -> Result<Message, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let Some(seat) = self.incomplete.take(&connection) else {
+            return Err(self.broker.overloaded("incomplete_requests").into());
+        };
+        let read = async {
+            let message = self.read_all(&mut body, first, limits).await;
+            if message.is_err() {
+                let dropping = drop_rest(&mut body);
+                let _ = tokio::time::timeout(MAX_DROP_TIME, dropping).await;
+            }
+            message
+        };
+        tokio::select! {
+            biased;
+            message = read => message,
+            () = seat.lost() => Err(self.broker.overloaded("incomplete_requests").into()),
+            () = self.stop.cancelled() => Err(Error::Draining.into()),
+            () = tokio::time::sleep(self.request_timeout) => {
+                Err(status::incomplete(self.request_timeout))
+            }
+        }
+    }
+
+    async fn read_all<B>(
+        &self,
+        body: &mut B,
+        first: Option<Bytes>,
+        (max_message_bytes, importance): (usize, Importance),
+    ) -> Result<Message, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let mut charge = Charge::new(self.request_bytes.clone());
+        let mut message = BytesMut::new();
+        let mut part = first;
+        loop {
+            if let Some(part) = part.take() {
+                let length = message.len() + part.len();
+                if length > message.capacity() {
+                    // Twice the capacity, so that many small parts are not copied many times.
+                    let capacity = length.max(2 * message.capacity());
+                    let capacity = capacity.min(HEADER_BYTES + max_message_bytes).max(length);
+                    if !charge.raise_to(capacity, importance) {
+                        return Err(self.broker.overloaded("request_bytes").into());
+                    }
+                    message.reserve(capacity - message.len());
+                }
+                message.extend_from_slice(&part);
+                check_header(&message, max_message_bytes)?;
+            }
+            match body.frame().await {
+                None => break,
+                Some(Ok(frame)) => part = frame.into_data().ok(),
+                Some(Err(_)) => return Err(status::malformed(CUT_OFF.to_owned())),
+            }
+        }
+        let body = message.freeze();
+        Ok(Message { body, charge })
+    }
+}
+
+const CUT_OFF: &str = "the request ended before its last byte";
+
+/// Splits the received part of a request into flag, announced length and message. `None`: the header is incomplete.
+fn split_header(received: &[u8]) -> Option<(u8, usize, &[u8])> {
+    let ([flag, length @ ..], message) = received.split_first_chunk::<HEADER_BYTES>()?;
+    Some((*flag, u32::from_be_bytes(*length) as usize, message))
+}
+
+/// Checks the received part of a request: its flag, its announced length, and that there is only one message.
+pub(super) fn check_header(received: &[u8], max_message_bytes: usize) -> Result<(), Status> {
+    let Some((flag, length, message)) = split_header(received) else {
+        return Ok(());
+    };
+    if flag != 0 {
+        let problem =
+            "the message is compressed, or not in the format of gRPC; compression is not supported";
+        return Err(status::malformed(problem.to_owned()));
+    }
+    if length > max_message_bytes {
+        return Err(status::message_too_large(format!(
+            "the message has {length} bytes, which exceed the limit of {max_message_bytes} bytes"
+        )));
+    }
+    if message.len() > length {
+        let problem = "the request has bytes after its message";
+        return Err(status::malformed(problem.to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns the message of a request that [`check_header`] has accepted. Fails if the request has not arrived completely.
+pub(super) fn whole_message(received: &[u8]) -> Result<&[u8], Status> {
+    match split_header(received) {
+        Some((_, length, message)) if length == message.len() => Ok(message),
+        _ => Err(status::malformed(CUT_OFF.to_owned())),
+    }
+}
+
+async fn drop_rest<B>(body: &mut B)
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let mut dropped = 0;
+    while dropped < MAX_DROPPED_BYTES
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        dropped += frame.data_ref().map_or(0, Bytes::len);
+    }
+}

@@ -1,0 +1,209 @@
+//! Checks the shape of an encoded message before it is decoded.
+//!
+//! Two bytes of a message can become a structure of several hundred bytes. The check walks once over the encoded message
+//! and allocates nothing. It counts list entries and map entries, refuses names that are too long, and adds up the memory
+//! of the decoded message. A message that it accepts can be decoded.
+
+mod messages;
+
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use tonic::Status;
+
+pub(super) use self::messages::message_of;
+use self::messages::{Kind, Schema};
+use crate::broker::Error;
+use crate::grpc::status;
+
+/// The largest number of entries of each list of a message.
+const MAX_LIST_ENTRIES: u32 = 1_000;
+/// The largest number of entries of a map, and of all maps of a message.
+const MAX_MAP_ENTRIES: u32 = 1_024;
+const MAX_ALL_MAP_ENTRIES: u32 = 65_536;
+/// The largest number of fields of a message that the API does not have.
+const MAX_UNKNOWN_FIELDS: u32 = 1_024;
+/// The longest name of a queue, a worker, a column or a request, in bytes.
+const MAX_NAME_BYTES: usize = 512;
+
+/// Checks an encoded message. Returns an upper bound of the memory that the decoded message takes, in bytes.
+///
+/// # Errors
+/// The status for the caller: the message cannot be decoded, or has too many or too long parts.
+pub(super) fn check(schema: Option<&Schema>, message: &[u8]) -> Result<usize, Status> {
+    // tonic answers a call of an unknown method without decoding its message.
+    let Some(schema) = schema else {
+        return Ok(0);
+    };
+    let mut totals = Totals::default();
+    totals
+        .walk(schema, message)
+        .map_err(|problem| match problem {
+            Problem::Malformed(text) => status::malformed(format!(
+                "the request cannot be decoded as a message of the API: {text}"
+            )),
+            Problem::Limit { field, text } => Error::LimitExceeded {
+                field: field.to_owned(),
+                problem: text,
+            }
+            .into(),
+        })?;
+    Ok(totals.decoded_bytes)
+}
+
+/// The numbers of parts of a message, and the memory that they take when they are decoded.
+#[derive(Default)]
+struct Totals {
+    decoded_bytes: usize,
+    map_entries: u32,
+    unknown_fields: u32,
+    /// The number of entries of each list, by its index.
+    list_entries: [u32; messages::LISTS],
+}
+
+enum Problem {
+    Malformed(&'static str),
+    Limit { field: &'static str, text: String },
+}
+
+impl Problem {
+    /// Names the field of a map instead of a part of its entry.
+    fn in_field(self, field: &'static str) -> Self {
+        match self {
+            Self::Limit { text, .. } => Self::Limit { field, text },
+            Self::Malformed(text) => Self::Malformed(text),
+        }
+    }
+}
+
+const TRUNCATED: Problem =
+    Problem::Malformed("a field is longer than the message that contains it");
+const WRONG_TYPE: Problem = Problem::Malformed("a field has the wrong type");
+
+impl Totals {
+    fn walk(&mut self, schema: &Schema, mut message: &[u8]) -> Result<(), Problem> {
+        let mut map_entries = 0;
+        while !message.is_empty() {
+            let (number, wire_type) = decode_key(&mut message)
+                .map_err(|_| Problem::Malformed("a field has an invalid number or type"))?;
+            let Some(field) = schema.field(number) else {
+                self.skip_unknown(number, wire_type, &mut message)?;
+                continue;
+            };
+            if wire_type != field.kind.wire_type() {
+                return Err(WRONG_TYPE);
+            }
+            match field.kind {
+                Kind::Number => {
+                    decode_varint(&mut message)
+                        .map_err(|_| Problem::Malformed("a number is invalid"))?;
+                }
+                Kind::Double => {
+                    message = message.get(8..).ok_or(TRUNCATED)?;
+                }
+                Kind::Name => {
+                    let name = take_text(&mut message)?;
+                    if name.len() > MAX_NAME_BYTES {
+                        let length = name.len();
+                        return Err(Problem::Limit {
+                            field: field.name,
+                            text: format!(
+                                "{length} bytes exceed the limit of {MAX_NAME_BYTES} bytes"
+                            ),
+                        });
+                    }
+                    self.decoded_bytes += allocation(name.len());
+                }
+                Kind::Text => self.decoded_bytes += allocation(take_text(&mut message)?.len()),
+                Kind::Bytes => self.decoded_bytes += allocation(take(&mut message)?.len()),
+                Kind::Message(inner) => {
+                    let part = take(&mut message)?;
+                    self.decoded_bytes += inner.decoded_bytes;
+                    self.walk(inner, part)?;
+                }
+                Kind::Texts(list) => {
+                    self.count_entry(list, field.name)?;
+                    self.decoded_bytes +=
+                        4 * size_of::<String>() + allocation(take_text(&mut message)?.len());
+                }
+                Kind::List(list, inner) => {
+                    self.count_entry(list, field.name)?;
+                    let part = take(&mut message)?;
+                    // A vector has room for four entries at first, and grows by doubling.
+                    self.decoded_bytes += 4 * inner.decoded_bytes;
+                    self.walk(inner, part)?;
+                }
+                Kind::Map(inner) => {
+                    map_entries += 1;
+                    self.map_entries += 1;
+                    if map_entries > MAX_MAP_ENTRIES || self.map_entries > MAX_ALL_MAP_ENTRIES {
+                        return Err(Problem::Limit {
+                            field: field.name,
+                            text: format!(
+                                "more than {MAX_MAP_ENTRIES} columns, or {MAX_ALL_MAP_ENTRIES} columns of all items"
+                            ),
+                        });
+                    }
+                    let part = take(&mut message)?;
+                    // A hash table is up to three quarters empty after it has grown.
+                    self.decoded_bytes += 4 * inner.decoded_bytes;
+                    self.walk(inner, part)
+                        .map_err(|problem| problem.in_field(field.name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count_entry(&mut self, list: usize, field: &'static str) -> Result<(), Problem> {
+        let count = &mut self.list_entries[list];
+        *count += 1;
+        if *count > MAX_LIST_ENTRIES {
+            return Err(Problem::Limit {
+                field,
+                text: format!("more than the limit of {MAX_LIST_ENTRIES} items per call"),
+            });
+        }
+        Ok(())
+    }
+
+    fn skip_unknown(
+        &mut self,
+        number: u32,
+        wire_type: WireType,
+        message: &mut &[u8],
+    ) -> Result<(), Problem> {
+        self.unknown_fields += 1;
+        if self.unknown_fields > MAX_UNKNOWN_FIELDS {
+            return Err(Problem::Malformed("too many unknown fields"));
+        }
+        match wire_type {
+            WireType::StartGroup | WireType::EndGroup => {
+                Err(Problem::Malformed("groups are not supported"))
+            }
+            WireType::LengthDelimited => take(message).map(|_| ()),
+            _ => skip_field(wire_type, number, message, DecodeContext::default())
+                .map_err(|_| TRUNCATED),
+        }
+    }
+}
+
+/// Returns the bytes that a text of this length takes at most.
+fn allocation(length: usize) -> usize {
+    const SMALLEST: usize = 8;
+    length.max(SMALLEST)
+}
+
+/// Takes the content of a field with a length.
+fn take<'a>(message: &mut &'a [u8]) -> Result<&'a [u8], Problem> {
+    let length = decode_varint(message).map_err(|_| TRUNCATED)?;
+    let length = usize::try_from(length).map_err(|_| TRUNCATED)?;
+    let (content, rest) = message.split_at_checked(length).ok_or(TRUNCATED)?;
+    *message = rest;
+    Ok(content)
+}
+
+fn take_text<'a>(message: &mut &'a [u8]) -> Result<&'a str, Problem> {
+    str::from_utf8(take(message)?).map_err(|_| Problem::Malformed("a text is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The messages that a request of the API can contain, as the check of their shape needs them.
+//!
+//! A unit test compares them with the descriptors of the API.
+
+use prost::encoding::WireType;
+
+use crate::grpc::method::method_of;
+use crate::grpc::proto;
+
+/// The number of lists in all messages of a request. Each has an index below.
+pub(super) const LISTS: usize = 3;
+/// The list of the request itself.
+const ITEMS: usize = 0;
+/// The follow-ups of all completions.
+const FOLLOW_UPS: usize = 1;
+/// The request ids of a Release call.
+const REQUEST_IDS: usize = 2;
+
+/// A message type.
+pub(in crate::grpc::intake) struct Schema {
+    pub(super) fields: &'static [Field],
+    /// The size of the decoded message without its texts and lists.
+    pub(super) decoded_bytes: usize,
+}
+
+/// A field of a message.
+pub(super) struct Field {
+    pub(super) number: u32,
+    /// The path of the field, as an error names it.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// The type of a field.
+pub(super) enum Kind {
+    /// An integer, a truth value or a constant.
+    Number,
+    Double,
+    /// A text that names something.
+    Name,
+    /// Any other text.
+    Text,
+    Bytes,
+    Message(&'static Schema),
+    /// A list of texts, and its index.
+    Texts(usize),
+    /// A list of messages, and its index.
+    List(usize, &'static Schema),
+    /// A map with names as keys. The message has the key and the value.
+    Map(&'static Schema),
+}
+
+impl Kind {
+    pub(super) fn wire_type(&self) -> WireType {
+        match self {
+            Self::Number => WireType::Varint,
+            Self::Double => WireType::SixtyFourBit,
+            _ => WireType::LengthDelimited,
+        }
+    }
+}
+
+impl Schema {
+    pub(super) fn field(&self, number: u32) -> Option<&Field> {
+        self.fields.iter().find(|field| field.number == number)
+    }
+}
+
+/// Returns the message type of a call. `None`: the API has no such method.
+pub(in crate::grpc::intake) fn message_of(path: &str) -> Option<&'static Schema> {
+    Some(match method_of(path)? {
+        "ClaimBatch" => &CLAIM_BATCH,
+        "Heartbeat" => &HEARTBEAT,
+        "Complete" => &COMPLETE,
+        "Fail" => &FAIL,
+        "Release" => &RELEASE,
+        "CancelLeases" => &CANCEL_LEASES,
+        "Wake" => &WAKE,
+        "Enqueue" => &ENQUEUE,
+        _ => return None,
+    })
+}
+
+const fn field(number: u32, name: &'static str, kind: Kind) -> Field {
+    Field { number, name, kind }
+}
+
+macro_rules! schema {
+    ($name:ident, $message:ty, $($number:literal $field:literal $kind:expr),* $(,)?) => {
+        static $name: Schema = Schema {
+            fields: &[$(field($number, $field, $kind)),*],
+            decoded_bytes: size_of::<$message>(),
+        };
+    };
+}
+
+use Kind::{Bytes, Double, List, Map, Message, Name, Number, Text, Texts};
+
+schema!(TIME, prost_types::Duration, 1 "seconds" Number, 2 "nanos" Number);
+schema!(VALUE, proto::Value,
+    1 "bool_value" Number, 2 "int64_value" Number, 3 "double_value" Double, 4 "string_value" Text,
+    5 "bytes_value" Bytes, 6 "timestamp_value" Message(&TIME), 7 "decimal_value" Text, 8 "null_value" Number);
+schema!(COLUMN, (String, proto::Value), 1 "columns" Name, 2 "columns" Message(&VALUE));
+schema!(CLAIM_BATCH, proto::ClaimBatchRequest,
+    1 "queue" Name, 2 "worker_id" Name, 3 "max_items" Number, 4 "lease_duration" Message(&TIME),
+    5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number);
+schema!(HEARTBEAT, proto::HeartbeatRequest,
+    1 "queue" Name, 2 "renewals" List(ITEMS, &RENEWAL), 3 "lease_duration" Message(&TIME));
+schema!(RENEWAL, proto::Renewal, 1 "renewals.lease_id" Text, 2 "renewals.checkpoint" Bytes);
+schema!(COMPLETE, proto::CompleteRequest,
+    1 "queue" Name, 2 "completions" List(ITEMS, &COMPLETION), 3 "next" Message(&NEXT_CLAIM));
+schema!(NEXT_CLAIM, proto::NextClaim,
+    1 "next.worker_id" Name, 2 "next.max_items" Number, 3 "next.lease_duration" Message(&TIME),
+    4 "next.request_id" Name, 5 "next.max_bytes" Number);
+schema!(COMPLETION, proto::Completion,
+    1 "completions.lease_id" Text, 2 "completions.follow_ups" List(FOLLOW_UPS, &FOLLOW_UP),
+    3 "completions.columns" Map(&COLUMN));
+schema!(FOLLOW_UP, proto::FollowUp,
+    1 "completions.follow_ups.queue" Name, 2 "completions.follow_ups.item" Message(&NEW_ITEM));
+schema!(FAIL, proto::FailRequest,
+    1 "queue" Name, 2 "failures" List(ITEMS, &FAILURE), 3 "next" Message(&NEXT_CLAIM));
+schema!(FAILURE, proto::Failure,
+    1 "failures.lease_id" Text, 2 "failures.error_message" Text, 3 "failures.retry_delay" Message(&TIME),
+    4 "failures.dead_letter" Number, 5 "failures.columns" Map(&COLUMN), 6 "failures.checkpoint" Bytes);
+schema!(RELEASE, proto::ReleaseRequest,
+    1 "queue" Name, 2 "releases" List(ITEMS, &RELEASED), 3 "worker_id" Name, 4 "request_ids" Texts(REQUEST_IDS));
+schema!(RELEASED, proto::Release,
+    1 "releases.lease_id" Text, 2 "releases.delay" Message(&TIME), 3 "releases.checkpoint" Bytes);
+schema!(CANCEL_LEASES, proto::CancelLeasesRequest,
+    1 "queue" Name, 2 "keys" Texts(ITEMS), 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text);
+schema!(WAKE, proto::WakeRequest, 1 "queue" Name);
+schema!(ENQUEUE, proto::EnqueueRequest,
+    1 "queue" Name, 2 "items" List(ITEMS, &NEW_ITEM), 3 "request_id" Name);
+schema!(NEW_ITEM, proto::NewItem,
+    1 "items.columns" Map(&COLUMN), 2 "items.delay" Message(&TIME), 3 "items.trace_parent" Text);

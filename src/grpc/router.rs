@@ -1,0 +1,136 @@
+//! The service of one connection: passes each request to the API, or to the standard services for health and reflection.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tonic::body::Body;
+
+use super::connections::{Connection, limit_response_time};
+use super::method::method_of;
+use super::standard_services::StandardServices;
+
+/// The service of one connection. `A` answers the calls of the API.
+pub(super) struct Router<A> {
+    pub(super) api: A,
+    pub(super) standard: Arc<StandardServices>,
+    pub(super) connection: Arc<Connection>,
+    /// The time limit for sending the response of a call.
+    pub(super) response_timeout: Duration,
+}
+
+impl<A> hyper::service::Service<Request<Incoming>> for Router<A>
+where
+    A: tower::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer<A::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.connection
+            .started_streams
+            .fetch_add(1, Ordering::Relaxed);
+        if let Some(status) = refusal(&request) {
+            return Answer::Refused { status };
+        }
+        if method_of(request.uri().path()).is_none() {
+            let answer = self
+                .standard
+                .clone()
+                .answer(request, self.connection.clone());
+            return Answer::Standard {
+                answer: Box::pin(answer),
+            };
+        }
+        Answer::Api {
+            answer: self.api.clone().call(request),
+            response_timeout: self.response_timeout,
+        }
+    }
+}
+
+/// Returns the HTTP status for a request that is not one of gRPC.
+fn refusal<B>(request: &Request<B>) -> Option<StatusCode> {
+    if request.method() != Method::POST {
+        return Some(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let content_type = request.headers().get(CONTENT_TYPE);
+    let is_grpc = content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    (!is_grpc).then_some(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+}
+
+pin_project! {
+    /// The answer to a request.
+    #[project = AnswerProjection]
+    pub(super) enum Answer<F> {
+        Api {
+            #[pin]
+            answer: F,
+            response_timeout: Duration,
+        },
+        Standard { answer: BoxFuture<'static, Response<Body>> },
+        Refused { status: StatusCode },
+    }
+}
+
+impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for Answer<F> {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            AnswerProjection::Api {
+                answer,
+                response_timeout,
+            } => {
+                let response = ready!(answer.poll(context));
+                limit_response_time(*response_timeout);
+                Poll::Ready(response)
+            }
+            AnswerProjection::Standard { answer } => answer.as_mut().poll(context).map(Ok),
+            AnswerProjection::Refused { status } => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = *status;
+                Poll::Ready(Ok(response))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, content_type: Option<&str>) -> Request<()> {
+        let mut request = Request::builder().method(method);
+        if let Some(content_type) = content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        request.body(()).expect("a request")
+    }
+
+    #[test]
+    fn only_grpc_requests_are_accepted() {
+        let grpc = Some("application/grpc");
+        assert_eq!(refusal(&request("POST", grpc)), None);
+        let with_format = Some("application/grpc+proto");
+        assert_eq!(refusal(&request("POST", with_format)), None);
+        let not_allowed = Some(StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(refusal(&request("GET", grpc)), not_allowed);
+        assert_eq!(refusal(&request("CONNECT", grpc)), not_allowed);
+        let unsupported = Some(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        assert_eq!(
+            refusal(&request("POST", Some("application/json"))),
+            unsupported
+        );
+        assert_eq!(refusal(&request("POST", None)), unsupported);
+    }
+}

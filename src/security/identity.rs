@@ -1,0 +1,181 @@
+//! An identity: the name, the rights and the limits that all its callers share.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::rights::Rights;
+use crate::broker::CallSource;
+use crate::config::{self, IdentityLimits, LeaseScope, Role};
+use crate::lease_id::LeaseOwner;
+
+/// Enqueue calls of this many items pass whatever the rate is. It is the largest number of items in a call.
+const MIN_ITEM_BURST: u32 = 1_000;
+
+/// An identity, with the state of its limits on this broker.
+pub struct Identity {
+    /// The name in the configuration. Empty: callers without credentials.
+    pub name: String,
+    /// The rpcs that its callers may send.
+    pub rights: Rights,
+    /// The owner of the leases that its callers claim.
+    pub lease_owner: LeaseOwner,
+    /// The source of its calls, on all connections. `None`: each connection of a caller without credentials is a source.
+    pub source: Option<Arc<CallSource>>,
+    calls: Option<DefaultDirectRateLimiter>,
+    items: Option<DefaultDirectRateLimiter>,
+    waiting_claims: Option<Arc<Semaphore>>,
+}
+
+/// The refusal of a call because a limit of its identity is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverLimit {
+    /// The setting of the section `limits`.
+    pub limit: &'static str,
+    /// The time after which the call can be sent again.
+    pub retry_after: Duration,
+}
+
+/// A place among the claims of an identity that wait for items.
+pub struct WaitingPlace {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Identity {
+    pub(super) fn new(settings: &config::Identity, scope: LeaseScope) -> Self {
+        let roles = settings.roles.clone();
+        let is_exclusive = scope == LeaseScope::Identity;
+        let owner = LeaseOwner::new(&settings.name, &settings.formerly, is_exclusive);
+        Self::with_limits(&settings.name, Rights::new(roles), owner, settings.limits)
+    }
+
+    /// Creates the identity of callers without credentials. They have the roles on all queues.
+    pub(super) fn anonymous(roles: &[Role], scope: LeaseScope) -> Self {
+        let roles = roles.iter().map(|role| (*role, vec!["*".to_owned()]));
+        let owner = LeaseOwner::new("", &[], scope == LeaseScope::Identity);
+        Self::with_limits("", Rights::new(roles), owner, IdentityLimits::default())
+    }
+
+    fn with_limits(
+        name: &str,
+        rights: Rights,
+        lease_owner: LeaseOwner,
+        limits: IdentityLimits,
+    ) -> Self {
+        let limiter = |rate: u32, burst: u32| {
+            let rate = NonZeroU32::new(rate)?;
+            let burst = NonZeroU32::new(burst).unwrap_or(rate);
+            let quota = Quota::per_second(rate).allow_burst(burst.max(rate));
+            Some(RateLimiter::direct(quota))
+        };
+        let waiting = limits.waiting_claims;
+        let waiting = waiting.map(|claims| usize::try_from(claims).unwrap_or(usize::MAX));
+        Self {
+            name: name.to_owned(),
+            rights,
+            lease_owner,
+            source: (!name.is_empty()).then(CallSource::new),
+            calls: limits.calls_per_second.and_then(|rate| limiter(rate, rate)),
+            items: limits
+                .enqueued_items_per_second
+                .and_then(|rate| limiter(rate, MIN_ITEM_BURST)),
+            waiting_claims: waiting
+                .map(|claims| Arc::new(Semaphore::new(claims.min(Semaphore::MAX_PERMITS)))),
+        }
+    }
+
+    /// Counts a call.
+    ///
+    /// # Errors
+    /// The limit `calls_per_second` is reached.
+    pub fn count_call(&self) -> Result<(), OverLimit> {
+        check(self.calls.as_ref(), "calls_per_second", NonZeroU32::MIN)
+    }
+
+    /// Counts items that a call adds.
+    ///
+    /// # Errors
+    /// The limit `enqueued_items_per_second` is reached.
+    pub fn count_items(&self, items: usize) -> Result<(), OverLimit> {
+        // A call with too many items is refused for its length.
+        let items = u32::try_from(items).unwrap_or(u32::MAX).min(MIN_ITEM_BURST);
+        match NonZeroU32::new(items) {
+            None => Ok(()),
+            Some(items) => check(self.items.as_ref(), "enqueued_items_per_second", items),
+        }
+    }
+
+    /// Takes a place among the claims that wait. `None`: the limit `waiting_claims` is reached, so the claim must not wait.
+    pub fn waiting_place(&self) -> Option<WaitingPlace> {
+        let permit = match &self.waiting_claims {
+            None => None,
+            Some(places) => Some(places.clone().try_acquire_owned().ok()?),
+        };
+        Some(WaitingPlace { _permit: permit })
+    }
+}
+
+fn check(
+    limiter: Option<&DefaultDirectRateLimiter>,
+    limit: &'static str,
+    count: NonZeroU32,
+) -> Result<(), OverLimit> {
+    let Some(Ok(Err(refused))) = limiter.map(|limiter| limiter.check_n(count)) else {
+        return Ok(());
+    };
+    let retry_after = refused.wait_time_from(DefaultClock::default().now());
+    Err(OverLimit {
+        limit,
+        // At least a millisecond, the unit of the trailer for retry policies.
+        retry_after: retry_after.max(Duration::from_millis(1)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited(limits: IdentityLimits) -> Identity {
+        Identity::with_limits("a", Rights::default(), LeaseOwner::default(), limits)
+    }
+
+    #[test]
+    fn calls_over_the_rate_are_refused_with_a_delay() {
+        let identity = limited(IdentityLimits {
+            calls_per_second: Some(1),
+            ..IdentityLimits::default()
+        });
+        assert_eq!(identity.count_call(), Ok(()));
+        let refused = identity.count_call().expect_err("over the limit");
+        assert_eq!(refused.limit, "calls_per_second");
+        assert!(refused.retry_after <= Duration::from_secs(1), "{refused:?}");
+    }
+
+    #[test]
+    fn largest_call_passes_a_small_rate_of_items() {
+        let identity = limited(IdentityLimits {
+            enqueued_items_per_second: Some(1),
+            ..IdentityLimits::default()
+        });
+        assert_eq!(identity.count_items(0), Ok(()));
+        assert_eq!(identity.count_items(1_000), Ok(()));
+        assert!(identity.count_items(1_000).is_err());
+    }
+
+    #[test]
+    fn waiting_places_are_returned() {
+        let identity = limited(IdentityLimits {
+            waiting_claims: Some(1),
+            ..IdentityLimits::default()
+        });
+        let place = identity.waiting_place();
+        assert!(place.is_some());
+        assert!(identity.waiting_place().is_none());
+        drop(place);
+        assert!(identity.waiting_place().is_some());
+    }
+}

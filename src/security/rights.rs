@@ -1,0 +1,126 @@
+//! Rights: the roles that a caller has on queues, and the roles that each rpc needs.
+
+use super::patterns::fits;
+use crate::config::Role;
+
+/// An rpc of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rpc {
+    /// Leases items.
+    ClaimBatch,
+    /// Extends leases.
+    Heartbeat,
+    /// Ends leases whose work is done.
+    Complete,
+    /// Ends leases whose work failed.
+    Fail,
+    /// Ends leases whose work was not done.
+    Release,
+    /// Takes leases away from their workers.
+    CancelLeases,
+    /// Lets waiting claims look for items.
+    Wake,
+    /// Adds items. A follow-up of Complete needs the same roles on its own queue.
+    Enqueue,
+}
+
+impl Rpc {
+    /// All rpcs.
+    pub const ALL: [Self; 8] = [
+        Self::ClaimBatch,
+        Self::Heartbeat,
+        Self::Complete,
+        Self::Fail,
+        Self::Release,
+        Self::CancelLeases,
+        Self::Wake,
+        Self::Enqueue,
+    ];
+
+    /// Returns the rpc with this name. `None`: the API has no such rpc.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rpc| rpc.name() == name)
+    }
+
+    /// Returns the rpc's name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClaimBatch => "ClaimBatch",
+            Self::Heartbeat => "Heartbeat",
+            Self::Complete => "Complete",
+            Self::Fail => "Fail",
+            Self::Release => "Release",
+            Self::CancelLeases => "CancelLeases",
+            Self::Wake => "Wake",
+            Self::Enqueue => "Enqueue",
+        }
+    }
+
+    /// Returns the roles of which a caller needs one.
+    pub const fn roles(self) -> &'static [Role] {
+        use Role::{Admin, Producer, Worker};
+        match self {
+            Self::ClaimBatch | Self::Heartbeat | Self::Complete | Self::Fail | Self::Release => {
+                &[Worker, Admin]
+            }
+            Self::CancelLeases => &[Admin],
+            Self::Wake => &[Worker, Producer, Admin],
+            Self::Enqueue => &[Producer, Admin],
+        }
+    }
+}
+
+/// Roles, each with patterns for the queues on which the caller has it.
+#[derive(Clone, Debug, Default)]
+pub struct Rights(Vec<(Role, Vec<String>)>);
+
+impl Rights {
+    /// Creates the rights with these roles on the queues whose names fit the patterns.
+    pub fn new(roles: impl IntoIterator<Item = (Role, Vec<String>)>) -> Self {
+        let roles = roles.into_iter();
+        Self(roles.filter(|(_, patterns)| !patterns.is_empty()).collect())
+    }
+
+    /// Returns whether there is no role on any queue.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether the caller may send the rpc for this queue. The queue need not exist.
+    pub fn allow(&self, rpc: Rpc, queue: &str) -> bool {
+        self.roles_on(queue).any(|role| rpc.roles().contains(&role))
+    }
+
+    /// Returns whether there can be a queue for which the caller may send the rpc.
+    pub fn allow_somewhere(&self, rpc: Rpc) -> bool {
+        let mut roles = self.0.iter();
+        roles.any(|(role, _)| rpc.roles().contains(role))
+    }
+
+    /// Returns the roles on a queue.
+    pub fn roles_on(&self, queue: &str) -> impl Iterator<Item = Role> {
+        let roles = self.0.iter();
+        roles
+            .filter(move |(_, patterns)| patterns.iter().any(|pattern| fits(pattern, queue)))
+            .map(|(role, _)| *role)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_counts_only_for_its_queues() {
+        let rights = Rights::new([
+            (Role::Worker, vec!["rain*".to_owned()]),
+            (Role::Producer, vec!["transfer".to_owned()]),
+            (Role::Admin, Vec::new()),
+        ]);
+        assert!(rights.allow(Rpc::ClaimBatch, "rainfall"));
+        assert!(!rights.allow(Rpc::ClaimBatch, "transfer"));
+        assert!(rights.allow(Rpc::Enqueue, "transfer"));
+        assert!(!rights.allow(Rpc::Enqueue, "rainfall"));
+        assert!(!rights.allow_somewhere(Rpc::CancelLeases));
+    }
+}

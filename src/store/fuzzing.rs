@@ -1,0 +1,9 @@
+//! Entry point for fuzzing: the conversion of values for the columns of both stores.
+
+use crate::value::Value;
+
+/// Converts a value for each kind of column.
+pub(crate) fn value(value: &Value) {
+    super::sqlite::fuzzing::value(value);
+    super::mssql::fuzzing::value(value);
+}

@@ -1,0 +1,34 @@
+//! Ready items whose fencing token or number of attempts has the largest number of its type. Only other programs write such
+//! rows. A claim cannot lease them, and fails. They become dead, and the claim runs again.
+
+use super::MssqlOperations;
+use super::decode;
+use super::error::RetrySafety;
+use super::queue_statements::QueueStatements;
+use crate::store::{ClaimCall, MAX_PASSED_OVER, StoreError};
+
+impl MssqlOperations {
+    /// Makes those items dead that the claims could have picked. Returns whether there were any.
+    pub(super) async fn set_full_aside(
+        &self,
+        queue: &QueueStatements,
+        calls: &[ClaimCall],
+    ) -> Result<bool, StoreError> {
+        let wanted: usize = calls.iter().map(|call| call.max_items).sum();
+        let count = i32::try_from(wanted + MAX_PASSED_OVER).unwrap_or(i32::MAX);
+        let sql = &queue.sql.set_full_aside;
+        let results = self
+            .pool
+            .query(sql, &[&count], RetrySafety::Idempotent)
+            .await?;
+        let items = decode::integer(decode::single_row(&results, 0)?, 0)?;
+        if items > 0 {
+            tracing::warn!(
+                queue = queue.spec.name,
+                items,
+                "items made dead: their fencing token or their attempts cannot grow any more"
+            );
+        }
+        Ok(items > 0)
+    }
+}

@@ -1,0 +1,60 @@
+//! Lists the broker process as running, and finds the others.
+
+use tiberius::{Row, ToSql};
+use uuid::Uuid;
+
+use super::MssqlOperations;
+use super::decode;
+use super::error::RetrySafety;
+use crate::store::StoreError;
+use crate::store::instance::{FORGET_TIME, Instance, LIVE_TIME};
+use crate::store::template::{Placeholders, render};
+
+const INSTANCE: &str = include_str!("../../../sql/mssql/instance.sql");
+
+impl MssqlOperations {
+    pub(super) async fn announce(&self, instance: &Instance) -> Result<Vec<Instance>, StoreError> {
+        let sql = announce_batch();
+        let seconds = |time: std::time::Duration| i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
+        let (id, settings) = (instance.id.to_string(), instance.settings_json());
+        let (draining, live, forget) = (
+            i32::from(instance.draining),
+            seconds(LIVE_TIME),
+            seconds(FORGET_TIME),
+        );
+        let parameters: [&dyn ToSql; 7] = [
+            &id,
+            &instance.version,
+            &instance.address,
+            &draining,
+            &settings,
+            &live,
+            &forget,
+        ];
+        let results = self
+            .pool
+            .query(&sql, &parameters, RetrySafety::Idempotent)
+            .await?;
+        let rows = decode::result_set(&results, 0)?;
+        rows.iter().map(read).collect()
+    }
+}
+
+/// Renders the batch.
+pub(super) fn announce_batch() -> String {
+    render(INSTANCE, "announce", &Placeholders::new())
+}
+
+fn read(row: &Row) -> Result<Instance, StoreError> {
+    let text =
+        |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+    let id = text(0)?;
+    let malformed = |_| decode::unexpected(format!("{id:?} is not the id of a broker"));
+    Ok(Instance {
+        id: Uuid::parse_str(&id).map_err(malformed)?,
+        version: text(1)?,
+        address: text(2)?,
+        draining: decode::integer(row, 3)? == 1,
+        settings: Instance::parse_settings(&text(4)?),
+    })
+}

@@ -1,0 +1,61 @@
+//! The secrets that sign lease ids: reads them, and adds one.
+
+use std::time::Duration;
+
+use tiberius::{Row, ToSql};
+
+use super::MssqlOperations;
+use super::decode;
+use super::error::RetrySafety;
+use crate::lease_id::StoredSecret;
+use crate::store::StoreError;
+use crate::store::migrations::new_secret;
+use crate::store::secrets::{no_number_left, stored_secret};
+use crate::store::template::{Placeholders, render};
+
+const SECRETS: &str = include_str!("../../../sql/mssql/secrets.sql");
+
+/// Returns the statement that reads all secrets.
+pub(super) fn read_statement() -> String {
+    render(SECRETS, "read", &Placeholders::new())
+}
+
+/// Returns the batch that adds a secret.
+pub(super) fn add_batch() -> String {
+    render(SECRETS, "add", &Placeholders::new())
+}
+
+/// Decodes the results of [`read_statement`].
+pub(super) fn decode(results: &[Vec<Row>]) -> Result<Vec<StoredSecret>, StoreError> {
+    let secret = |row: &Row| {
+        let bytes = decode::optional_bytes(row, 1)?.unwrap_or_default();
+        let age = decode::integer(row, 2)?.saturating_mul(1_000);
+        stored_secret(
+            decode::integer(row, 0)?,
+            &bytes,
+            age,
+            decode::integer(row, 3)? == 1,
+        )
+    };
+    results.iter().flatten().map(secret).collect()
+}
+
+impl MssqlOperations {
+    pub(super) async fn read_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        let sql = read_statement();
+        let results = self.pool.query(&sql, &[], RetrySafety::Idempotent).await?;
+        decode(&results)
+    }
+
+    pub(super) async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        let seconds = i32::try_from(accept_old_for.as_secs()).unwrap_or(i32::MAX);
+        let secret = new_secret();
+        let parameters: [&dyn ToSql; 2] = [&seconds, &&secret[..]];
+        let results = self
+            .pool
+            .query(&add_batch(), &parameters, RetrySafety::AtMostOnce)
+            .await?;
+        let number = decode::integer(decode::single_row(&results, 0)?, 0)?;
+        u8::try_from(number).map_err(|_| no_number_left())
+    }
+}

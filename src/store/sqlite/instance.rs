@@ -1,0 +1,52 @@
+//! Lists the broker process as running, and finds the others.
+
+use std::sync::LazyLock;
+
+use uuid::Uuid;
+
+use super::statement::Token;
+use super::writer::WriteContext;
+use crate::store::StoreError;
+use crate::store::instance::{FORGET_TIME, Instance, LIVE_TIME};
+use crate::store::millis::millis_rounded_up;
+use crate::store::template::{Placeholders, render};
+
+const INSTANCE: &str = include_str!("../../../sql/sqlite/instance.sql");
+
+static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| {
+    ["announce", "forget", "read_live"]
+        .map(|section| render(INSTANCE, section, &Placeholders::new()))
+});
+
+/// Lists the process. See [`Store::announce`](crate::store::Store::announce).
+pub(super) fn announce(
+    context: &WriteContext,
+    instance: &Instance,
+) -> Result<Vec<Instance>, StoreError> {
+    let [announce, forget, read_live] = &*STATEMENTS;
+    let (connection, now) = (&context.connection, context.now());
+    connection.prepare_cached(announce)?.execute((
+        Token(&instance.id),
+        &instance.version,
+        &instance.address,
+        now,
+        instance.draining,
+        instance.settings_json(),
+    ))?;
+    let before = |time| now.saturating_sub(millis_rounded_up(time));
+    connection
+        .prepare_cached(forget)?
+        .execute([before(FORGET_TIME)])?;
+    let mut read = connection.prepare_cached(read_live)?;
+    let others = read.query_map((before(LIVE_TIME), Token(&instance.id)), |row| {
+        let id: [u8; 16] = row.get(0)?;
+        Ok(Instance {
+            id: Uuid::from_bytes(id),
+            version: row.get(1)?,
+            address: row.get(2)?,
+            draining: row.get(3)?,
+            settings: Instance::parse_settings(&row.get::<_, String>(4)?),
+        })
+    })?;
+    Ok(others.collect::<rusqlite::Result<_>>()?)
+}

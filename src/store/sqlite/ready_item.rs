@@ -1,0 +1,128 @@
+//! Reads the items that a claim leases, from rows before and after the lease.
+
+use rusqlite::Row;
+
+use super::clock::lease_expiry;
+use super::queue_statements::QueueStatements;
+use super::types;
+use crate::lease_id::LeaseRef;
+use crate::store::millis::millis_rounded_up;
+use crate::store::{ClaimCall, ClaimedItem, StoreError};
+use crate::value::Key;
+
+/// An item before it is leased.
+pub(super) struct ReadyItem {
+    /// The time when it became ready. `None`: the program that inserted the row did not set it.
+    pub(super) ready_time: Option<i64>,
+    pub(super) picked: Picked,
+}
+
+/// The columns that were read before the lease.
+pub(super) enum Picked {
+    /// Only the key. The row is read after the lease.
+    Key(Key),
+    /// The item as the call gets it, if the lease succeeds.
+    Item(ClaimedItem),
+}
+
+impl ReadyItem {
+    pub(super) fn key(&self) -> &Key {
+        match &self.picked {
+            Picked::Key(key) => key,
+            Picked::Item(item) => &item.lease.key,
+        }
+    }
+
+    /// Reads a row with the key and the time of the state.
+    pub(super) fn read_key(queue: &QueueStatements, row: &Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            ready_time: read_ready_time(queue, row)?,
+            picked: Picked::Key(queue.read_key(row)?),
+        })
+    }
+
+    /// Reads a row that has the columns of [`read_leased`], with the time of the state in place of the due time.
+    pub(super) fn read(
+        queue: &QueueStatements,
+        call: &ClaimCall,
+        row: &Row<'_>,
+        now: i64,
+    ) -> Result<Self, StoreError> {
+        let first = queue.key_len;
+        let fence = row.get::<_, i64>(first + 1).ok();
+        let attempt = row.get::<_, u32>(first + 2).ok();
+        let fence = fence.and_then(|fence| fence.checked_add(1));
+        let attempt = attempt.and_then(|attempt| attempt.checked_add(1));
+        // `lease_row` decides about a row whose counters are full or are not numbers.
+        let Some((fence, attempt)) = fence.zip(attempt) else {
+            return Self::read_key(queue, row);
+        };
+        let ready_time = read_ready_time(queue, row)?;
+        let expiry = now.saturating_add(millis_rounded_up(call.duration));
+        let lease = LeaseRef {
+            key: queue.read_key(row)?,
+            token: call.token,
+            fence,
+            attempt,
+        };
+        let mut item = read_item(queue, lease, expiry, row, now)?;
+        item.ready_time = ready_time;
+        Ok(Self {
+            ready_time,
+            picked: Picked::Item(item),
+        })
+    }
+}
+
+fn read_ready_time(queue: &QueueStatements, row: &Row<'_>) -> rusqlite::Result<Option<i64>> {
+    let since = row.get_ref(queue.key_len)?.as_i64().ok();
+    Ok(since.filter(|millis| *millis > 0))
+}
+
+/// Reads a row of a leased item. Its columns are the key, the due time, the fencing token, the attempt, the trace context, the
+/// checkpoint (if the queue has checkpoints) and the data columns.
+pub(super) fn read_leased(
+    queue: &QueueStatements,
+    call: &ClaimCall,
+    row: &Row<'_>,
+    now: i64,
+) -> Result<ClaimedItem, StoreError> {
+    let first = queue.key_len;
+    let lease = LeaseRef {
+        key: queue.read_key(row)?,
+        token: call.token,
+        fence: row.get(first + 1)?,
+        attempt: row.get(first + 2)?,
+    };
+    read_item(queue, lease, row.get(first)?, row, now)
+}
+
+/// Reads the trace context, the checkpoint and the data columns of a row, for an item with this lease.
+fn read_item(
+    queue: &QueueStatements,
+    lease: LeaseRef,
+    expire_time: i64,
+    row: &Row<'_>,
+    now: i64,
+) -> Result<ClaimedItem, StoreError> {
+    let first = queue.key_len + 3;
+    let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
+    let columns = (first + 1 + usize::from(has_checkpoints)..)
+        .zip(&queue.column_types)
+        .map(|(index, column)| Ok(types::read_column(row.get_ref(index)?, *column)))
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(ClaimedItem {
+        lease,
+        expiry: lease_expiry(expire_time, now),
+        ready_time: None,
+        columns,
+        trace_parent: row.get(first)?,
+        checkpoint: if has_checkpoints {
+            let bytes = row.get_ref(first + 1)?.as_bytes_or_null();
+            let bytes = bytes.map_err(rusqlite::Error::from)?;
+            bytes.map(<[u8]>::to_vec)
+        } else {
+            None
+        },
+    })
+}

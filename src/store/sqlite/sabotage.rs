@@ -1,0 +1,50 @@
+//! Broken promises, in builds with the feature `sabotage` only. `tests/chaos` uses such a build to prove that its checker finds
+//! each of them.
+//!
+//! The environment variable `LEASE_BROKER_SABOTAGE` chooses one. Without it the build keeps every promise.
+
+use super::queue_statements::Statements;
+use super::quote::quote;
+use crate::queue::{SoftLock, SoftLockColumn};
+
+/// The value with which a settlement ends the lease on its item, whichever lease that is.
+const SETTLE_WITHOUT_FENCE: &str = "settle_without_fence";
+/// The value with which a heartbeat extends the lease on its item, whichever lease that is.
+const HEARTBEAT_WITHOUT_CHECK: &str = "heartbeat_without_check";
+/// The value with which a completion adds no follow-ups.
+const DROP_FOLLOW_UPS: &str = "drop_follow_ups";
+
+fn is_chosen(sabotage: &str) -> bool {
+    std::env::var("LEASE_BROKER_SABOTAGE").is_ok_and(|chosen| chosen == sabotage)
+}
+
+/// Returns whether completions add no follow-ups.
+pub(super) fn drops_follow_ups() -> bool {
+    is_chosen(DROP_FOLLOW_UPS)
+}
+
+/// Removes the condition on the lease from the chosen statements.
+pub(super) fn change(statements: &mut Statements, soft_lock: &SoftLock) {
+    let name = |column| quote(soft_lock.name(column));
+    let condition = format!(
+        "{} = ?4 AND {} = ?7 AND {} > ?5",
+        name(SoftLockColumn::Token),
+        name(SoftLockColumn::Fence),
+        name(SoftLockColumn::DueTime)
+    );
+    let changed = if is_chosen(SETTLE_WITHOUT_FENCE) {
+        vec![
+            &mut statements.complete,
+            &mut statements.fail,
+            &mut statements.release,
+        ]
+    } else if is_chosen(HEARTBEAT_WITHOUT_CHECK) {
+        vec![&mut statements.extend]
+    } else {
+        vec![]
+    };
+    for sql in changed {
+        // The parameters stay, because the caller binds them.
+        *sql = sql.replace(&condition, "coalesce(?4, ?7, ?5) IS NOT NULL");
+    }
+}

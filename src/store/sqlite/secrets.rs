@@ -1,0 +1,48 @@
+//! The secrets that sign lease ids: reads them, and adds one.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::writer::WriteContext;
+use crate::lease_id::StoredSecret;
+use crate::store::StoreError;
+use crate::store::migrations::new_secret;
+use crate::store::millis::millis_rounded_up;
+use crate::store::secrets::{no_number_left, stored_secret};
+use crate::store::template::{Placeholders, render};
+
+const SECRETS: &str = include_str!("../../../sql/sqlite/secrets.sql");
+
+fn section(name: &str) -> String {
+    render(SECRETS, name, &Placeholders::new())
+}
+
+/// Reads all secrets. `now`: milliseconds since 1970.
+pub(super) fn read(connection: &Connection, now: i64) -> Result<Vec<StoredSecret>, StoreError> {
+    let mut read = connection.prepare(&section("read"))?;
+    let mut rows = read.query([now])?;
+    let mut secrets = Vec::new();
+    while let Some(row) = rows.next()? {
+        let bytes: Vec<u8> = row.get(1)?;
+        secrets.push(stored_secret(
+            row.get(0)?,
+            &bytes,
+            row.get(2)?,
+            row.get(3)?,
+        )?);
+    }
+    Ok(secrets)
+}
+
+/// Adds a secret. See [`Store::rotate_secrets`](crate::store::Store::rotate_secrets).
+pub(super) fn rotate(context: &WriteContext, accept_old_for: Duration) -> Result<u8, StoreError> {
+    let (connection, now) = (&context.connection, context.now());
+    let retire_time = now.saturating_add(millis_rounded_up(accept_old_for));
+    connection.execute(&section("delete_retired"), [now])?;
+    connection.execute(&section("retire"), [retire_time])?;
+    let number = connection
+        .query_row(&section("add"), (new_secret(), now), |row| row.get(0))
+        .optional()?;
+    number.ok_or_else(no_number_left)
+}

@@ -1,0 +1,23 @@
+//! Attacks that the broker answers by the end of the connection.
+
+use super::arena::Arena;
+use crate::support::raw_connection::RawConnection;
+
+/// Runs an attack on one connection. Expects a GOAWAY with this code, and a bystander without harm.
+pub(crate) fn expect_goaway(name: &str, code: u32, attack: impl FnOnce(&mut RawConnection)) {
+    let mut arena = Arena::start();
+    let mut connection = RawConnection::open(arena.address());
+    attack(&mut connection);
+    let goaway = connection.goaway();
+    assert_eq!(goaway.0, code, "{goaway:?}");
+    arena
+        .end(name, connection.sent())
+        .bystander_unharmed()
+        .memory_below(30);
+}
+
+/// Sends the same bytes until the broker has closed the connection.
+pub(crate) fn send_until_closed(connection: &mut RawConnection, bytes: &[u8]) {
+    // The bound ends a test whose broker reads on.
+    let _ = (0..1_000).any(|_| connection.send(bytes).is_err());
+}

@@ -1,0 +1,93 @@
+//! Tests of the checker: promises that are broken on purpose are found.
+
+use crate::invariants::{Invariant, Violation};
+use crate::plan::Plan;
+use crate::run::run;
+
+fn count(violations: &[Violation], invariant: Invariant) -> usize {
+    let found = violations
+        .iter()
+        .filter(|violation| violation.invariant == invariant);
+    found.count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lease_that_another_program_takes_away_is_found() {
+    let sabotage = "UPDATE work SET lease_state = 0, lease_due_time = NULL
+        WHERE id = (SELECT MIN(id) FROM work WHERE lease_state = 1)";
+    let plan = Plan {
+        // Many leases are held for long, and the item goes to another worker meanwhile.
+        late: 0.3,
+        ..Plan::sabotaged_by(sabotage)
+    };
+    if let Some(violations) = run(&plan).await {
+        assert!(count(&violations, Invariant::NoOverlap) > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn completed_item_that_becomes_ready_again_is_found() {
+    let sabotage = "UPDATE work SET lease_state = 0 WHERE id = (SELECT MAX(id) FROM work WHERE lease_state = 3)";
+    if let Some(violations) = run(&Plan::sabotaged_by(sabotage)).await {
+        assert!(count(&violations, Invariant::CompletedOnce) > 0);
+        assert!(count(&violations, Invariant::FollowUps) > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_follow_up_is_found() {
+    let sabotage = "DELETE FROM outbox WHERE id = (SELECT MIN(id) FROM outbox)";
+    if let Some(violations) = run(&Plan::sabotaged_by(sabotage)).await {
+        assert!(!violations.is_empty());
+        assert_eq!(count(&violations, Invariant::FollowUps), violations.len());
+    }
+}
+
+/// Brokers of a build that breaks a promise. `cargo test --features sabotage --test chaos builds` runs these tests.
+#[cfg(feature = "sabotage")]
+mod builds {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::database::Kind;
+
+    /// Runs brokers that break a promise, with many late workers.
+    async fn sabotaged_build(sabotage: &str) -> Option<Vec<Violation>> {
+        let plan = Plan {
+            fault_interval: None,
+            time: Duration::from_secs(8),
+            late: 0.3,
+            environment: vec![("LEASE_BROKER_SABOTAGE", sabotage.to_owned())],
+            ..Plan::short(Kind::Sqlite)
+        };
+        run(&plan).await
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn settlement_without_a_fence_is_found() {
+        if let Some(violations) = sabotaged_build("settle_without_fence").await {
+            assert!(count(&violations, Invariant::LateIsRefused) > 0);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn heartbeat_without_a_check_is_found() {
+        if let Some(violations) = sabotaged_build("heartbeat_without_check").await {
+            assert!(count(&violations, Invariant::LateIsRefused) > 0);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn dropped_follow_ups_are_found() {
+        if let Some(violations) = sabotaged_build("drop_follow_ups").await {
+            assert!(count(&violations, Invariant::FollowUps) > 0);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn build_without_a_sabotage_keeps_every_promise() {
+        if let Some(violations) = sabotaged_build("").await {
+            assert!(violations.is_empty(), "{} violations", violations.len());
+        }
+    }
+}

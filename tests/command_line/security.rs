@@ -1,0 +1,269 @@
+//! TLS, tokens and roles on the command line: how a service refuses to start, and the flags of its callers.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::certificates::Authority;
+use crate::support::process::CommandOutput;
+use crate::workspace::{QUEUES, Workspace};
+
+/// The section of a service with TLS and two tokens.
+const SECURITY: &str = "
+[server.tls]
+certificate = 'tls.crt'
+key = 'tls.key'
+[auth]
+tokens_file = 'tokens'
+[[auth.identities]]
+name = 'all'
+token = 'all'
+roles = { admin = ['*'] }
+[[auth.identities]]
+name = 'loader'
+token = 'loader'
+roles = { producer = ['outbox'] }
+";
+
+/// Creates a folder with certificates and tokens, and starts a service.
+fn serving() -> Workspace {
+    let mut workspace = Workspace::with("");
+    let folder = workspace.folder.path().display();
+    let settings = SECURITY.replace("= 't", &format!("= '{folder}/t"));
+    workspace.write("queues.toml", &format!("{settings}{QUEUES}"));
+    let authority = Authority::new();
+    workspace.write("ca.crt", &authority.pem());
+    let own = authority.sign(&["broker.example"]);
+    own.write(workspace.folder.path(), "tls");
+    for name in ["all", "loader"] {
+        let made = workspace.run(&format!("token new {name} --tokens-file tokens"));
+        assert_eq!(made.code, 0, "{made:?}");
+        workspace.write(&format!("{name}.token"), &made.out);
+    }
+    workspace.serve();
+    workspace
+}
+
+/// Runs a command that calls the service over TLS with a token.
+fn call(workspace: &Workspace, token: &str, arguments: &str) -> CommandOutput {
+    let process = workspace.process.as_ref().expect("a service");
+    let (before, after) = arguments.split_once(" -- ").unwrap_or((arguments, ""));
+    let flags = format!(
+        "{before} --address https://{} --ca ca.crt --server-name broker.example --token-file {token}.token",
+        process.address
+    );
+    workspace.run(&if after.is_empty() {
+        flags
+    } else {
+        format!("{flags} -- {after}")
+    })
+}
+
+#[track_caller]
+fn fails(printed: &CommandOutput, code: i32, parts: &[&str]) {
+    assert_eq!(printed.code, code, "{printed:?}");
+    for part in parts {
+        assert!(printed.err.contains(part), "{part:?} is not in {printed:?}");
+    }
+}
+
+#[test]
+fn address_of_other_hosts_needs_tls_and_auth() {
+    for (settings, parts) in [
+        (
+            "",
+            &[
+                "server.listen",
+                "[server.tls]",
+                "server.plain_text = \"anywhere\"",
+            ][..],
+        ),
+        (
+            "server.plain_text = 'anywhere'",
+            &["server.listen", "[auth]", "anonymous = [\"admin\"]"],
+        ),
+    ] {
+        let workspace = Workspace::with(&format!("{settings}\n{QUEUES}"));
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+            let started = workspace.store(&format!("serve --listen {address}"));
+            fails(&started, 64, parts);
+            fails(&started, 64, &["flag --listen"]);
+        }
+    }
+}
+
+#[test]
+fn example_for_containers_states_its_access() {
+    let settings = include_str!("../../deploy/compose.toml");
+    let workspace = Workspace::with(settings);
+    let checked = workspace.run("auth check --config queues.toml --anonymous --output json");
+    assert_eq!(checked.json()[0]["roles"], "admin", "{checked:?}");
+}
+
+#[test]
+fn bad_files_of_tls_exit_64_with_setting_and_file() {
+    let authority = Authority::new();
+    let [own, other] = [0, 1].map(|_| authority.sign(&["localhost"]));
+    let bad_file = |name: &str, content: Option<&str>| {
+        let workspace = Workspace::with("");
+        let folder = workspace.folder.path();
+        own.write(folder, "tls");
+        workspace.write("clients.crt", &authority.pem());
+        match content {
+            Some(content) => workspace.write(name, content),
+            None => std::fs::remove_file(workspace.path(name)).expect("removed"),
+        }
+        let path = folder.display();
+        workspace.write(
+            "queues.toml",
+            &format!(
+                "[server.tls]\ncertificate = '{path}/tls.crt'\nkey = '{path}/tls.key'\n\
+                 client_authorities = '{path}/clients.crt'\n{QUEUES}"
+            ),
+        );
+        workspace.store("serve --listen 127.0.0.1:0")
+    };
+    for (file, setting) in [
+        ("tls.crt", "server.tls.certificate"),
+        ("tls.key", "server.tls.key"),
+        ("clients.crt", "server.tls.client_authorities"),
+    ] {
+        fails(&bad_file(file, None), 64, &[setting, file, "No such file"]);
+        fails(
+            &bad_file(file, Some("nonsense")),
+            64,
+            &[setting, file, "PEM"],
+        );
+    }
+    let another_key = bad_file("tls.key", Some(&other.key));
+    fails(&another_key, 64, &["server.tls.key", "another key"]);
+}
+
+#[test]
+fn commands_use_tls_and_tokens() {
+    let workspace = serving();
+    let added = call(&workspace, "all", "enqueue work --set payload=x");
+    assert_eq!(added.code, 0, "{added:?}");
+    let claimed = call(&workspace, "all", "claim work --output json").json();
+    let id = claimed[0]["lease_id"].as_str().expect("an id").to_owned();
+    let completed = call(&workspace, "all", &format!("complete work {id}"));
+    assert_eq!(completed.code, 0, "{completed:?}");
+    let healthy = call(&workspace, "all", "health");
+    assert_eq!(healthy.code, 0, "{healthy:?}");
+
+    let denied = call(&workspace, "loader", "claim work");
+    fails(&denied, 1, &["(ROLE_MISSING)"]);
+    let denied = call(&workspace, "loader", "enqueue work --set payload=x");
+    fails(&denied, 1, &["(ROLE_MISSING)"]);
+    workspace.write("wrong.token", "lb_wrong");
+    fails(
+        &call(&workspace, "wrong", "claim work"),
+        1,
+        &["(CREDENTIALS_INVALID)"],
+    );
+    fails(
+        &call(&workspace, "missing", "claim work"),
+        64,
+        &["--token-file missing.token"],
+    );
+
+    let address = workspace.process.as_ref().expect("a service").address;
+    let untrusted = format!("claim work --address https://{address} --server-name broker.example");
+    fails(&workspace.run(&untrusted), 69, &["cannot connect"]);
+    let plain = format!("claim work --address http://{address} --ca ca.crt");
+    fails(&workspace.run(&plain), 64, &["--ca needs TLS"]);
+    let log = workspace.process.as_ref().expect("a service").log();
+    for event in ["auth.denied", "auth.invalid", "tls.failed"] {
+        assert!(log.contains(event), "{event} is not in {log}");
+    }
+    assert!(!log.contains("lb_wrong"), "{log}");
+}
+
+#[test]
+fn worker_and_bench_use_tls_and_tokens() {
+    let workspace = serving();
+    let added = call(&workspace, "all", "enqueue outbox --set payload=x");
+    assert_eq!(added.code, 0, "{added:?}");
+    let worked = call(&workspace, "all", "work outbox --until-empty -- true");
+    assert_eq!(worked.code, 0, "{worked:?}");
+    let refused = call(&workspace, "loader", "work outbox --until-empty -- true");
+    fails(&refused, 1, &["ROLE_MISSING"]);
+    let measured = call(
+        &workspace,
+        "all",
+        "bench --queue work --items 50 --workers 4",
+    );
+    assert_eq!(measured.code, 0, "{measured:?}");
+}
+
+#[test]
+fn new_token_is_printed_once_and_stored_as_a_hash() {
+    let workspace = Workspace::with("");
+    let both = workspace.run("token new loader");
+    assert_eq!(both.code, 0, "{both:?}");
+    let (token, line) = both.out.split_once('\n').expect("two lines");
+    assert!(
+        token.contains(" lb_") && line.contains(" loader:"),
+        "{both:?}"
+    );
+
+    workspace.write("tokens", "# without an end of line");
+    let first = workspace.run("token new loader --tokens-file tokens --valid-for 1day");
+    let second = workspace.run("token new other --tokens-file new-file");
+    assert_eq!((first.code, second.code), (0, 0), "{first:?} {second:?}");
+    let stored = std::fs::read_to_string(workspace.path("tokens")).expect("a file");
+    assert_eq!(stored.lines().count(), 2, "{stored}");
+    assert!(!stored.contains(first.out.trim()), "{stored}");
+    let mode = std::fs::metadata(workspace.path("new-file")).expect("a file");
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    fails(&workspace.run("token new a:b"), 64, &["the name"]);
+}
+
+#[test]
+fn auth_check_shows_the_roles_on_each_queue() {
+    let workspace = serving();
+    let check = |caller: &str| {
+        workspace.run(&format!(
+            "auth check --config queues.toml --output json {caller}"
+        ))
+    };
+    for caller in ["--token-name loader", "--token-file loader.token"] {
+        let rows = check(caller).json();
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        assert_eq!(rows[0]["identity"], "loader", "{rows:?}");
+        let of = |queue: &str| {
+            rows.iter()
+                .find(|row| row["queue"] == queue)
+                .expect("a row")
+        };
+        assert_eq!(of("outbox")["rpcs"], "Wake Enqueue", "{rows:?}");
+        assert_eq!(of("work")["roles"], "", "{rows:?}");
+    }
+    let rows = check("--token-name all --queue elsewhere").json();
+    assert_eq!(rows[0]["roles"], "admin", "{rows:?}");
+    fails(&check("--anonymous"), 1, &["auth.anonymous has no role"]);
+    fails(&check("--token-name nobody"), 1, &["no identity"]);
+    fails(&check("--spiffe spiffe://a/b"), 1, &["no identity fits"]);
+    fails(&check(""), 64, &["--spiffe"]);
+}
+
+#[test]
+fn rotated_secret_is_printed_by_its_number() {
+    let workspace = Workspace::serving();
+    let first = workspace.store("secret rotate");
+    assert_eq!(first.code, 0, "{first:?}");
+    assert!(
+        first.out.contains("secret 1 added") && first.out.contains("12h"),
+        "{first:?}"
+    );
+    let second = workspace.store("secret rotate --now");
+    assert!(second.out.contains("secret 2 added"), "{second:?}");
+    fails(
+        &workspace.store("secret rotate --accept-old-for 10s"),
+        64,
+        &["must be 2m to 365days"],
+    );
+    fails(
+        &workspace.store("secret rotate --accept-old-for 1h --now"),
+        64,
+        &["cannot be used"],
+    );
+}

@@ -1,0 +1,268 @@
+//! Tests of `work`, which runs a command for each item.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::database::query_value;
+use crate::support::process::{CommandOutput, program};
+use crate::support::timeout::wait_until_blocking;
+use crate::workspace::Workspace;
+
+const QUEUES: &str = "
+[queues.work]
+managed_columns = { payload = 'text', number = 'integer' }
+backoff = { initial = '1h', max = '1h' }
+[queues.outbox]
+managed_columns = { payload = 'text' }
+";
+
+fn serving(payloads: &[&str]) -> Workspace {
+    let mut workspace = Workspace::with(QUEUES);
+    workspace.serve();
+    for payload in payloads {
+        let added = workspace.call(&format!("enqueue work --set payload={payload}"));
+        assert_eq!(added.code, 0, "{added:?}");
+    }
+    workspace
+}
+
+fn work(workspace: &Workspace, flags: &[&str], command: &[&str]) -> Command {
+    let mut started = program();
+    let url = workspace.process.as_ref().expect("a service").url();
+    started
+        .args(["work", "work"])
+        .args(flags)
+        .arg("--")
+        .args(command);
+    started
+        .env("LEASE_BROKER_ADDRESS", url)
+        .current_dir(workspace.folder.path());
+    started
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    started
+}
+
+/// Runs `work` to its end.
+fn run(workspace: &Workspace, flags: &[&str], command: &[&str]) -> CommandOutput {
+    let output = work(workspace, flags, command)
+        .output()
+        .expect("the program runs");
+    CommandOutput {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Returns state, attempt and error of the items, in the order of their keys.
+fn rows(workspace: &Workspace) -> Vec<(i64, i64, String)> {
+    let database = workspace.database();
+    let sql = "SELECT lease_state, lease_attempt, coalesce(lease_error, '') FROM work ORDER BY id";
+    let mut statement = database.prepare(sql).expect("the table exists");
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    rows.expect("the query runs")
+        .collect::<Result<_, _>>()
+        .expect("rows")
+}
+
+const READY: i64 = 0;
+const DELAYED: i64 = 2;
+const COMPLETED: i64 = 3;
+const DEAD: i64 = 4;
+
+#[test]
+fn exit_code_of_the_command_settles_its_item() {
+    let workspace = serving(&["0", "75", "65", "3", "kill"]);
+    let script = "printf 'no\\tway\\n' >&2; [ \"$CODE\" = kill ] && kill -9 $$; exit \"$CODE\"";
+    let flags = [
+        "--until-empty",
+        "--concurrency",
+        "2",
+        "--env",
+        "payload=CODE",
+    ];
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", script]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    assert!(printed.err.contains("1: no\tway\n"), "{printed:?}");
+    let text = |text: &str| text.to_owned();
+    let expected = [
+        (COMPLETED, 1, text("")),
+        (DELAYED, 1, text("Retry: exit code 75: no\\tway")),
+        (DEAD, 1, text("DeadLetter: exit code 65: no\\tway")),
+        (DELAYED, 1, text("exit code 3: no\\tway")),
+        (DELAYED, 1, text("killed by signal 9: no\\tway")),
+    ];
+    assert_eq!(rows(&workspace), expected);
+}
+
+#[test]
+fn command_reads_the_item_that_claim_prints() {
+    let workspace = serving(&["x", "x"]);
+    let printed = run(&workspace, &["--max-items", "1"], &["/bin/cat"]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    let mut read: serde_json::Value = serde_json::from_str(&printed.out).expect("one line of JSON");
+    let mut claimed = workspace.call("claim work").json().remove(0);
+    claimed["columns"]["id"] = 1.into();
+    assert_eq!(read["columns"], claimed["columns"]);
+    let names = |row: &mut serde_json::Value| -> Vec<String> {
+        let fields = row.as_object_mut().expect("an object");
+        // Only `work` settles the item.
+        fields.remove("lease_id");
+        fields.keys().cloned().collect()
+    };
+    assert_eq!(names(&mut read), names(&mut claimed));
+    assert_eq!((&read["key"], &read["attempt"]), (&"1".into(), &1.into()));
+}
+
+#[test]
+fn environment_of_the_command_describes_the_item() {
+    let workspace = serving(&["secret"]);
+    let printed = run(
+        &workspace,
+        &["--until-empty", "--worker", "me"],
+        &["/usr/bin/env"],
+    );
+    assert_eq!(printed.code, 0, "{printed:?}");
+    let mut lines: Vec<_> = printed.out.lines().collect();
+    lines.sort_unstable();
+    let is_trace = |line: &&str| line.starts_with("TRACEPARENT=");
+    let (trace, own): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(is_trace);
+    assert_eq!(trace[0].len(), "TRACEPARENT=".len() + 55);
+    assert_eq!(
+        own,
+        [
+            "LEASE_BROKER_ATTEMPT=1",
+            "LEASE_BROKER_FENCING_TOKEN=1",
+            "LEASE_BROKER_KEY=1",
+            "LEASE_BROKER_MAX_ATTEMPTS=10",
+            "LEASE_BROKER_QUEUE=work",
+            "LEASE_BROKER_WORKER_ID=me",
+        ]
+    );
+}
+
+#[test]
+fn printed_lines_become_follow_ups() {
+    let workspace = serving(&["good", "bad"]);
+    let script = "echo '{\"payload\": \"a\"}'; [ $PAYLOAD = bad ] && echo '[1]'; echo '{\"payload\": \"b\"}'";
+    let flags = [
+        "--until-empty",
+        "--follow-up",
+        "outbox",
+        "--env",
+        "payload=PAYLOAD",
+    ];
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", script]);
+    assert_eq!((printed.code, &*printed.out), (0, ""), "{printed:?}");
+    let added = "SELECT group_concat(payload, '') FROM (SELECT payload FROM outbox ORDER BY id)";
+    assert_eq!(query_value::<String>(&workspace.database(), added), "ab");
+    let ends = rows(&workspace);
+    assert_eq!(ends[0].0, COMPLETED);
+    assert!(
+        ends[1]
+            .2
+            .contains("follow-up 2: an item must be a JSON object"),
+        "{ends:?}"
+    );
+}
+
+#[test]
+fn command_that_cannot_run_ends_work_with_64() {
+    let workspace = serving(&["x"]);
+    for command in [&["/no/such/program"][..], &["/bin/sh", "-c", "exit 127"]] {
+        let printed = run(&workspace, &[], command);
+        assert_eq!(printed.code, 64, "{printed:?}");
+        assert!(printed.err.contains(command[0]), "{printed:?}");
+        assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
+    }
+}
+
+#[test]
+fn command_that_lacks_a_service_releases_its_item() {
+    let workspace = serving(&["x"]);
+    let begun = Instant::now();
+    let printed = run(
+        &workspace,
+        &["--max-items", "1"],
+        &["/bin/sh", "-c", "exit 69"],
+    );
+    assert_eq!(printed.code, 0, "{printed:?}");
+    // The slot rests for 5 s, so that the item is not claimed again immediately.
+    assert!(begun.elapsed() >= Duration::from_secs(5));
+    assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
+}
+
+#[test]
+fn missing_service_ends_work_with_69() {
+    let workspace = Workspace::with("");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = closed.local_addr().expect("an address").to_string();
+    drop(closed);
+    let printed = workspace.run(&format!(
+        "work work --address {address} --connect-timeout 1s -- /bin/true"
+    ));
+    assert_eq!(printed.code, 69, "{printed:?}");
+    assert!(printed.err.contains(&address), "{printed:?}");
+}
+
+#[test]
+fn refused_worker_ends_work_with_1() {
+    let refused = run(
+        &serving(&[]),
+        &["--until-empty", "--lease", "1ms"],
+        &["/bin/true"],
+    );
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("lease_duration"), "{refused:?}");
+}
+
+#[test]
+fn time_limit_ends_the_process_group() {
+    let workspace = serving(&["x"]);
+    let begun = Instant::now();
+    let flags = ["--until-empty", "--time-limit", "300ms"];
+    // The shell waits for a child of its own.
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", "sleep 60; true"]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(
+        rows(&workspace),
+        [(DELAYED, 1, "time limit of 0.3 s".to_owned())]
+    );
+}
+
+#[test]
+fn stopped_work_waits_for_its_command() {
+    let workspace = serving(&["x", "x"]);
+    let script = "echo started > started; while [ ! -e go ]; do sleep 0.05; done";
+    let mut child = work(&workspace, &[], &["/bin/sh", "-c", script])
+        .spawn()
+        .expect("it starts");
+    wait_until_blocking("the command runs", || workspace.path("started").exists());
+    let signalled = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(signalled.expect("kill runs").success());
+    workspace.write("go", "");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let states: Vec<_> = rows(&workspace).iter().map(|row| row.0).collect();
+    assert_eq!(states, [COMPLETED, READY]);
+}
+
+#[test]
+fn stopped_work_releases_an_item_after_the_grace() {
+    let workspace = serving(&["x"]);
+    let script = "echo started > started; exec sleep 60";
+    let mut child = work(
+        &workspace,
+        &["--grace", "100ms"],
+        &["/bin/sh", "-c", script],
+    )
+    .spawn()
+    .expect("it starts");
+    wait_until_blocking("the command runs", || workspace.path("started").exists());
+    let signalled = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(signalled.expect("kill runs").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
+}

@@ -1,0 +1,249 @@
+//! Credentials that are not valid: every cause has the same answer.
+
+use serde_json::{Value as Json, json};
+use tonic::{Code, Status};
+
+use crate::fixture::{Files, call, claims, everything, seconds_from_now};
+use crate::support::api_error::{ApiError, assert_api_error};
+use crate::support::server::Server;
+
+const AUTH: &str = "
+[[auth.identities]]
+name = 'loader'
+token = 'loader'
+roles = { producer = ['work'] }
+[[auth.identities]]
+name = 'people'
+jwt_subject = 'user:*'
+jwt_claims = { groups = 'on-call' }
+roles = { producer = ['work'] }
+[[auth.identities]]
+name = 'fleet'
+spiffe = 'spiffe://test/fleet/*'
+roles = { producer = ['work'] }
+";
+
+/// Returns the claims of a valid token, with one of them replaced. `null`: it is left out.
+fn user(claim: &str, value: Json) -> Json {
+    let mut claims = claims("user:ann");
+    claims["groups"] = json!(["on-call", "dev"]);
+    if value.is_null() {
+        claims.as_object_mut().expect("claims").remove(claim);
+    } else {
+        claims[claim] = value;
+    }
+    claims
+}
+
+async fn enqueue(files: &Files, server: &Server, token: Option<&str>) -> Result<(), Status> {
+    // A connection of its own, because one with five failures is closed.
+    let channel = files.connect(server, None).await;
+    call(&channel, token, "Enqueue", "work").await
+}
+
+#[tokio::test]
+async fn every_invalid_credential_has_the_same_answer() {
+    let files = Files::new();
+    let known = files.add_token("loader");
+    let unnamed = files.add_token("nobody");
+    let ended = lease_broker::security::new_token();
+    let tokens = std::fs::read_to_string(files.file("tokens")).expect("the file");
+    let hash = lease_broker::security::hash_of_token(&ended);
+    files.write(
+        "tokens",
+        &format!("{tokens}loader:{hash}:2020-01-01T00:00:00Z\n"),
+    );
+    let other_issuer = Files::new();
+    let server = files.start(AUTH).await;
+    let valid = files.sign(&user("jti", json!("1")));
+    for token in [&known, &valid] {
+        enqueue(&files, &server, Some(token)).await.expect("valid");
+    }
+
+    let (head, signature) = valid.rsplit_once('.').expect("a signature");
+    let other_start = if signature.starts_with('A') { 'B' } else { 'A' };
+    let unsigned = jsonwebtoken::encode(
+        &jsonwebtoken::Header::default(),
+        &user("jti", json!("1")),
+        &jsonwebtoken::EncodingKey::from_secret(b"guess"),
+    );
+    let invalid = [
+        ("unknown token", lease_broker::security::new_token()),
+        ("half of a token", known[..23].to_owned()),
+        ("longer token", format!("{known}x")),
+        ("empty token", String::new()),
+        ("more than 8 KiB", format!("lb_{}", "x".repeat(9_000))),
+        ("ended token", ended),
+        ("token without an identity", unnamed),
+        (
+            "other signature",
+            format!("{head}.{other_start}{}", &signature[1..]),
+        ),
+        ("no signature", format!("{head}.")),
+        ("symmetric signature", unsigned.expect("a token")),
+        (
+            "other issuer's key",
+            other_issuer.sign(&user("jti", json!("1"))),
+        ),
+        (
+            "expired",
+            files.sign(&user("exp", json!(seconds_from_now(-60)))),
+        ),
+        (
+            "not valid yet",
+            files.sign(&user("nbf", json!(seconds_from_now(300)))),
+        ),
+        (
+            "too long",
+            files.sign(&user("exp", json!(seconds_from_now(90_000)))),
+        ),
+        (
+            "issuer",
+            files.sign(&user("iss", json!("https://other.example"))),
+        ),
+        ("audience", files.sign(&user("aud", json!("other")))),
+        ("no audience", files.sign(&user("aud", Json::Null))),
+        ("no expiry", files.sign(&user("exp", Json::Null))),
+        ("no subject", files.sign(&user("sub", Json::Null))),
+        (
+            "other subject",
+            files.sign(&user("sub", json!("robot:ann"))),
+        ),
+        ("other group", files.sign(&user("groups", json!("dev")))),
+    ];
+    let mut answers = Vec::new();
+    for (cause, token) in invalid {
+        let refused = enqueue(&files, &server, Some(&token)).await;
+        let status = refused.expect_err(cause);
+        let error = ApiError::from_status(&status);
+        let seen = (error.code, &*error.reason);
+        assert_eq!(
+            seen,
+            (Code::Unauthenticated, "CREDENTIALS_INVALID"),
+            "{cause}"
+        );
+        // The rate of failures from one address has an answer of its own.
+        if error.retry_after.is_none() {
+            answers.push(everything(&status));
+        }
+    }
+    assert!(answers.len() >= 20, "{}", answers.len());
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:#?}");
+    let missing = enqueue(&files, &server, None).await;
+    assert_api_error(missing, Code::Unauthenticated, "CREDENTIALS_MISSING", false);
+}
+
+#[tokio::test]
+async fn certificate_without_an_identity_is_refused() {
+    let files = Files::new();
+    let token = files.add_token("loader");
+    let server = files.start(AUTH).await;
+    for (names, is_valid) in [
+        (&["spiffe://test/fleet/1"][..], true),
+        (&["spiffe://test/fleet/1/x"], false),
+        (&["spiffe://test/fleet/1", "spiffe://test/fleet/2"], false),
+        (&["fleet.example"], false),
+    ] {
+        let own = files.authority.sign(names);
+        let channel = files.connect(&server, Some(&own)).await;
+        let called = call(&channel, None, "Enqueue", "work").await;
+        if is_valid {
+            called.expect("a valid certificate");
+            // A token decides, even an invalid one.
+            let called = call(&channel, Some("lb_x"), "Enqueue", "work").await;
+            assert_api_error(called, Code::Unauthenticated, "CREDENTIALS_INVALID", false);
+        } else {
+            assert_api_error(called, Code::Unauthenticated, "CREDENTIALS_INVALID", false);
+            let called = call(&channel, Some(&token), "Enqueue", "work").await;
+            called.expect("the token counts, not the certificate");
+        }
+    }
+}
+
+#[tokio::test]
+async fn four_failures_leave_the_connection_open() {
+    let files = Files::new();
+    let token = files.add_token("loader");
+    let server = files.start(AUTH).await;
+    let channel = files.connect(&server, None).await;
+    for _ in 0..4 {
+        let refused = call(&channel, Some("lb_x"), "Enqueue", "work").await;
+        assert_api_error(refused, Code::Unauthenticated, "CREDENTIALS_INVALID", false);
+    }
+    call(&channel, Some(&token), "Enqueue", "work")
+        .await
+        .expect("the connection is open");
+}
+
+#[tokio::test]
+async fn many_failures_from_an_address_are_not_checked() {
+    let files = Files::new();
+    let token = files.add_token("loader");
+    let server = files.start(AUTH).await;
+    let known = files.connect(&server, None).await;
+    call(&known, Some(&token), "Enqueue", "work")
+        .await
+        .expect("valid");
+    let unchecked = crate::support::timeout::with_timeout(async {
+        loop {
+            let refused = enqueue(&files, &server, Some("lb_x")).await;
+            let error = ApiError::from_status(&refused.expect_err("invalid"));
+            assert_eq!(error.reason, "CREDENTIALS_INVALID");
+            if let Some(delay) = error.retry_after {
+                return delay;
+            }
+        }
+    });
+    // A handshake takes about as long as a failure is remembered, so failures are made faster on few connections.
+    let failing = async {
+        loop {
+            let channel = files.connect(&server, None).await;
+            let call = || call(&channel, Some("lb_y"), "Enqueue", "work");
+            let _ = tokio::join!(call(), call(), call(), call());
+        }
+    };
+    let delay = tokio::select! {
+        delay = unchecked => delay,
+        () = failing => unreachable!(),
+    };
+    assert_eq!(delay.as_secs(), 1);
+    // A caller that the connection knows is served.
+    call(&known, Some(&token), "Enqueue", "work")
+        .await
+        .expect("known");
+}
+
+#[tokio::test]
+async fn health_needs_no_credentials_and_reflection_a_role() {
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+
+    let files = Files::new();
+    let token = files.add_token("loader");
+    let server = files.start(AUTH).await;
+    let channel = files.connect(&server, None).await;
+    let mut health = HealthClient::new(channel.clone());
+    health
+        .check(HealthCheckRequest::default())
+        .await
+        .expect("checked");
+    health
+        .watch(HealthCheckRequest::default())
+        .await
+        .expect("watched");
+
+    let reflect = async |token: Option<&str>| {
+        let body = tokio_stream::empty::<tonic_reflection::pb::v1::ServerReflectionRequest>();
+        let mut request = tonic::Request::new(body);
+        if let Some(token) = token {
+            *request.metadata_mut() = crate::fixture::authorization(token);
+        }
+        let mut client = ServerReflectionClient::new(channel.clone());
+        client.server_reflection_info(request).await.map(drop)
+    };
+    let refused = reflect(None).await;
+    assert_api_error(refused, Code::Unauthenticated, "CREDENTIALS_MISSING", false);
+    reflect(Some(&token)).await.expect("a role");
+}

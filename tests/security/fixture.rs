@@ -1,0 +1,257 @@
+//! A broker with TLS and access control, the credentials of its callers, and the calls of the API.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker::grpc::proto::{
+    CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
+    HeartbeatRequest, ReleaseRequest, WakeRequest,
+};
+use lease_broker::security::hash_of_token;
+use rcgen::KeyPair;
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Request, Status};
+use tonic_types::StatusExt as _;
+
+use crate::support::certificates::{Authority, Signed};
+use crate::support::client::Client;
+use crate::support::server::Server;
+
+pub(crate) const ISSUER: &str = "https://issuer.example";
+pub(crate) const AUDIENCE: &str = "lease-broker";
+
+/// Two queues. Tests give roles on `work` only.
+const QUEUES: &str = "
+[queues.work]
+managed_columns = { payload = \"text\" }
+[queues.hidden]
+managed_columns = { payload = \"text\" }
+";
+
+/// The files of a broker: certificates, tokens, and the public key of an issuer of JSON Web Tokens.
+pub(crate) struct Files {
+    folder: TempDir,
+    pub(crate) authority: Authority,
+    issuer: KeyPair,
+}
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        let files = Self {
+            folder: TempDir::new().expect("a folder"),
+            authority: Authority::new(),
+            issuer: KeyPair::generate().expect("a key"),
+        };
+        files
+            .authority
+            .sign(&["localhost"])
+            .write(files.path(), "tls");
+        files.write("clients.crt", &files.authority.pem());
+        files.write("tokens", "");
+        files.write("jwks.json", &files.jwks().to_string());
+        files
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.file(name), text).expect("the file is written");
+    }
+
+    /// Adds a token to the file of tokens. Returns it.
+    pub(crate) fn add_token(&self, name: &str) -> String {
+        let token = lease_broker::security::new_token();
+        let tokens = std::fs::read_to_string(self.file("tokens")).expect("the file of tokens");
+        self.write(
+            "tokens",
+            &format!("{tokens}{name}:{}\n", hash_of_token(&token)),
+        );
+        token
+    }
+
+    /// Returns the public key of the issuer.
+    pub(crate) fn jwks(&self) -> Json {
+        let point = self.issuer.public_key_raw();
+        let coordinate = |bytes: &[u8]| {
+            use base64::Engine as _;
+            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+        };
+        assert_eq!(point.len(), 65, "an uncompressed point of P-256");
+        let (x, y) = (coordinate(&point[1..33]), coordinate(&point[33..]));
+        json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "x": x, "y": y}]})
+    }
+
+    /// Signs a JSON Web Token.
+    pub(crate) fn sign(&self, claims: &Json) -> String {
+        let header = Header {
+            kid: Some("1".to_owned()),
+            ..Header::new(Algorithm::ES256)
+        };
+        let key = EncodingKey::from_ec_der(self.issuer.serialized_der());
+        jsonwebtoken::encode(&header, claims, &key).expect("a token")
+    }
+
+    /// Returns the settings of TLS with certificates of clients, and of access control with these settings.
+    pub(crate) fn settings(&self, auth: &str) -> String {
+        let folder = self.path().display();
+        format!(
+            "[server.tls]
+certificate = \"{folder}/tls.crt\"
+key = \"{folder}/tls.key\"
+client_authorities = \"{folder}/clients.crt\"
+[auth]
+tokens_file = \"{folder}/tokens\"
+jwt = {{ jwks_file = \"{folder}/jwks.json\", issuer = \"{ISSUER}\", audience = \"{AUDIENCE}\" }}
+{auth}
+{QUEUES}"
+        )
+    }
+
+    /// Starts a broker with these settings of the section `auth`.
+    pub(crate) async fn start(&self, auth: &str) -> Server {
+        Server::with_config(&self.settings(auth)).await
+    }
+
+    /// Returns the endpoint of a broker, for a client with this certificate.
+    pub(crate) fn endpoint(&self, server: &Server, certificate: Option<&Signed>) -> Endpoint {
+        let ca = Certificate::from_pem(self.authority.pem());
+        let mut tls = ClientTlsConfig::new()
+            .ca_certificate(ca)
+            .domain_name("localhost");
+        if let Some(own) = certificate {
+            tls = tls.identity(Identity::from_pem(&own.certificate, &own.key));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{}", server.address));
+        let endpoint = endpoint.expect("a URL").tls_config(tls);
+        endpoint.expect("settings of TLS")
+    }
+
+    /// Connects a caller.
+    pub(crate) async fn connect(&self, server: &Server, certificate: Option<&Signed>) -> Channel {
+        let connected = self.endpoint(server, certificate).connect().await;
+        connected.expect("the broker accepts the connection")
+    }
+
+    /// Connects a client of the queue `work` that identifies itself by a certificate with this SPIFFE id.
+    pub(crate) async fn client(&self, server: &Server, spiffe_id: &str) -> Client {
+        let own = self.authority.sign(&[spiffe_id]);
+        Client::new(self.connect(server, Some(&own)).await, "work")
+    }
+}
+
+/// Returns the claims of a valid token for this subject.
+pub(crate) fn claims(subject: &str) -> Json {
+    json!({"sub": subject, "iss": ISSUER, "aud": AUDIENCE, "exp": seconds_from_now(600)})
+}
+
+/// Returns a time in seconds since 1970.
+pub(crate) fn seconds_from_now(seconds: i64) -> i64 {
+    time::OffsetDateTime::now_utc().unix_timestamp() + seconds
+}
+
+/// Makes a call of the API without content for a queue, with a token.
+pub(crate) async fn call(
+    channel: &Channel,
+    token: Option<&str>,
+    rpc: &str,
+    queue: &str,
+) -> Result<(), Status> {
+    let queue = queue.to_owned();
+    let mut client = LeaseBrokerServiceClient::new(channel.clone());
+    macro_rules! send {
+        ($method:ident, $message:expr) => {{
+            let mut request = Request::new($message);
+            if let Some(token) = token {
+                *request.metadata_mut() = authorization(token);
+            }
+            client.$method(request).await.map(drop)
+        }};
+    }
+    match rpc {
+        "ClaimBatch" => {
+            let claim = ClaimBatchRequest {
+                queue,
+                worker_id: "w".to_owned(),
+                max_items: 1,
+                ..ClaimBatchRequest::default()
+            };
+            send!(claim_batch, claim)
+        }
+        "Heartbeat" => send!(
+            heartbeat,
+            HeartbeatRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "Complete" => send!(
+            complete,
+            CompleteRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "Fail" => send!(
+            fail,
+            FailRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "Release" => send!(
+            release,
+            ReleaseRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "CancelLeases" => send!(
+            cancel_leases,
+            CancelLeasesRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "Wake" => send!(wake, WakeRequest { queue }),
+        "Enqueue" => send!(
+            enqueue,
+            EnqueueRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        other => panic!("unknown rpc {other}"),
+    }
+}
+
+/// Returns everything that a caller learns from an error.
+pub(crate) fn everything(status: &Status) -> String {
+    let mut headers = status.metadata().clone();
+    headers.remove("date");
+    let mut details = status.get_error_details();
+    let info = details.error_info().cloned().expect("an ErrorInfo");
+    // The entries of the map come in a random order.
+    details.set_error_info(info.reason, info.domain, HashMap::new());
+    let metadata: BTreeMap<_, _> = info.metadata.into_iter().collect();
+    let (code, text, length) = (status.code(), status.message(), status.details().len());
+    format!("{code} {text} {details:?} {metadata:?} {length} {headers:?}")
+}
+
+/// Returns the headers of a call with a token.
+pub(crate) fn authorization(token: &str) -> MetadataMap {
+    let mut headers = MetadataMap::new();
+    let value = format!("Bearer {token}").parse().expect("a header");
+    headers.insert("authorization", value);
+    headers
+}

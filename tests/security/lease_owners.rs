@@ -1,0 +1,150 @@
+//! Leases belong to the identity that claimed them.
+
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{ClaimBatchRequest, Lease, Outcome};
+use uuid::Uuid;
+
+use crate::fixture::{Files, everything};
+use crate::support::client::{Client, completion, failure, lease_ids};
+
+const IDENTITIES: &str = "
+[[auth.identities]]
+name = 'one'
+formerly = ['uno']
+spiffe = 'spiffe://test/one'
+roles = { admin = ['work'] }
+[[auth.identities]]
+name = 'two'
+spiffe = 'spiffe://test/two'
+roles = { admin = ['work'] }
+";
+
+/// Sends a lease id in every call that takes one. Returns the outcomes.
+async fn outcomes(client: &Client, id: &str) -> Vec<Outcome> {
+    let renewed = client.try_heartbeat(&[id], None).await.expect("answered");
+    let failed = client.try_fail(vec![failure(id, "no")]).await;
+    let released = client.try_release(&[id], None).await.expect("answered");
+    let completed = client.try_complete(vec![completion(id, &[])]).await;
+    let mut outcomes = vec![renewed[0].outcome()];
+    for settled in [
+        failed.expect("answered"),
+        released,
+        completed.expect("answered"),
+    ] {
+        outcomes.push(settled[0].outcome());
+    }
+    outcomes
+}
+
+fn with_request_id(client: &Client, id: Uuid) -> ClaimBatchRequest {
+    ClaimBatchRequest {
+        request_id: id.to_string(),
+        ..client.claim_request(1)
+    }
+}
+
+fn ids(leases: &[Lease]) -> Vec<&str> {
+    lease_ids(leases)
+}
+
+#[tokio::test]
+async fn lease_of_another_identity_is_lost_in_every_call() {
+    let files = Files::new();
+    let server = files.start(IDENTITIES).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    let two = files.client(&server, "spiffe://test/two").await;
+    one.enqueue(&["a"]).await;
+    let lease = one.claim_one().await;
+    let lost = vec![Outcome::LeaseLost; 4];
+    assert_eq!(outcomes(&two, &lease.lease_id).await, lost);
+    let completed = one.complete(&[&lease.lease_id]).await;
+    assert_eq!(completed[0].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
+async fn request_id_of_another_identity_gets_no_leases() {
+    let files = Files::new();
+    let server = files.start(IDENTITIES).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    let two = files.client(&server, "spiffe://test/two").await;
+    one.enqueue(&["a", "b"]).await;
+    let id = Uuid::new_v4();
+    let claim = async |client: &Client| {
+        let claimed = client.try_claim(with_request_id(client, id)).await;
+        claimed.expect("claimed")
+    };
+    let first = claim(&one).await;
+    assert_eq!(ids(&claim(&one).await), ids(&first), "the same claim again");
+    let other = claim(&two).await;
+    let keys = [&first, &other].map(|leases| leases[0].item.as_ref().map(|item| &item.key));
+    assert_ne!(keys[0], keys[1]);
+    // A release by request id reaches only the caller's own leases.
+    let request_ids = [id.to_string()];
+    let released = two.try_release_requests(&request_ids).await;
+    assert_eq!(released.expect("released"), 1);
+    let minute = Some(Duration::from_secs(60));
+    let renewed = one.try_heartbeat(&ids(&first), minute).await;
+    let renewed = renewed.expect("renewed");
+    assert_eq!(renewed[0].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
+async fn scope_queue_lets_another_identity_settle() {
+    let files = Files::new();
+    let auth = format!("lease_scope = 'queue'\n{IDENTITIES}");
+    let server = files.start(&auth).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    let two = files.client(&server, "spiffe://test/two").await;
+    one.enqueue(&["a"]).await;
+    let lease = one.claim_one().await;
+    let completed = two.complete(&[&lease.lease_id]).await;
+    assert_eq!(completed[0].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
+async fn leases_survive_a_new_scope_and_a_new_name() {
+    let files = Files::new();
+    let before = IDENTITIES.replace("formerly = ['uno']\n", "");
+    let before = before.replace("name = 'one'", "name = 'uno'");
+    let server = files.start(&before).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    one.enqueue(&["a", "b"]).await;
+    let leases = one.claim(2).await;
+    // A second broker on the same database, with other settings.
+    let auth = format!("lease_scope = 'queue'\n{IDENTITIES}");
+    let config = files.settings(&auth);
+    let after = server.another_with_config(&config).await;
+    let one = files.client(&after, "spiffe://test/one").await;
+    let two = files.client(&after, "spiffe://test/two").await;
+    let refused = two.complete(&ids(&leases)).await;
+    assert_eq!(refused[0].outcome(), Outcome::LeaseLost);
+    for result in one.complete(&ids(&leases)).await {
+        assert_eq!(result.outcome(), Outcome::Applied);
+    }
+}
+
+#[tokio::test]
+async fn follow_up_needs_a_role_on_its_queue() {
+    let files = Files::new();
+    let server = files.start(IDENTITIES).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    one.enqueue(&["a"]).await;
+    let lease = one.claim_one().await;
+    let mut answers = Vec::new();
+    for queue in ["hidden", "nowhere"] {
+        let follow_ups = [("work", "next"), (queue, "x")];
+        let refused = one.try_complete(vec![completion(&lease.lease_id, &follow_ups)]);
+        let status = refused.await.expect_err("denied");
+        assert_eq!(status.code(), tonic::Code::PermissionDenied, "{status:?}");
+        answers.push(everything(&status));
+    }
+    assert_eq!(answers[0], answers[1]);
+    // Nothing was applied.
+    let completed = one.try_complete(vec![completion(&lease.lease_id, &[("work", "next")])]);
+    assert_eq!(
+        completed.await.expect("completed")[0].outcome(),
+        Outcome::Applied
+    );
+    assert_eq!(one.claim(10).await.len(), 1);
+}

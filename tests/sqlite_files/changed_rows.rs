@@ -1,0 +1,83 @@
+//! Tables that change data columns when a row is leased, and keys that SQLite gives out.
+
+use lease_broker::value::Value;
+
+use crate::harness::Harness as _;
+use crate::harness::fixture::{Fixture, MINUTE, new_item, queue, text};
+use crate::harness::sqlite::SqliteHarness;
+
+async fn fixture(table: &str) -> Fixture<SqliteHarness> {
+    let harness = SqliteHarness::start().await;
+    harness.connect().execute_batch(table).expect(table);
+    Fixture::adopt(harness, vec![queue("item")]).await
+}
+
+/// Adds a trigger that changes `payload` when a row is leased.
+fn add_trigger(fixture: &Fixture<SqliteHarness>) {
+    let trigger =
+        "CREATE TRIGGER stamp AFTER UPDATE OF lease_state ON item WHEN new.lease_state = 1 BEGIN
+        UPDATE item SET payload = payload || '!' WHERE id = new.id; END";
+    fixture
+        .harness
+        .connect()
+        .execute_batch(trigger)
+        .expect(trigger);
+}
+
+#[tokio::test]
+async fn claim_returns_the_changes_of_a_trigger() {
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT)";
+    let fixture = fixture(table).await;
+    for _ in 0..3 {
+        fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+    }
+    let before = fixture.claim(1).await;
+    assert_eq!(before[0].columns[1], text("a"));
+    add_trigger(&fixture);
+    let with_trigger = fixture.claim(1).await;
+    assert_eq!(with_trigger[0].columns[1], text("a!"));
+    let drop = "DROP TRIGGER stamp";
+    fixture.harness.connect().execute_batch(drop).expect(drop);
+    assert_eq!(fixture.claim(1).await[0].columns[1], text("a"));
+}
+
+#[tokio::test]
+async fn claim_returns_generated_columns_of_the_lease() {
+    let table = "CREATE TABLE item (
+        id INTEGER PRIMARY KEY, payload TEXT, lease_attempt INTEGER NOT NULL DEFAULT 0, tenfold INT AS (lease_attempt * 10))";
+    let fixture = fixture(table).await;
+    fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+    let claimed = fixture.claim(1).await;
+    assert_eq!(claimed[0].columns[1..], [text("a"), Value::Int(10)]);
+}
+
+#[tokio::test]
+async fn trigger_that_inserts_does_not_change_the_key() {
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT);
+        CREATE TABLE audit (id INTEGER PRIMARY KEY, item INT);
+        INSERT INTO audit VALUES (1000, 0);
+        CREATE TRIGGER audited AFTER INSERT ON item BEGIN INSERT INTO audit (item) VALUES (new.id); END";
+    let fixture = fixture(table).await;
+    let first = fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+    let second = fixture.enqueue(new_item(&[("payload", text("b"))])).await;
+    assert_eq!(
+        (first.to_string(), second.to_string()),
+        ("1".into(), "2".into())
+    );
+}
+
+#[tokio::test]
+async fn descending_integer_key_is_no_rowid() {
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY DESC, payload TEXT);
+        INSERT INTO item VALUES (7, 'seven'), (NULL, 'none')";
+    let fixture = fixture(table).await;
+    let item = new_item(&[("id", Value::Int(900)), ("payload", text("a"))]);
+    assert_eq!(fixture.enqueue(item).await.to_string(), "900");
+    let keys: Vec<String> = fixture
+        .claim_for(9, MINUTE)
+        .await
+        .iter()
+        .map(|item| item.lease.key.to_string())
+        .collect();
+    assert_eq!(keys, ["7", "900"], "the row without a key is not claimed");
+}
