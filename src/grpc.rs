@@ -24,7 +24,6 @@ mod server;
 mod service;
 mod standard_services;
 mod status;
-mod write_coalescing;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, code_index, code_name};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

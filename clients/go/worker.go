@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -38,10 +37,10 @@ type Worker struct {
 	stopping, hurry, stopped chan struct{}
 	stopOnce, hurryOnce      sync.Once
 	stopInOrder              sync.Once
-	started                  atomic.Bool
 
-	mu  sync.Mutex
-	err error
+	mu      sync.Mutex // Guards the fields below.
+	started bool
+	err     error
 }
 
 // routine is a group of goroutines that share a context.
@@ -125,11 +124,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Stop(w.options.grace)
 }
 
-// Start starts the worker and returns. For programs that handle signals themselves.
+// Start starts the worker and returns. For programs that handle signals themselves. It does nothing if the worker was
+// stopped first. It fails if the worker was started before, or if the credentials cannot be read.
 func (w *Worker) Start() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started {
+		return errors.New("the worker was started before; make another one")
+	}
 	select {
 	case <-w.stopping:
-		return errors.New("the worker was stopped; make another one")
+		return nil
 	default:
 	}
 	var err error
@@ -141,7 +146,7 @@ func (w *Worker) Start() error {
 		return err
 	}
 	w.keeperTransport.connection.Connect() // The first heartbeat must not wait for it.
-	w.started.Store(true)
+	w.started = true
 	caller := &caller{token: w.options.token, onAttempt: w.health.note, onRetry: w.onRetry}
 	w.poller = &poller{w.state, caller, w.transport, w.onFatal}
 	settler := &settler{w.state, caller, w.transport, w.onFatal}
@@ -160,7 +165,7 @@ func (w *Worker) Stop(grace time.Duration) error {
 	w.stopInOrder.Do(func() {
 		defer close(w.stopped)
 		w.requestStop()
-		if w.started.Load() {
+		if w.isStarted() {
 			w.stop(grace)
 		}
 	})
@@ -232,6 +237,12 @@ func (w *Worker) stop(grace time.Duration) {
 	w.transport.close()
 	w.keeperTransport.close()
 	w.events.emit(Event{Name: EventStopped})
+}
+
+func (w *Worker) isStarted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.started
 }
 
 // waitForHandlers waits until all handlers have returned, the time is over, or `hurry` is closed.

@@ -438,6 +438,35 @@ func TestUnknownQueueEndsTheWorker(t *testing.T) {
 	}
 }
 
+func TestWorkerThatWasStoppedFirstDoesNothing(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", leasebroker.Row{"payload": "x"})
+	worker, err := leasebroker.NewWorker(b.address, "work", func(context.Context, *item) (*result, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(worker.Stop(0), worker.Run(context.Background()), worker.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if ready := len(b.rows("work", "ready")); ready != 1 {
+		t.Errorf("%d items are ready, not 1", ready)
+	}
+}
+
+func TestWorkerStartsOnce(t *testing.T) {
+	b := newBroker(t)
+	worker, _ := b.work(func(context.Context, *item) (*result, error) { return nil, nil })
+	if worker.Start() == nil {
+		t.Error("a second start succeeded")
+	}
+	if err := worker.Stop(0); err != nil {
+		t.Fatal(err)
+	}
+	if worker.Start() == nil {
+		t.Error("a start after the stop succeeded")
+	}
+}
+
 func TestObserverThatPanicsIsIgnored(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(2)...)

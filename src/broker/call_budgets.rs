@@ -5,8 +5,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-
 use super::call_source::SharedBudget;
 use super::error::Error;
 use super::overload::Overload;
@@ -15,7 +13,7 @@ use crate::config::Budgets;
 
 /// The places of all queues.
 pub(super) struct CallBudgets {
-    settlements: Semaphore,
+    settlements: SharedPlaces,
     working_calls: SharedPlaces,
     waiting_claims: SharedPlaces,
     pub(super) overload: Overload,
@@ -24,7 +22,7 @@ pub(super) struct CallBudgets {
 impl CallBudgets {
     pub(super) fn new(budgets: Budgets) -> Self {
         Self {
-            settlements: Semaphore::new(budgets.settlements),
+            settlements: SharedPlaces::new(SharedBudget::Settlements, budgets.settlements),
             working_calls: SharedPlaces::new(SharedBudget::WorkingCalls, budgets.working_calls),
             waiting_claims: SharedPlaces::new(SharedBudget::WaitingClaims, budgets.waiting_claims),
             overload: Overload::default(),
@@ -32,9 +30,9 @@ impl CallBudgets {
     }
 
     /// Takes a place for a call that ends or extends leases.
-    pub(super) fn settlement(&self) -> Result<SemaphorePermit<'_>, Error> {
-        let place = self.settlements.try_acquire();
-        place.map_err(|_| self.overload.refuse("settlements"))
+    pub(super) fn settlement(&self) -> Result<SharedPlace, Error> {
+        let place = self.settlements.take();
+        place.ok_or_else(|| self.overload.refuse("settlements"))
     }
 
     /// Takes a place for a call that starts work.
@@ -89,10 +87,15 @@ impl ClaimPlace {
 impl CallBudgets {
     /// Returns budgets with one place for each kind of call.
     pub(super) fn with_one_place() -> Self {
+        Self::with_places(1)
+    }
+
+    /// Returns budgets with this number of places for each kind of call.
+    fn with_places(places: usize) -> Self {
         Self::new(Budgets {
-            settlements: 1,
-            working_calls: 1,
-            waiting_claims: 1,
+            settlements: places,
+            working_calls: places,
+            waiting_claims: places,
             incomplete_requests: 1,
             request_bytes: 1,
             response_bytes: 1,
@@ -106,6 +109,9 @@ impl CallBudgets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::call_source::CallSource;
+    use futures_util::FutureExt as _;
+    use std::sync::Arc;
 
     #[tokio::test]
     async fn waiting_claim_leaves_its_place_to_others() {
@@ -118,6 +124,20 @@ mod tests {
         assert!(!second.start_waiting(&budgets));
         first.give_back();
         assert!(second.start_waiting(&budgets));
+    }
+
+    #[tokio::test]
+    async fn greedy_source_leaves_settlements_to_another() {
+        let budgets = CallBudgets::with_places(8);
+        let (greedy, modest) = (CallSource::new(), CallSource::new());
+        let settle = |source: &Arc<CallSource>| {
+            let place = source.clone().in_call(async { budgets.settlement() });
+            place.now_or_never().expect("an answer").ok()
+        };
+        drop(settle(&modest));
+        let places: Vec<_> = (0..9).filter_map(|_| settle(&greedy)).collect();
+        assert_eq!(places.len(), 6);
+        assert!(settle(&modest).is_some());
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ tokio::task_local! {
 #[derive(Debug)]
 pub struct CallSource {
     number: SourceNumber,
+    settlements: AtomicUsize,
     working_calls: AtomicUsize,
     waiting_claims: AtomicUsize,
 }
@@ -25,6 +26,7 @@ pub(super) struct SourceNumber(pub(super) u32);
 /// A budget that sources share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SharedBudget {
+    Settlements,
     WorkingCalls,
     WaitingClaims,
 }
@@ -35,6 +37,7 @@ impl CallSource {
         static LAST: AtomicU32 = AtomicU32::new(0);
         Arc::new(Self {
             number: SourceNumber(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)),
+            settlements: AtomicUsize::new(0),
             working_calls: AtomicUsize::new(0),
             waiting_claims: AtomicUsize::new(0),
         })
@@ -62,6 +65,7 @@ impl CallSource {
     /// Returns the number of places that this source has in a budget.
     pub(super) fn places(&self, budget: SharedBudget) -> &AtomicUsize {
         match budget {
+            SharedBudget::Settlements => &self.settlements,
             SharedBudget::WorkingCalls => &self.working_calls,
             SharedBudget::WaitingClaims => &self.waiting_claims,
         }

@@ -15,7 +15,9 @@ mod connection;
 mod greeted_io;
 mod lifetime;
 mod stream_time_limit;
+mod streams;
 mod tls_port;
+mod turn_io;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,8 +39,8 @@ use tonic::body::Body;
 use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
 use self::lifetime::LifetimeLimits;
-use self::stream_time_limit::TimedExecutor;
 pub(super) use self::stream_time_limit::limit_response_time;
+use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
 use crate::broker::CallSource;
 use crate::config;
@@ -114,7 +116,7 @@ pub(super) trait MakeService: Send + Sync + 'static {
 /// Accepts connections, and serves each in a task of its own.
 pub(super) struct Connections<M> {
     services: M,
-    http: Builder<TimedExecutor>,
+    http: HttpLimits,
     limits: LifetimeLimits,
     trusted_proxies: Vec<std::net::IpAddr>,
     seats: Arc<Semaphore>,
@@ -137,21 +139,9 @@ impl<M: MakeService> Connections<M> {
         cut: CancellationToken,
         tasks: TaskTracker,
     ) -> Self {
-        let mut http = Builder::new(TimedExecutor);
-        http.timer(TokioTimer::new())
-            .auto_date_header(false)
-            .max_concurrent_streams(u32::try_from(settings.max_streams).ok())
-            .max_local_error_reset_streams(MAX_LOCAL_ERROR_RESETS)
-            .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
-            .max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX))
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(MAX_SEND_BUFFER)
-            .keep_alive_interval(settings.keepalive_interval)
-            .keep_alive_timeout(settings.keepalive_timeout);
         Self {
             services,
-            http,
+            http: HttpLimits::from(settings),
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
             seats: Arc::new(Semaphore::new(settings.max_connections)),
@@ -237,6 +227,44 @@ impl<M: MakeService> Connections<M> {
             drop(seat);
         });
         None
+    }
+}
+
+/// The limits of HTTP/2 that the configuration has.
+struct HttpLimits {
+    max_streams: Option<u32>,
+    max_header_bytes: u32,
+    keepalive_interval: Duration,
+    keepalive_timeout: Duration,
+}
+
+impl From<&config::Server> for HttpLimits {
+    fn from(settings: &config::Server) -> Self {
+        Self {
+            max_streams: u32::try_from(settings.max_streams).ok(),
+            max_header_bytes: u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX),
+            keepalive_interval: settings.keepalive_interval,
+            keepalive_timeout: settings.keepalive_timeout,
+        }
+    }
+}
+
+impl HttpLimits {
+    /// Creates the builder of a connection.
+    fn builder(&self, streams: StreamExecutor) -> Builder<StreamExecutor> {
+        let mut http = Builder::new(streams);
+        http.timer(TokioTimer::new())
+            .auto_date_header(false)
+            .max_concurrent_streams(self.max_streams)
+            .max_local_error_reset_streams(MAX_LOCAL_ERROR_RESETS)
+            .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+            .max_header_list_size(self.max_header_bytes)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(MAX_SEND_BUFFER)
+            .keep_alive_interval(self.keepalive_interval)
+            .keep_alive_timeout(self.keepalive_timeout);
+        http
     }
 }
 

@@ -52,6 +52,7 @@ export class Worker {
   readonly #events: Events;
   readonly #state: State;
   readonly #handler: AnyHandler;
+  #starting: Promise<void> | null = null;
   #started: Started | null = null;
   #caller: Caller | null = null;
   #stopping: Promise<boolean> | null = null;
@@ -118,9 +119,18 @@ export class Worker {
     }
   }
 
-  /** Starts the worker and returns. For a program that handles its signals itself. */
+  /**
+   * Starts the worker and returns. For a program that handles its signals itself. Does nothing if the worker was stopped first.
+   * Rejects if it was started before.
+   */
   async start(): Promise<void> {
-    if (this.#started !== null || this.#stopping !== null) throw new Error("the worker was started before");
+    if (this.#starting !== null) throw new Error("the worker was started before; make another one");
+    if (this.#stopping !== null) return;
+    this.#starting = this.#start();
+    await this.#starting;
+  }
+
+  async #start(): Promise<void> {
     const options = this.#options;
     const state = this.#state;
     const transport = new Transport(options.address, options.credentials);
@@ -175,6 +185,7 @@ export class Worker {
 
   async #stop(grace: number): Promise<boolean> {
     this.#requestStop();
+    await this.#starting?.catch(() => undefined); // `start` rejects with this error.
     if (this.#started === null) return true;
     const { transport, abandoned, poller, keeper, watchdog } = this.#started;
     const state = this.#state;

@@ -48,6 +48,29 @@ test("after the grace, items are released with their checkpoints", async (t) => 
   assert.deepEqual(rows, [{ s: READY, a: 0, c: "page 17" }]);
 });
 
+test("a worker that was stopped first does nothing", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const worker = new Worker(broker.address, "work", () => undefined, { logger: quiet });
+  assert.equal(await worker.stop(), true);
+  await worker.run();
+  await worker.start();
+  assert.deepEqual(broker.states(), { [READY]: 1 });
+});
+
+test("a worker that is stopped while it starts stops", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  const journal = new Journal();
+  const worker = new Worker(broker.address, "work", () => undefined, { logger: quiet, onEvent: journal.observe });
+  const started = worker.start();
+  assert.equal(await worker.stop(), true);
+  await started;
+  assert.equal(journal.events.at(-1)?.name, "stopped");
+  await assert.rejects(worker.start(), /started before/);
+});
+
 test("the item of a handler that does not stop stays leased", async (t) => {
   const broker = await startBroker(t);
   if (broker === null) return;

@@ -510,6 +510,25 @@ def test_broker_that_restarts_loses_nothing(broker: Broker) -> None:
     assert journal.counts()["retry"] > 0
 
 
+def test_worker_that_was_stopped_first_does_nothing(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    worker = Worker(broker.address, "work", lambda item: None)
+    worker.stop()
+    worker.run()
+    worker.start()
+    assert states(broker) == {READY: 1}
+
+
+def test_worker_starts_once(broker: Broker) -> None:
+    worker = Worker(broker.address, "work", lambda item: None)
+    worker.start()
+    with pytest.raises(RuntimeError, match="started before"):
+        worker.start()
+    worker.stop()
+    with pytest.raises(RuntimeError, match="started before"):
+        worker.start()
+
+
 def test_unknown_queue_ends_the_worker(broker: Broker) -> None:
     worker = Worker(broker.address, "no_such_queue", lambda item: None)
     with pytest.raises(LeaseBrokerError, match="QUEUE_NOT_FOUND"):

@@ -12,7 +12,7 @@ use super::item_ledger::{Ending, Settled};
 use super::key_set::ItemKey;
 use super::latency::Rpc;
 use super::result::Result;
-use super::run_state::RunState;
+use super::run_state::{OpenCall, RunState};
 use super::unprocessed::is_unprocessed;
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
@@ -46,10 +46,10 @@ macro_rules! send {
     ($client:ident, $rpc:expr, $method:ident, $start:expr, $request:expr, $over:expr) => {{
         let (request, mut start) = ($request, $start);
         loop {
-            let response = $client
-                .rpc
-                .$method($client.with_timeout(request.clone()))
-                .await;
+            let request = $client.with_timeout(request.clone());
+            let open = OpenCall::begin(&$client.state);
+            let response = $client.rpc.$method(request).await;
+            drop(open);
             if response.as_ref().err().is_some_and(is_unprocessed) {
                 continue;
             }

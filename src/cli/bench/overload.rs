@@ -2,18 +2,21 @@
 //!
 //! 1. A closed loop finds the capacity: completed items per second.
 //! 2. An open loop sends claims and enqueues at N times that rate. It does not wait for answers. Each call has a deadline of
-//!    1 s, and is sent again after the delay that a refusal asks for. Beside it, honest workers extend held leases, and
-//!    settle items at half of the capacity.
+//!    1 s, and is sent again after the delay that a refusal asks for. Beside it, honest workers with connections of their own
+//!    extend held leases, and settle items at half of the capacity.
 //! 3. The load falls to half of the capacity.
 //!
 //! The bars say whether the broker has served honest workers all the time. A bar that does not hold ends the bench with exit
 //! code 1.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::context::TokioContext;
 use tokio_util::task::TaskTracker;
 
 use super::args::LoadArgs;
@@ -27,6 +30,7 @@ use super::result::Result;
 use super::run;
 use super::run_state::{RunState, Tasks};
 use super::target::Target;
+use crate::cli::CommandError;
 
 /// The time after the load has fallen from which latencies must be normal again.
 const RECOVERED_AFTER: Duration = Duration::from_secs(1);
@@ -38,8 +42,9 @@ const HELD_LEASES: u64 = 2_000;
 const HELD_LEASE: Duration = Duration::from_secs(15);
 /// Items that are ready when the overload begins.
 const FIRST_ITEMS: u64 = 20_000;
-/// The number of callers that wait at the same time. Further calls are not sent, and counted.
-const MAX_CALLERS: usize = 100_000;
+/// The number of open calls of the greedy callers: 100 for each connection, the limit that HTTP/2 recommends. Further calls that
+/// are due are not sent, and counted. They would only wait in this process.
+const MAX_OPEN_CALLS: usize = 100 * OVERLOAD_CONNECTIONS;
 
 /// The results.
 #[derive(Serialize)]
@@ -53,8 +58,10 @@ pub(super) struct Overload {
     pub(super) unsent: u64,
     /// Items per second that were completed during the overload.
     pub(super) goodput: f64,
-    /// Errors during the overload.
+    /// Errors of the greedy callers during the overload.
     pub(super) errors: ErrorCounts,
+    /// Errors of the honest workers during the overload.
+    pub(super) honest_errors: ErrorCounts,
     pub(super) bars: Vec<Bar>,
 }
 
@@ -100,27 +107,40 @@ pub(super) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
     let capacity = before.items_per_second;
     let normal_p99 = worst_p99(&before.rpcs, &[Rpc::ClaimBatch, Rpc::Complete]);
 
-    let state = state(load, target).await?;
+    let thread = GreedyThread::start()?;
+    let connecting = target.connect(OVERLOAD_CONNECTIONS);
+    let channels = TokioContext::new(connecting, thread.handle.clone()).await?;
+    let greedy = RunState::new(load, target, &channels);
+    let honest_load = LoadArgs {
+        lease: Some(HELD_LEASE),
+        hold_leases: Some(HELD_LEASES),
+        workers: HONEST_WORKERS,
+        ..load.clone()
+    };
+    let channels = target.connect(HONEST_WORKERS / 8).await?;
+    let state = RunState::new(&honest_load, target, &channels);
     producer::fill(Client::new(&state, 0, 0), FIRST_ITEMS).await?;
     let mut honest = Tasks::default();
     for worker in 0..HONEST_WORKERS {
-        let client = honest_client(&state, worker);
+        let client = Client::new(&state, worker, 0);
         let to_claim = run::share(HELD_LEASES, HONEST_WORKERS, worker);
         honest.spawn(HeartbeatWorker::new(client, to_claim).run());
         let rate = capacity / 2.0 / to_f64(HONEST_WORKERS);
-        honest.spawn(settle_at(honest_client(&state, worker), rate));
+        honest.spawn(settle_at(Client::new(&state, worker, 0), rate));
     }
     state.latencies.clear();
     state.errors.clear();
     let settled_before = state.ledger.counts();
     let start = Instant::now();
-    let greedy = greedy_calls(&state, capacity * factor, overload_time);
-    let (sent, unsent) = honest.run_until(greedy).await?;
+    let calls = greedy_calls(greedy.clone(), capacity * factor, overload_time);
+    let calls = honest.run_until(thread.handle.spawn(calls)).await?;
+    let (sent, unsent) = calls.map_err(|panic| CommandError::failed(panic.to_string()))?;
     let time = start.elapsed();
     let during = state.latencies.summarize(time);
-    let errors = state.errors.counts();
-    let counts = state.ledger.counts();
-    let goodput = to_f64(counts.completed - settled_before.completed) / time.as_secs_f64();
+    let greedy_during = greedy.latencies.summarize(time);
+    let honest_errors = state.errors.counts();
+    let completed = state.ledger.counts().completed + greedy.ledger.counts().completed;
+    let goodput = to_f64(completed - settled_before.completed) / time.as_secs_f64();
 
     // The honest workers go on alone: half of the capacity.
     honest
@@ -133,13 +153,14 @@ pub(super) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
     state.stop.cancel();
     honest.join_stopped().await?;
 
+    let starting = [Rpc::ClaimBatch, Rpc::Enqueue];
     let settlements = [Rpc::Complete, Rpc::Heartbeat];
-    let refused = settlements.iter().filter_map(|rpc| errors.get(rpc));
+    let refused = settlements.iter().filter_map(|rpc| honest_errors.get(rpc));
     let refused: u64 = refused.flat_map(|reasons| reasons.values()).sum();
     let mut bars = vec![
         Bar::at_most(
             "accepted calls, p99 in ms",
-            worst_p99(&during, &[Rpc::ClaimBatch, Rpc::Enqueue]),
+            worst_p99(&during, &starting).max(worst_p99(&greedy_during, &starting)),
             250.0,
         ),
         Bar::at_most(
@@ -150,7 +171,7 @@ pub(super) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
         Bar::at_most("settlements and heartbeats refused", to_f64(refused), 0.0),
         Bar::at_most(
             "leases lost",
-            to_f64(state.ledger.counts().leases_lost),
+            to_f64(state.ledger.counts().leases_lost + greedy.ledger.counts().leases_lost),
             0.0,
         ),
         Bar::at_least("completed items per second", goodput, 0.8 * capacity),
@@ -174,32 +195,40 @@ pub(super) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
         offered: to_f64(sent) / time.as_secs_f64(),
         unsent,
         goodput,
-        errors,
+        errors: greedy.errors.counts(),
+        honest_errors,
         bars,
     })
 }
 
-/// Creates the state of the second and third step, with its own connections: those of the greedy callers, and one for each
-/// eight honest workers.
-async fn state(load: &LoadArgs, target: &Target) -> Result<Arc<RunState>> {
-    let load = LoadArgs {
-        lease: Some(HELD_LEASE),
-        hold_leases: Some(HELD_LEASES),
-        workers: HONEST_WORKERS,
-        ..load.clone()
-    };
-    let channels = target
-        .connect(OVERLOAD_CONNECTIONS + HONEST_WORKERS / 8)
-        .await?;
-    Ok(RunState::new(&load, target, &channels))
+/// The thread of the greedy callers and their connections. In the thread of the honest workers, these would wait for them before
+/// their calls leave the bench.
+struct GreedyThread {
+    handle: Handle,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
 }
 
-fn honest_client(state: &Arc<RunState>, worker: usize) -> Client {
-    Client::new(
-        state,
-        OVERLOAD_CONNECTIONS + worker % (HONEST_WORKERS / 8),
-        0,
-    )
+impl GreedyThread {
+    fn start() -> Result<Self> {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| {
+            CommandError::io(format!("cannot start the async runtime: {error}"))
+        })?;
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
+    }
+}
+
+impl Drop for GreedyThread {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Claims and completes this number of items per second, one at a time, until the run ends.
@@ -216,21 +245,23 @@ async fn settle_at(mut client: Client, rate: f64) -> Result<()> {
 
 /// Sends claims and enqueues in turns at this rate, without waiting for answers. Claimed items are completed. Returns the
 /// number of calls that were sent, and of those that were due and not sent.
-async fn greedy_calls(state: &Arc<RunState>, rate: f64, time: Duration) -> (u64, u64) {
+async fn greedy_calls(state: Arc<RunState>, rate: f64, time: Duration) -> (u64, u64) {
     let callers = TaskTracker::new();
     let start = Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     let (mut sent, mut unsent) = (0_u64, 0_u64);
     while start.elapsed() < time {
         ticks.tick().await;
+        let mut room = MAX_OPEN_CALLS.saturating_sub(state.open_calls.load(Ordering::Relaxed));
         while to_f64(sent + unsent) < rate * start.elapsed().as_secs_f64() {
-            if callers.len() >= MAX_CALLERS {
+            if room == 0 {
                 unsent += 1;
                 continue;
             }
+            room -= 1;
             let number = usize::try_from(sent).unwrap_or(0);
             sent += 1;
-            let client = Client::new(state, number / 2 % OVERLOAD_CONNECTIONS, 0);
+            let client = Client::new(&state, number / 2 % OVERLOAD_CONNECTIONS, 0);
             let call = greedy_call(client.timeout(CALL_DEADLINE), number % 2 == 0);
             callers.spawn(tokio::time::timeout(CALL_DEADLINE, call));
         }

@@ -1,6 +1,7 @@
 //! The state that all tasks of a run share, and the set of these tasks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
@@ -30,6 +31,8 @@ pub(super) struct RunState {
     pub(super) ledger: ItemLedger,
     pub(super) latencies: Latencies,
     pub(super) errors: Errors,
+    /// The number of calls that have been sent and not been answered.
+    pub(super) open_calls: AtomicUsize,
     /// Cancelled to end the run. Each task first settles the leases that it has.
     pub(super) stop: CancellationToken,
 }
@@ -49,6 +52,7 @@ impl RunState {
             ledger: ItemLedger::new(target.queues.len(), load.goal()),
             latencies: Latencies::new(),
             errors: Errors::default(),
+            open_calls: AtomicUsize::new(0),
             stop: CancellationToken::new(),
         })
     }
@@ -56,6 +60,22 @@ impl RunState {
     /// Returns whether no worker may claim any more.
     pub(super) fn is_over(&self) -> bool {
         self.stop.is_cancelled() || self.ledger.goal_reached().is_cancelled()
+    }
+}
+
+/// A call that has been sent and not been answered.
+pub(super) struct OpenCall<'a>(&'a AtomicUsize);
+
+impl<'a> OpenCall<'a> {
+    pub(super) fn begin(state: &'a RunState) -> Self {
+        state.open_calls.fetch_add(1, Ordering::Relaxed);
+        Self(&state.open_calls)
+    }
+}
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

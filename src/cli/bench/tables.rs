@@ -72,6 +72,10 @@ pub(super) fn print_overload(overload: &Overload) {
         number(overload.goodput)
     );
     print_errors(&overload.errors);
+    for (rpc, reasons) in &overload.honest_errors {
+        let count: u64 = reasons.values().sum();
+        print_line!("honest workers, {rpc:?}: {count} calls answered with errors");
+    }
     let mut bars = table("bar|measured|limit|holds");
     for bar in &overload.bars {
         let holds = if bar.holds { "yes" } else { "NO" };

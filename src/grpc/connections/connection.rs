@@ -1,5 +1,6 @@
 //! Serves one connection until it ends, is too old, or the server stops.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::greeted_io::GreetedIo;
 use super::lifetime::{Activity, Lifetime, Step};
+use super::streams::Streams;
 use super::tls_port::{Encrypted, TlsPort};
+use super::turn_io::TurnIo;
 use super::{Connection, Connections, MakeService, Peer};
-use crate::grpc::write_coalescing::CoalescedIo;
 
 /// The stream of a connection, without or with TLS.
 ///
@@ -67,9 +69,11 @@ impl<M: MakeService> Connections<M> {
         connection: Arc<Connection>,
         accepted_at: Instant,
     ) {
-        let (io, greeted) = GreetedIo::new(CoalescedIo::new(stream));
+        let (mut streams, executor, allowance) = Streams::new();
+        let (io, greeted) = GreetedIo::new(TurnIo::new(stream, allowance));
         let service = self.services.service(connection.clone());
-        let mut http = pin!(self.http.serve_connection(TokioIo::new(io), service));
+        let builder = self.http.builder(executor);
+        let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
         let (mut lifetime, first_look) = Lifetime::new(self.limits, accepted_at);
         let mut timer = pin!(tokio::time::sleep_until(first_look));
         let mut has_timer = true;
@@ -80,7 +84,7 @@ impl<M: MakeService> Connections<M> {
         loop {
             let next = tokio::select! {
                 biased;
-                ended = &mut http => {
+                ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
                     if let Err(error) = ended {
                         tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
                     }

@@ -1,14 +1,13 @@
 //! The time limit for sending a response. A client that does not read a response loses its stream.
 //!
 //! hyper sends a response in the task of its stream, and waits there until the client has room for it. hyper has no time
-//! limit for this. The executor therefore wraps each task. When the task is dropped, hyper resets the stream.
+//! limit for this. Each task is therefore wrapped. When it ends early, it drops the task, and hyper resets the stream.
 
 use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
@@ -23,24 +22,21 @@ pub(in crate::grpc) fn limit_response_time(limit: Duration) {
     let _ = TIME_LIMIT.try_with(|cell| cell.set(Some(limit)));
 }
 
-/// Runs the streams of a connection.
-#[derive(Clone, Copy)]
-pub(super) struct TimedExecutor;
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for TimedExecutor {
-    fn execute(&self, stream: F) {
-        tokio::spawn(TimedStream {
-            stream,
-            timer: None,
-        });
-    }
-}
-
 pin_project! {
-    struct TimedStream<F> {
+    /// A stream that ends at its time limit.
+    pub(super) struct TimedStream<F> {
         #[pin]
         stream: F,
         timer: Option<Pin<Box<Sleep>>>,
+    }
+}
+
+impl<F> TimedStream<F> {
+    pub(super) fn new(stream: F) -> Self {
+        Self {
+            stream,
+            timer: None,
+        }
     }
 }
 
@@ -69,17 +65,10 @@ mod tests {
     use super::*;
     use tokio::time::Instant;
 
-    fn timed<F: Future<Output = ()>>(stream: F) -> TimedStream<F> {
-        TimedStream {
-            stream,
-            timer: None,
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn stream_ends_at_its_limit() {
         let start = Instant::now();
-        timed(async {
+        TimedStream::new(async {
             tokio::time::sleep(Duration::from_secs(100)).await;
             limit_response_time(Duration::from_secs(3));
             std::future::pending::<()>().await;
@@ -91,7 +80,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn stream_without_limit_ends_by_itself() {
         let start = Instant::now();
-        timed(tokio::time::sleep(Duration::from_secs(100))).await;
+        TimedStream::new(tokio::time::sleep(Duration::from_secs(100))).await;
         assert_eq!(start.elapsed().as_secs(), 100);
     }
 }

@@ -100,6 +100,8 @@ class Worker:
         self._health = CallHealth()
         self._error: Exception | None = None
         self._stopping = threading.Event()
+        self._start_lock = threading.Lock()
+        self._started = False
         self._stop_lock = threading.Lock()
         self._stopped = False
         self._grace: float | None = None
@@ -171,7 +173,18 @@ class Worker:
         self._stopping.set()
 
     def start(self) -> None:
-        """Starts the worker and returns. For a program that handles its signals itself."""
+        """Starts the worker and returns. For a program that handles its signals itself.
+
+        Does nothing if the worker was stopped first. Raises `RuntimeError` if it was started before.
+        """
+        with self._start_lock:
+            if self._started:
+                raise RuntimeError("the worker was started before: make another one")
+            if not self._stopping.is_set():
+                self._start()
+                self._started = True
+
+    def _start(self) -> None:
         if self._handler is None:
             raise ValueError("the worker has no handler: decorate a function with @worker.handler")
         if os.getpid() != self._process:
@@ -207,7 +220,10 @@ class Worker:
         with self._stop_lock:
             if not self._stopped:
                 wanted = self._grace if grace is None else seconds(grace)
-                self._stop_in_order(self._options.grace if wanted is None else wanted)
+                with self._start_lock:
+                    started = self._started
+                if started:
+                    self._stop_in_order(self._options.grace if wanted is None else wanted)
                 self._stopped = True
         if self._error is not None:
             raise self._error

@@ -89,10 +89,17 @@ public final class Worker {
     }
   }
 
-  /** Starts the worker and returns. For programs that handle signals themselves. */
+  /**
+   * Starts the worker and returns. For programs that handle signals themselves. Does nothing if the worker was stopped first.
+   *
+   * @throws IllegalStateException if the worker was started before
+   */
   public synchronized void start() {
-    if (transport != null || stopping.getCount() == 0) {
-      throw new IllegalStateException("the worker was started or stopped before; make another one");
+    if (transport != null) {
+      throw new IllegalStateException("the worker was started before; make another one");
+    }
+    if (stopping.getCount() == 0) {
+      return;
     }
     transport = new Transport(options.addresses(), options.credentials());
     keeperTransport = new Transport(options.addresses(), options.credentials());

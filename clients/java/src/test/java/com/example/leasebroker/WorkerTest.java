@@ -393,6 +393,26 @@ class WorkerTest {
   }
 
   @Test
+  void workerThatWasStoppedFirstDoesNothing() throws Exception {
+    broker.addWork(1);
+    Worker worker = worker((item, context) -> null).onEvent(events).build();
+    worker.stop();
+    worker.run();
+    worker.start();
+    assertEquals(0, events.count(Event.Name.CLAIMED));
+    assertEquals(1, broker.rows("work", "ready").size());
+  }
+
+  @Test
+  void workerStartsOnce() {
+    Worker worker = worker((item, context) -> null).build();
+    worker.start();
+    assertThrows(IllegalStateException.class, worker::start);
+    worker.stop();
+    assertThrows(IllegalStateException.class, worker::start);
+  }
+
+  @Test
   void observerThatThrowsIsIgnored() throws Exception {
     broker.addWork(2);
     Worker worker =

@@ -1,0 +1,135 @@
+//! Runs the streams of a connection in the task of the connection.
+//!
+//! hyper hands each stream to an executor. If each were a task of its own, the streams of all connections would wait in one
+//! queue, and the calls of a greedy connection would delay those of all others. Here a connection has one place in the
+//! scheduler's queue, however many streams it has, so connections take turns.
+//!
+//! A turn reads a bounded number of bytes, runs the streams that are ready, and sends their responses together.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hyper::rt::Executor;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::stream_time_limit::TimedStream;
+
+/// The bytes that a turn reads after one that has opened streams: about ten small calls.
+const CALL_BYTES: usize = 1 << 10;
+/// The bytes that a turn reads after one that has opened none: a frame of a large request.
+const BULK_BYTES: usize = 16 << 10;
+
+/// The bytes that the connection may still read in this turn.
+pub(super) type ReadAllowance = Arc<AtomicUsize>;
+
+type Stream = TimedStream<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// Takes the streams that hyper opens.
+#[derive(Clone)]
+pub(super) struct StreamExecutor(UnboundedSender<Stream>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
+    fn execute(&self, stream: F) {
+        // It fails only if the connection has ended.
+        let _ = self.0.send(TimedStream::new(Box::pin(stream)));
+    }
+}
+
+/// The open streams of a connection.
+pub(super) struct Streams {
+    opened: UnboundedReceiver<Stream>,
+    running: FuturesUnordered<Stream>,
+    allowance: ReadAllowance,
+}
+
+impl Streams {
+    /// Creates the streams of a connection, the executor for its HTTP/2, and the limit of its reads.
+    pub(super) fn new() -> (Self, StreamExecutor, ReadAllowance) {
+        let (executor, opened) = unbounded_channel();
+        let allowance = ReadAllowance::new(AtomicUsize::new(CALL_BYTES));
+        let streams = Self {
+            opened,
+            running: FuturesUnordered::new(),
+            allowance: allowance.clone(),
+        };
+        (streams, StreamExecutor(executor), allowance)
+    }
+
+    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended.
+    pub(super) fn poll_turn<H: Future>(
+        &mut self,
+        http: Pin<&mut H>,
+        context: &mut Context<'_>,
+    ) -> Poll<H::Output> {
+        self.run_streams(context);
+        let ended = http.poll(context);
+        let mut has_opened = false;
+        while let Ok(stream) = self.opened.try_recv() {
+            self.running.push(stream);
+            has_opened = true;
+        }
+        if has_opened {
+            self.run_streams(context);
+        }
+        let bytes = if has_opened { CALL_BYTES } else { BULK_BYTES };
+        self.allowance.store(bytes, Ordering::Relaxed);
+        ended
+    }
+
+    /// Runs the streams that are ready. What they send wakes the connection.
+    fn run_streams(&mut self, context: &mut Context<'_>) {
+        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, poll_fn};
+    use std::pin::pin;
+    use std::task::Waker;
+
+    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<()> {
+        streams.poll_turn(pin!(http), &mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn stream_runs_in_the_turn_that_opens_it() {
+        let (mut streams, executor, allowance) = Streams::new();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let http = poll_fn(|_| {
+            let runs = runs.clone();
+            executor.execute(async move {
+                runs.fetch_add(1, Ordering::Relaxed);
+            });
+            Poll::Pending
+        });
+        assert!(turn(&mut streams, http).is_pending());
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        assert_eq!(allowance.load(Ordering::Relaxed), CALL_BYTES);
+        assert!(turn(&mut streams, pending()).is_pending());
+        assert_eq!(allowance.load(Ordering::Relaxed), BULK_BYTES);
+    }
+
+    #[tokio::test]
+    async fn streams_end_with_their_connection() {
+        let (mut streams, executor, _) = Streams::new();
+        let held = Arc::new(());
+        for _ in 0..2 {
+            let held = held.clone();
+            executor.execute(async move {
+                pending::<()>().await;
+                drop(held);
+            });
+            assert!(turn(&mut streams, pending()).is_pending());
+        }
+        let late = held.clone();
+        executor.execute(async move { drop(late) });
+        drop(streams);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+}
