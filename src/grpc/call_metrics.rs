@@ -153,7 +153,7 @@ impl RunningCall for MeasuredCall {
         self.code = match Status::from_header_map(response.headers()) {
             None => Code::Ok,
             Some(status) => {
-                if status.code() != Code::Ok {
+                if !matches!(status.code(), Code::Ok | Code::Cancelled) {
                     self.metrics.add_refused(&status);
                 }
                 status.code()

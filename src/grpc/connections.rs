@@ -21,7 +21,7 @@ mod turn_io;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -52,6 +52,9 @@ const MAX_LOCAL_ERROR_RESETS: usize = 1_024;
 /// The number of streams that a client may reset before the server has begun to serve them. A busy client whose calls
 /// all reach their deadline resets many at once.
 const MAX_PENDING_RESETS: usize = 256;
+/// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
+/// takes no further call.
+const MAX_CUT_REQUESTS: usize = 1_024;
 /// The bytes that a client may send before the server has read them: on one stream, and on all streams of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
@@ -78,6 +81,8 @@ pub(super) struct Connection {
     pub(super) started_streams: AtomicUsize,
     /// The number of requests that have arrived in part.
     pub(super) incomplete_requests: AtomicUsize,
+    /// The number of requests that the client has reset before they were complete.
+    cut_requests: AtomicUsize,
     /// True while the client watches the health of the server.
     pub(super) has_watcher: AtomicBool,
     /// Decides who the calls come from.
@@ -95,7 +100,15 @@ impl Connection {
             source: CallSource::new(),
             started_streams: AtomicUsize::new(0),
             incomplete_requests: AtomicUsize::new(0),
+            cut_requests: AtomicUsize::new(0),
             has_watcher: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a request that the client has reset before it was complete.
+    pub(super) fn count_cut_request(&self) {
+        if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
+            self.stop.cancel();
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Checkpoints over gRPC: heartbeats, failures and releases store them, and the next lease has them.
 
-use lease_broker::grpc::proto::{Failure, HeartbeatRequest, Release, ReleaseRequest, Renewal};
+use std::time::Duration;
+
+use lease_broker::grpc::proto::{
+    Failure, HeartbeatRequest, Lease, Release, ReleaseRequest, Renewal,
+};
 use tonic::{Code, Status};
 
 use crate::support::api_error::{ApiError, assert_field_error};
@@ -47,6 +51,13 @@ async fn release(client: &Client, id: &str, checkpoint: Vec<u8>) -> Result<(), S
     client.rpc.clone().release(request).await.map(drop)
 }
 
+/// Claims an item that has failed. It is ready when the reaper has seen it.
+async fn claim_failed(client: &Client) -> Lease {
+    let request = client.waiting_claim_request(1, Duration::from_secs(30));
+    let mut leases = client.try_claim(request).await.expect("a claim");
+    leases.remove(0)
+}
+
 #[tokio::test]
 async fn next_attempt_continues_from_the_checkpoint() {
     let server = server("checkpoint = true").await;
@@ -57,11 +68,11 @@ async fn next_attempt_continues_from_the_checkpoint() {
     let beat = heartbeat(&client, &lease.lease_id, b"one".to_vec()).await;
     beat.expect("extended");
     client.fail(&lease.lease_id, "no luck").await;
-    let lease = client.claim_one().await;
+    let lease = claim_failed(&client).await;
     assert_eq!(lease.checkpoint.as_deref(), Some(&b"one"[..]));
     let failed = vec![failure_with(&lease.lease_id, b"two".to_vec())];
     client.try_fail(failed).await.expect("failed");
-    let lease = client.claim_one().await;
+    let lease = claim_failed(&client).await;
     assert_eq!(lease.checkpoint.as_deref(), Some(&b"two"[..]));
     let released = release(&client, &lease.lease_id, b"three".to_vec()).await;
     released.expect("released");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::request_bytes::{Charge, Importance};
 use super::{IntakeLimits, Message};
@@ -53,7 +53,10 @@ impl IntakeLimits {
         };
         let read = async {
             let message = self.read_all(&mut body, first, limits).await;
-            if message.is_err() {
+            if let Err(status) = &message {
+                if status.code() == Code::Cancelled {
+                    connection.count_cut_request();
+                }
                 let dropping = drop_rest(&mut body);
                 let _ = tokio::time::timeout(MAX_DROP_TIME, dropping).await;
             }
@@ -100,15 +103,14 @@ impl IntakeLimits {
             match body.frame().await {
                 None => break,
                 Some(Ok(frame)) => part = frame.into_data().ok(),
-                Some(Err(_)) => return Err(status::malformed(CUT_OFF.to_owned())),
+                // The stream was reset. Nobody reads this answer, but the metrics count it.
+                Some(Err(_)) => return Err(Status::cancelled("the caller has cancelled the call")),
             }
         }
         let body = message.freeze();
         Ok(Message { body, charge })
     }
 }
-
-const CUT_OFF: &str = "the request ended before its last byte";
 
 /// Splits the received part of a request into flag, announced length and message. `None`: the header is incomplete.
 fn split_header(received: &[u8]) -> Option<(u8, usize, &[u8])> {
@@ -142,7 +144,10 @@ pub(super) fn check_header(received: &[u8], max_message_bytes: usize) -> Result<
 pub(super) fn whole_message(received: &[u8]) -> Result<&[u8], Status> {
     match split_header(received) {
         Some((_, length, message)) if length == message.len() => Ok(message),
-        _ => Err(status::malformed(CUT_OFF.to_owned())),
+        _ => {
+            let problem = "the request ended before its last byte";
+            Err(status::malformed(problem.to_owned()))
+        }
     }
 }
 
