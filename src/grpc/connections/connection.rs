@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -85,8 +86,16 @@ impl<M: MakeService> Connections<M> {
             let next = tokio::select! {
                 biased;
                 ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
-                    if let Err(error) = ended {
-                        tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
+                    match ended {
+                        Some(Ok(())) => {}
+                        Some(Err(error)) => {
+                            tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
+                        }
+                        None => {
+                            http.as_mut().graceful_shutdown();
+                            // Sends GOAWAY. The client has no call that the end could cut off.
+                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
+                        }
                     }
                     return;
                 }

@@ -23,6 +23,9 @@ const CALL_BYTES: usize = 1 << 10;
 /// The bytes that a turn reads after one that has opened none: a frame of a large request.
 const BULK_BYTES: usize = 16 << 10;
 
+/// The bytes that a client may send while it has no call. An honest client sends short frames then, such as PING.
+const MAX_BYTES_WITHOUT_CALL: usize = 4 << 20;
+
 /// The bytes that the connection may still read in this turn.
 pub(super) type ReadAllowance = Arc<AtomicUsize>;
 
@@ -43,7 +46,10 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
 pub(super) struct Streams {
     opened: UnboundedReceiver<Stream>,
     running: FuturesUnordered<Stream>,
+    /// What is left of `allowed`.
     allowance: ReadAllowance,
+    allowed: usize,
+    bytes_without_call: usize,
 }
 
 impl Streams {
@@ -55,18 +61,23 @@ impl Streams {
             opened,
             running: FuturesUnordered::new(),
             allowance: allowance.clone(),
+            allowed: CALL_BYTES,
+            bytes_without_call: 0,
         };
         (streams, StreamExecutor(executor), allowance)
     }
 
-    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended.
+    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended, or with `None` if the client
+    /// has sent too much that is no call.
     pub(super) fn poll_turn<H: Future>(
         &mut self,
         http: Pin<&mut H>,
         context: &mut Context<'_>,
-    ) -> Poll<H::Output> {
+    ) -> Poll<Option<H::Output>> {
         self.run_streams(context);
-        let ended = http.poll(context);
+        if let Poll::Ready(ended) = http.poll(context) {
+            return Poll::Ready(Some(ended));
+        }
         let mut has_opened = false;
         while let Ok(stream) = self.opened.try_recv() {
             self.running.push(stream);
@@ -75,9 +86,17 @@ impl Streams {
         if has_opened {
             self.run_streams(context);
         }
-        let bytes = if has_opened { CALL_BYTES } else { BULK_BYTES };
-        self.allowance.store(bytes, Ordering::Relaxed);
-        ended
+        if has_opened || !self.running.is_empty() {
+            self.bytes_without_call = 0;
+        } else {
+            self.bytes_without_call += self.allowed - self.allowance.load(Ordering::Relaxed);
+            if self.bytes_without_call > MAX_BYTES_WITHOUT_CALL {
+                return Poll::Ready(None);
+            }
+        }
+        self.allowed = if has_opened { CALL_BYTES } else { BULK_BYTES };
+        self.allowance.store(self.allowed, Ordering::Relaxed);
+        Poll::Pending
     }
 
     /// Runs the streams that are ready. What they send wakes the connection.
@@ -93,7 +112,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
-    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<()> {
+    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<Option<()>> {
         streams.poll_turn(pin!(http), &mut Context::from_waker(Waker::noop()))
     }
 
@@ -113,6 +132,25 @@ mod tests {
         assert_eq!(allowance.load(Ordering::Relaxed), CALL_BYTES);
         assert!(turn(&mut streams, pending()).is_pending());
         assert_eq!(allowance.load(Ordering::Relaxed), BULK_BYTES);
+    }
+
+    #[tokio::test]
+    async fn client_that_sends_4_mib_without_a_call_is_cut_off() {
+        let (mut streams, executor, allowance) = Streams::new();
+        let mut read_all = |streams: &mut Streams| {
+            allowance.store(0, Ordering::Relaxed);
+            turn(streams, pending())
+        };
+        let call_end = tokio_util::sync::CancellationToken::new();
+        executor.execute(call_end.clone().cancelled_owned());
+        for _ in 0..MAX_BYTES_WITHOUT_CALL / BULK_BYTES + 2 {
+            assert!(read_all(&mut streams).is_pending());
+        }
+        call_end.cancel();
+        for _ in 0..MAX_BYTES_WITHOUT_CALL / BULK_BYTES {
+            assert!(read_all(&mut streams).is_pending());
+        }
+        assert_eq!(read_all(&mut streams), Poll::Ready(None));
     }
 
     #[tokio::test]
