@@ -42,8 +42,8 @@ const HELD_LEASES: u64 = 2_000;
 const HELD_LEASE: Duration = Duration::from_secs(15);
 /// Items that are ready when the overload begins.
 const FIRST_ITEMS: u64 = 20_000;
-/// The number of open calls of the greedy callers: 100 for each connection, the limit that HTTP/2 recommends. Further calls that
-/// are due are not sent, and counted. They would only wait in this process.
+/// The number of open calls of the greedy callers: 100 for each connection, the lowest limit that RFC 9113 recommends. Further
+/// calls that are due are not sent, and counted. They would only wait in this process.
 const MAX_OPEN_CALLS: usize = 100 * OVERLOAD_CONNECTIONS;
 
 /// The results.
