@@ -137,7 +137,7 @@ mod tests {
     #[tokio::test]
     async fn client_that_sends_4_mib_without_a_call_is_cut_off() {
         let (mut streams, executor, allowance) = Streams::new();
-        let mut read_all = |streams: &mut Streams| {
+        let read_all = |streams: &mut Streams| {
             allowance.store(0, Ordering::Relaxed);
             turn(streams, pending())
         };
