@@ -13,7 +13,6 @@
 
 mod accept_errors;
 mod connection;
-mod greeted_io;
 mod lifetime;
 mod stream_time_limit;
 mod streams;

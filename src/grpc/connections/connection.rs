@@ -13,7 +13,6 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::greeted_io::GreetedIo;
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
 use super::tls_port::{Encrypted, TlsPort};
@@ -71,7 +70,7 @@ impl<M: MakeService> Connections<M> {
         accepted_at: Instant,
     ) {
         let (mut streams, executor, allowance) = Streams::new();
-        let (io, greeted) = GreetedIo::new(TurnIo::new(stream, allowance));
+        let io = TurnIo::new(stream, allowance);
         let service = self.services.service(connection.clone());
         let builder = self.http.builder(executor);
         let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
@@ -102,14 +101,14 @@ impl<M: MakeService> Connections<M> {
                 () = &mut cut => return,
                 () = &mut stop, if !stopping => {
                     stopping = true;
-                    if !greeted.load(Ordering::Acquire) {
+                    if !streams.has_greeting() {
                         return;
                     }
                     lifetime.close(Instant::now())
                 }
                 () = &mut timer, if has_timer => {
                     let activity = Activity {
-                        greeted: greeted.load(Ordering::Acquire),
+                        greeted: streams.has_greeting(),
                         started_streams: connection.started_streams.load(Ordering::Relaxed),
                         is_watching: connection.has_watcher.load(Ordering::Relaxed),
                     };

@@ -23,6 +23,8 @@ const CALL_BYTES: usize = 1 << 10;
 /// The bytes that a turn reads after one that has opened none: a frame of a large request.
 const BULK_BYTES: usize = 16 << 10;
 
+/// The length of the HTTP/2 preface, and of the header of the frame after it.
+const GREETING_BYTES: u64 = 24 + 9;
 /// The bytes that a client may send while it has no call. An honest client sends short frames then, such as PING.
 const MAX_BYTES_WITHOUT_CALL: usize = 4 << 20;
 
@@ -49,6 +51,7 @@ pub(super) struct Streams {
     /// What is left of `allowed`.
     allowance: ReadAllowance,
     allowed: usize,
+    received_bytes: u64,
     bytes_without_call: usize,
 }
 
@@ -62,6 +65,7 @@ impl Streams {
             running: FuturesUnordered::new(),
             allowance: allowance.clone(),
             allowed: CALL_BYTES,
+            received_bytes: 0,
             bytes_without_call: 0,
         };
         (streams, StreamExecutor(executor), allowance)
@@ -86,10 +90,12 @@ impl Streams {
         if has_opened {
             self.run_streams(context);
         }
+        let read = self.allowed - self.allowance.load(Ordering::Relaxed);
+        self.received_bytes += read as u64;
         if has_opened || !self.running.is_empty() {
             self.bytes_without_call = 0;
         } else {
-            self.bytes_without_call += self.allowed - self.allowance.load(Ordering::Relaxed);
+            self.bytes_without_call += read;
             if self.bytes_without_call > MAX_BYTES_WITHOUT_CALL {
                 return Poll::Ready(None);
             }
@@ -97,6 +103,12 @@ impl Streams {
         self.allowed = if has_opened { CALL_BYTES } else { BULK_BYTES };
         self.allowance.store(self.allowed, Ordering::Relaxed);
         Poll::Pending
+    }
+
+    /// Returns whether the client has sent the HTTP/2 preface and the header of its first frame. hyper does not report the end of
+    /// the handshake. A client that has not sent these bytes has no call.
+    pub(super) fn has_greeting(&self) -> bool {
+        self.received_bytes >= GREETING_BYTES
     }
 
     /// Runs the streams that are ready. What they send wakes the connection.
@@ -151,6 +163,17 @@ mod tests {
             assert!(read_all(&mut streams).is_pending());
         }
         assert_eq!(read_all(&mut streams), Poll::Ready(None));
+    }
+
+    #[tokio::test]
+    async fn greeting_ends_with_its_last_byte() {
+        let (mut streams, _executor, allowance) = Streams::new();
+        allowance.fetch_sub(32, Ordering::Relaxed);
+        assert!(turn(&mut streams, pending()).is_pending());
+        assert!(!streams.has_greeting());
+        allowance.fetch_sub(1, Ordering::Relaxed);
+        assert!(turn(&mut streams, pending()).is_pending());
+        assert!(streams.has_greeting());
     }
 
     #[tokio::test]
