@@ -19,6 +19,7 @@ use crate::cli::item_file::{self, Items};
 use crate::config::Sources;
 use crate::lease_id::{self, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets};
 use crate::proto;
+use crate::security::Rpc;
 use crate::value::{Key, Value};
 
 static SECRETS: LazyLock<SigningSecrets> =
@@ -26,17 +27,6 @@ static SECRETS: LazyLock<SigningSecrets> =
 const QUEUE: &str = "queue";
 /// The largest number of items that are read from one file.
 const MAX_ITEMS: usize = 10_000;
-/// The methods of the API. The first byte of the input selects one.
-const METHODS: [&str; 8] = [
-    "ClaimBatch",
-    "Heartbeat",
-    "Complete",
-    "Fail",
-    "Release",
-    "CancelLeases",
-    "Wake",
-    "Enqueue",
-];
 
 /// Decodes a text as a lease id. An id that is accepted is encoded to the same text. The bytes are also the key of a lease,
 /// whose id is decoded to the same lease.
@@ -115,7 +105,7 @@ pub fn requests(data: &[u8]) {
     let Some((method, message)) = data.split_first() else {
         return;
     };
-    let rpc = METHODS[usize::from(*method) % METHODS.len()];
+    let rpc = Rpc::ALL[usize::from(*method) % Rpc::ALL.len()].name();
     crate::grpc::fuzzing::request(rpc, message);
     if let Ok(length) = u32::try_from(message.len()) {
         let whole = [&[0], &length.to_be_bytes()[..], message].concat();

@@ -7,6 +7,7 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 
 use super::*;
 use crate::grpc::proto;
+use crate::security::Rpc;
 
 const SERVICE: &str = "/leasebroker.v1.LeaseBrokerService";
 
@@ -29,17 +30,6 @@ fn decodes(rpc: &str, message: &[u8]) -> bool {
         other => panic!("{other}"),
     }
 }
-
-const METHODS: [&str; 8] = [
-    "ClaimBatch",
-    "Heartbeat",
-    "Complete",
-    "Fail",
-    "Release",
-    "CancelLeases",
-    "Wake",
-    "Enqueue",
-];
 
 /// Compares a schema with the descriptor of its message, and then those of its parts.
 fn compare(schema: &Schema, name: &str, types: &HashMap<String, DescriptorProto>) {
@@ -80,7 +70,7 @@ fn schemas_equal_the_descriptors() {
     }
     let services = files.file.iter().flat_map(|file| &file.service);
     let methods: Vec<_> = services.flat_map(|service| &service.method).collect();
-    assert_eq!(methods.len(), METHODS.len());
+    assert_eq!(methods.len(), Rpc::ALL.len());
     for method in methods {
         let schema = message_of(&format!("{SERVICE}/{}", method.name()));
         compare(schema.expect("a schema"), method.input_type(), &types);
@@ -193,7 +183,7 @@ fn any_enqueue() -> impl Strategy<Value = proto::EnqueueRequest> {
 proptest! {
     #[test]
     fn accepted_bytes_can_be_decoded(
-        rpc in prop::sample::select(&METHODS),
+        rpc in prop::sample::select(Rpc::ALL.map(Rpc::name).to_vec()),
         message in prop::collection::vec(any::<u8>(), 0..60),
     ) {
         if check_call(rpc, &message).is_ok() {
