@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calls::{Caller, Held};
 use crate::journal::{self, Ending, Journal};
+use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
 
 /// Environment variable that makes the test binary act as an actor. It holds [`Settings`] as JSON.
@@ -83,11 +84,7 @@ impl Actor {
 
     /// Sends a signal, given by its name without SIG.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &id])
-            .status();
-        assert!(sent.expect("kill runs").success());
+        signal::send(&self.child, name);
     }
 
     pub(crate) fn kill(&mut self) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::fleet::Addresses;
 use crate::plan::Plan;
 use crate::support::http::get;
+use crate::support::signal;
 use crate::support::timeout::TEST_TIMEOUT;
 
 /// The time between two looks at a process.
@@ -49,11 +50,7 @@ impl Broker {
 
     /// Sends a signal, given by its name without SIG.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &id])
-            .status();
-        assert!(sent.expect("kill runs").success());
+        signal::send(&self.child, name);
     }
 
     /// Waits until the process has ended, then for `pause`, and starts it again.

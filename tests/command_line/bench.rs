@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value as Json;
 
 use crate::support::process::{CommandOutput, program};
+use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
 use crate::workspace::{QUEUES, Workspace};
 
@@ -265,7 +266,7 @@ fn a_finished_run_leaves_no_files_or_processes() {
 
 #[test]
 fn an_interrupted_run_leaves_no_files_or_processes() {
-    for signal in ["INT", "TERM"] {
+    for name in ["INT", "TERM"] {
         let workspace = Workspace::with("");
         let child = start(&workspace, "--duration 1h --workers 2 --backlog 10");
         let mut broker = None;
@@ -277,10 +278,7 @@ fn an_interrupted_run_leaves_no_files_or_processes() {
                 .map(|name| workspace.path(name).join("bench.db-wal"));
             broker.is_some() && logs.into_iter().any(|log| log.exists())
         });
-        let sent = std::process::Command::new("kill")
-            .args([&format!("-{signal}"), &child.id().to_string()])
-            .status();
-        assert!(sent.expect("kill runs").success());
+        signal::send(&child, name);
         let output = child.wait_with_output().expect("the bench ends");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");

@@ -2,12 +2,13 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
 use tonic::transport::{Channel, Endpoint};
 
 use crate::support::client::Client;
 use crate::support::process::program;
+use crate::support::signal;
 
 /// `lease-broker serve`, killed when it is dropped.
 pub(crate) struct BrokerProcess {
@@ -56,11 +57,7 @@ impl BrokerProcess {
 
     /// Sends a signal, given by its name without SIG.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &id])
-            .status();
-        assert!(sent.expect("kill runs").success());
+        signal::send(&self.child, name);
     }
 
     /// Kills the process with SIGKILL, so that it cannot clean up.

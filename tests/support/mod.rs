@@ -14,4 +14,5 @@ pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod raw_connection;
 pub(crate) mod server;
+pub(crate) mod signal;
 pub(crate) mod timeout;

@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use tonic::transport::{Channel, Endpoint};
 
+use super::signal;
+
 const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The program that the tests were built with.
@@ -70,47 +72,21 @@ impl BrokerProcess {
         config: &Path,
         environment: &[(&str, &str)],
     ) -> Self {
-        let log = store.with_extension("log");
-        let error = File::create(&log).expect("the log file is created");
         let mut command = program();
         command.envs(environment.iter().copied());
-        Self::spawn_command(
-            command,
-            ANY_PORT,
-            Some(store),
-            config,
-            &[],
-            (log, error.into()),
-        )
+        Self::spawn_logged(command, store, config, store.with_extension("log"))
     }
 
     /// Starts a broker with this limit of open files.
     pub(crate) fn with_open_files(store: &Path, config: &Path, limit: u32) -> Self {
         let log = store.with_extension("log");
-        let error = File::create(&log).expect("the log file is created");
-        let command = limited_program(limit);
-        Self::spawn_command(
-            command,
-            ANY_PORT,
-            Some(store),
-            config,
-            &[],
-            (log, error.into()),
-        )
+        Self::spawn_logged(limited_program(limit), store, config, log)
     }
 
     /// Starts a second broker on a database file. Its log is beside that of the first one.
     pub(crate) fn second(store: &Path, config: &Path) -> Self {
         let log = store.with_extension("second.log");
-        let error = File::create(&log).expect("the log file is created");
-        Self::spawn_command(
-            program(),
-            ANY_PORT,
-            Some(store),
-            config,
-            &[],
-            (log, error.into()),
-        )
+        Self::spawn_logged(program(), store, config, log)
     }
 
     /// Starts a broker of this build of the program on this address. The configuration names the store. The log is beside the
@@ -122,6 +98,12 @@ impl BrokerProcess {
         let error = error.expect("the log file opens");
         let (command, listen) = (program_of_build(path), address.to_string());
         Self::spawn_command(command, &listen, None, config, &[], (log, error.into()))
+    }
+
+    fn spawn_logged(command: Command, store: &Path, config: &Path, log: PathBuf) -> Self {
+        let error = File::create(&log).expect("the log file is created");
+        let log = (log, error.into());
+        Self::spawn_command(command, ANY_PORT, Some(store), config, &[], log)
     }
 
     fn spawn(store: &Path, config: &Path, more: &[&str], error: Stdio) -> Self {
@@ -193,11 +175,7 @@ impl BrokerProcess {
 
     /// Sends a signal, given by its name without SIG.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &id])
-            .status();
-        assert!(sent.expect("kill runs").success());
+        signal::send(&self.child, name);
     }
 
     /// Waits for the process to end by itself.
