@@ -84,7 +84,7 @@ impl Options {
         (MAX_ITEMS_PER_CALL / self.batch).max(1)
     }
 
-    /// Returns the number of claims that fill all slots. So many can wait at the same time.
+    /// Returns the largest number of claims that wait at the same time: those that fill all slots.
     pub(super) fn pollers(&self) -> usize {
         self.concurrency.div_ceil(self.max_slots_per_call())
     }

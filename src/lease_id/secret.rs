@@ -19,7 +19,7 @@ pub(super) enum Purpose {
 
 /// The key of the hashes that a client must not be able to compute. All brokers on a database share its secrets.
 ///
-/// A store creates secret 0 when the database is first used. Lease tokens and spans are derived from it for ever. Further
+/// A store creates secret 0 when the database is first used. Lease tokens and spans are always derived from it. Further
 /// secrets replace it for the signatures of lease ids only: a token is of no use without the id that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; 16]);

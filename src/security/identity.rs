@@ -13,7 +13,7 @@ use crate::broker::CallSource;
 use crate::config::{self, IdentityLimits, LeaseScope, Role};
 use crate::lease_id::LeaseOwner;
 
-/// Enqueue calls of this many items pass whatever the rate is. It is the largest number of items in a call.
+/// The largest number of items in an Enqueue call. A call of this size passes at every rate.
 const MIN_ITEM_BURST: u32 = 1_000;
 
 /// An identity, with the state of its limits on this broker.

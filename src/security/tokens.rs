@@ -1,6 +1,6 @@
 //! Static tokens: random texts that the broker knows by their SHA-256 hash.
 //!
-//! A token has 256 random bits, so a plain hash is enough: nobody can find a token by trying. The file of tokens has one
+//! A token has 256 random bits, so a plain hash is enough: a token cannot be found by trying. The file of tokens has one
 //! line per token: `name:hash`, or `name:hash:time` for a token that ends at a time.
 
 use std::time::SystemTime;
