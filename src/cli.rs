@@ -12,6 +12,7 @@ mod client_args;
 mod command_error;
 mod completions;
 mod config_args;
+mod confirm;
 mod credential_args;
 mod demo;
 mod enqueue;

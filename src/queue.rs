@@ -183,7 +183,11 @@ pub enum MirrorValue {
 
 /// The names of a queue's soft-lock columns, the columns in which the broker stores leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoftLock([String; 10]);
+pub struct SoftLock {
+    names: [String; 10],
+    /// Whether the configuration names the column, even if by its default name.
+    mapped: [bool; 10],
+}
 
 /// A soft-lock column, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,26 +249,34 @@ impl SoftLockColumn {
 
 impl Default for SoftLock {
     fn default() -> Self {
-        Self(SoftLockColumn::ALL.map(|column| column.default_name().to_owned()))
+        Self {
+            names: SoftLockColumn::ALL.map(|column| column.default_name().to_owned()),
+            mapped: [false; 10],
+        }
     }
 }
 
 impl SoftLock {
     /// Returns the name of `column` in this queue's table.
     pub fn name(&self, column: SoftLockColumn) -> &str {
-        &self.0[column as usize]
+        &self.names[column as usize]
     }
 
-    /// Changes the name of `column`.
-    pub fn rename(&mut self, column: SoftLockColumn, name: String) {
-        self.0[column as usize] = name;
+    /// Names `column`. The configuration says with it that the broker may use a column of this name that the table already has.
+    pub fn map(&mut self, column: SoftLockColumn, name: String) {
+        self.names[column as usize] = name;
+        self.mapped[column as usize] = true;
+    }
+
+    /// Returns whether the configuration names `column`.
+    pub fn is_mapped(&self, column: SoftLockColumn) -> bool {
+        self.mapped[column as usize]
     }
 
     /// Returns whether `name` is the name of a soft-lock column, also of one that the queue does not use. The case of ASCII
     /// letters is ignored, as databases do.
     pub fn contains(&self, name: &str) -> bool {
-        self.0
-            .iter()
-            .any(|column| column.eq_ignore_ascii_case(name))
+        let mut names = self.names.iter();
+        names.any(|own| own.eq_ignore_ascii_case(name))
     }
 }

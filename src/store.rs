@@ -16,6 +16,7 @@
 //! - Any number of brokers, each with its own store on the same database, can call any method at the same time.
 //! - An operation that has started runs to its end, even if the caller drops the future.
 
+mod added_parts;
 mod adoption;
 mod enqueue_once;
 mod error;

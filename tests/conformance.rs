@@ -58,6 +58,8 @@ mod purge;
 mod refused_settlement;
 #[path = "conformance/release_claims.rs"]
 mod release_claims;
+#[path = "conformance/removal.rs"]
+mod removal;
 #[path = "conformance/repeated_settlement.rs"]
 mod repeated_settlement;
 #[path = "conformance/retried_claim.rs"]
@@ -397,6 +399,20 @@ macro_rules! conformance {
                     archive_without_its_index_is_refused
                     one_broker_at_a_time_has_the_turn
                     item_redriven_during_the_walk_stays
+                }
+                removal {
+                    own_columns_of_our_names_are_refused
+                    renamed_soft_lock_columns_are_dropped_again
+                    confirmed_own_columns_are_used_and_kept
+                    own_columns_of_wrong_types_are_refused
+                    own_states_that_are_no_states_are_refused
+                    own_index_of_our_name_is_not_replaced
+                    fence_counts_on_after_removal
+                    finished_rows_are_marked_after_removal
+                    held_leases_and_live_brokers_are_uses
+                    interrupted_removal_continues
+                    replaced_table_keeps_its_own_columns
+                    random_tables_are_given_back_as_they_were
                 }
                 retried_claim {
                     same_request_gets_the_same_leases_and_no_more

@@ -123,7 +123,7 @@ fn table_and_queue<H: Harness>(case: &HostileNames) -> (Table, QueueSpec, [Strin
         .into();
     for part in SoftLockColumn::ALL {
         let name = format!("{}{}", part.default_name(), case.soft_lock);
-        spec.soft_lock.rename(part, name);
+        spec.soft_lock.map(part, name);
     }
     (table, spec, columns)
 }

@@ -1,13 +1,18 @@
--- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
---   order of this file; `schema drop` prints the sections `drop_…`. Each section is one batch.
--- Sections: `create` creates the table of a managed queue. The sections from `lease_state` to `lease_checkpoint` each add one
---   soft-lock column, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
+-- Purpose: turn a table into a queue. `schema plan` prints the sections that a table needs, in the order of this file, each as one
+--   batch. remove.sql is the way back.
+-- Sections: `create` creates the table of a managed queue. `create_record` creates the tables in which the broker records the
+--   columns and indexes that it adds. `record` is one row of it, a part of each later section except for a managed table;
+--   `recorded_table` is the name of the table there. `forget_table` deletes the rows of an earlier table of the same name and raises
+--   the first fencing token.
+--   `read_record` returns the rows of a table, and one with its highest fencing token that remove.sql kept. `strange_states`
+--   returns the number of rows whose state is not a number from 0 to 4, in a column that the table had before. `add_column` adds the column
+--   that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
---   `drop_default` drops the default constraint of a column, which has to go before the column. `create_archive` creates the
---   table that completed items move to, and `archive_index` the index by which retention finds its old rows.
+--   `create_archive` creates the table that completed items move to, and `archive_index` the index by which retention finds its
+--   old rows.
 -- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
--- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `backfill` takes X on at most 2,000 rows.
+-- Locks: each ALTER TABLE takes Sch-M on the table for a moment. `backfill` takes X on at most 2,000 rows.
 --   CREATE INDEX with ONLINE = ON takes Sch-M for a moment at its start and at its end; without ONLINE it holds S on the table
 --   until the index is ready.
 -- Indexes: those that this file creates (index_role.rs describes them). `backfill` seeks by the key.
@@ -16,6 +21,11 @@
 -- Why LOCK_TIMEOUT 10000 for columns: all other sessions queue behind a session that waits for Sch-M. After 10 s the batch
 --   gives up, so that they continue. Why LOCK_TIMEOUT -1 for indexes: an index that took long to build must not be lost because
 --   of a wait at its end.
+-- Why an index is recorded before it is created, without a transaction: a row without an index does no harm, and an online build
+--   in a transaction would keep its locks to the end.
+-- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
+--   Otherwise systems that compare tokens would refuse the new workers and accept the old ones. If the table has replaced an
+--   earlier one, the tokens of that one are unknown, and the first token is the time in ms since 1970: no item was claimed as often.
 -- Why {nullable}: Enterprise, Developer, Azure SQL and Babelfish store the default for existing rows once, in the metadata, so
 --   the column is added as NOT NULL. Other editions would write every row while they lock the table. There the column is added as
 --   NULL, and `backfill` gives existing rows their values.
@@ -44,55 +54,79 @@ CREATE TABLE {table} (
     {trace_parent} varchar(55) NULL{checkpoint_definition}{primary_key}
 )
 
--- :: lease_state
-SET LOCK_TIMEOUT 10000;
+-- :: create_record
+IF OBJECT_ID(N'lease_broker_added') IS NULL
+CREATE TABLE lease_broker_added (
+    table_name nvarchar(300) NOT NULL,
+    kind varchar(8) NOT NULL CHECK (kind IN ('column', 'index')),
+    name nvarchar(128) NOT NULL,
+    PRIMARY KEY (table_name, kind, name)
+);
+IF OBJECT_ID(N'lease_broker_fence') IS NULL
+CREATE TABLE lease_broker_fence (
+    table_name nvarchar(300) NOT NULL PRIMARY KEY,
+    fence bigint NOT NULL
+)
+
+-- :: record
+INSERT lease_broker_added (table_name, kind, name) SELECT {recorded_table}, {kind}, {name}
+WHERE NOT EXISTS (SELECT * FROM lease_broker_added WHERE table_name = {recorded_table} AND kind = {kind} AND name = {name});
+
+-- :: recorded_table
+CONCAT(OBJECT_SCHEMA_NAME(OBJECT_ID({object_literal})), N'.', OBJECT_NAME(OBJECT_ID({object_literal})))
+
+-- :: forget_table
+DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'column' AND name IN ({names});
+INSERT lease_broker_fence (table_name, fence) SELECT {recorded_table}, 0
+WHERE NOT EXISTS (SELECT * FROM lease_broker_fence WHERE table_name = {recorded_table});
+UPDATE lease_broker_fence SET fence = {first_fence} WHERE table_name = {recorded_table} AND fence < {first_fence}
+
+-- :: read_record
+SELECT CAST(a.kind AS nvarchar(8)) AS lb_kind, a.name AS lb_name, CAST(NULL AS bigint) AS lb_fence
+FROM lease_broker_added AS a WHERE a.table_name = {recorded_table}
+UNION ALL SELECT NULL, NULL, f.fence FROM lease_broker_fence AS f WHERE f.table_name = {recorded_table}
+
+-- :: strange_states
+SELECT COUNT(*) FROM {table} AS t WHERE t.{lease_state} NOT IN (0, 1, 2, 3, 4)
+
+-- :: add_column
+SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
 IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_state} smallint {nullable} DEFAULT 0
+BEGIN
+BEGIN TRANSACTION;
+ALTER TABLE {table} ADD {definition};
+{record}COMMIT TRANSACTION;
+END
+
+-- :: lease_state
+{lease_state} smallint {nullable} DEFAULT 0
 
 -- :: lease_state_time
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_state_time} datetime2(3) {nullable} DEFAULT SYSUTCDATETIME()
+{lease_state_time} datetime2(3) {nullable} DEFAULT SYSUTCDATETIME()
 
 -- :: lease_due_time
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_due_time} datetime2(3) NULL
+{lease_due_time} datetime2(3) NULL
 
 -- :: lease_owner
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_owner} nvarchar(128) NULL
+{lease_owner} nvarchar(128) NULL
 
 -- :: lease_token
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_token} uniqueidentifier NULL
+{lease_token} uniqueidentifier NULL
 
 -- :: lease_fence
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_fence} bigint {nullable} DEFAULT 0
+{lease_fence} bigint {nullable} DEFAULT {first_fence}
 
 -- :: lease_attempt
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_attempt} int {nullable} DEFAULT 0
+{lease_attempt} int {nullable} DEFAULT 0
 
 -- :: lease_error
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_error} nvarchar(1024) NULL
+{lease_error} nvarchar(1024) NULL
 
 -- :: trace_parent
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {trace_parent} varchar(55) NULL
+{trace_parent} varchar(55) NULL
 
 -- :: lease_checkpoint
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
-ALTER TABLE {table} ADD {lease_checkpoint} varbinary(max) NULL
+{lease_checkpoint} varbinary(max) NULL
 
 -- :: backfill_needed
 SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {wants_backfill}) AS d
@@ -115,7 +149,7 @@ BEGIN TRANSACTION;
 UPDATE t
 SET {lease_state} = CASE WHEN t.{lease_state} > 0 THEN t.{lease_state}{backfill_states} ELSE 0 END,
     {lease_state_time} = COALESCE(t.{lease_state_time}, '2000-01-01'),
-    {lease_fence} = COALESCE(t.{lease_fence}, 0), {lease_attempt} = COALESCE(t.{lease_attempt}, 0)
+    {lease_fence} = COALESCE(t.{lease_fence}, {first_fence}), {lease_attempt} = COALESCE(t.{lease_attempt}, 0)
 FROM @next AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE {wants_backfill}
 OPTION (FORCE ORDER, LOOP JOIN);
@@ -129,35 +163,30 @@ SELECT @visited, @changed;
 -- :: ready_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}{filegroup}
+BEGIN
+{record}CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}{filegroup};
+END
 
 -- :: due_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}{online}{filegroup}
+BEGIN
+{record}CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}{online}{filegroup};
+END
 
 -- :: token_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}{online}
+BEGIN
+{record}CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}{online};
+END
 
 -- :: dead_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup}
-
--- :: drop_index
-SET LOCK_TIMEOUT 10000;
-DROP INDEX {index} ON {table}
-
--- :: drop_default
-SET LOCK_TIMEOUT 10000;
-ALTER TABLE {table} DROP CONSTRAINT {constraint}
-
--- :: drop_column
-SET LOCK_TIMEOUT 10000;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NOT NULL
-ALTER TABLE {table} DROP COLUMN {column}
+BEGIN
+{record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup};
+END
 
 -- :: create_archive
 IF OBJECT_ID({archive_literal}) IS NULL
@@ -166,4 +195,6 @@ CREATE TABLE {archive} ({archive_definitions})
 -- :: archive_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({archive_literal}), {index_literal}, 'IndexID') IS NULL
-CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online}
+BEGIN
+{record}CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online};
+END

@@ -1,17 +1,23 @@
--- Purpose: turn a table into a queue, and remove what that added. `schema plan` prints the sections that a table needs, in the
---   order of this file; `schema drop` prints `drop_index` and `drop_column`.
--- Sections: `create` creates the table of a managed queue. The sections from `lease_state` to `lease_checkpoint` each add one
---   soft-lock column, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
+-- Purpose: turn a table into a queue. `schema plan` prints the sections that a table needs, in the order of this file. remove.sql is
+--   the way back.
+-- Sections: `create` creates the table of a managed queue. `create_record` creates the tables in which the broker records the
+--   columns and indexes that it adds. `record` is one row of it: it stands before the change of each later section, in the same
+--   transaction, except for a managed table. `forget_table` deletes the rows of an earlier table of the same name and raises the first fencing token. `add_column`
+--   adds the column that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with
+--   checkpoints. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
 --   `backfill` then gives such rows that state, and runs again until it changes no row. The sections `…_index` each create one
 --   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
---   retention finds its old rows.
--- Parameters: none. Everything is in the text, so that a person can run it.
--- Locks: the write lock of the file, once per statement. `backfill` changes at most 10,000 rows per statement, so other writers
+--   retention finds its old rows. `read_record` and `read_fence` return the record of a table. `strange_states` returns the number
+--   of rows whose state is not a number from 0 to 4, in a column that the table had before.
+-- Parameters: `read_record`, `read_fence`: ?1 name of the table. Others have none: everything is in the text, so that a person can run it.
+-- Locks: the write lock of the file, once per step. `backfill` changes at most 10,000 rows per statement, so other writers
 --   get their turn.
 -- Indexes: those that this file creates (index_role.rs describes them).
 -- Why `lease_state_time` is 0 in an adopted table for rows that other programs insert: ALTER TABLE cannot add a column whose
 --   default is the time of the insert. 0 means unknown. Times are in ms since 1970-01-01T00:00:00Z.
--- Why `drop_index` comes before `drop_column`: SQLite does not drop a column that an index uses.
+-- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
+--   Otherwise systems that compare tokens would refuse the new workers and accept the old ones. If the table has replaced an
+--   earlier one, the tokens of that one are unknown, and the first token is the time in ms since 1970: no item was claimed as often.
 
 -- :: create
 CREATE TABLE {table} (
@@ -27,67 +33,93 @@ CREATE TABLE {table} (
     {trace_parent} TEXT{checkpoint_definition}{primary_key}
 )
 
+-- :: create_record
+CREATE TABLE IF NOT EXISTS lease_broker_added (
+    table_name TEXT NOT NULL COLLATE NOCASE,
+    kind TEXT NOT NULL CHECK (kind IN ('column', 'index')),
+    name TEXT NOT NULL COLLATE NOCASE,
+    PRIMARY KEY (table_name, kind, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lease_broker_fence (
+    table_name TEXT NOT NULL PRIMARY KEY COLLATE NOCASE,
+    fence INTEGER NOT NULL
+) WITHOUT ROWID
+
+-- :: record
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ({recorded_table}, {kind}, {name});
+
+-- :: forget_table
+DELETE FROM lease_broker_added WHERE table_name = {recorded_table} AND kind = 'column' AND name IN ({names});
+INSERT INTO lease_broker_fence (table_name, fence) VALUES ({recorded_table}, {first_fence})
+ON CONFLICT (table_name) DO UPDATE SET fence = max(fence, excluded.fence)
+
+-- :: read_record
+SELECT kind, name FROM lease_broker_added WHERE table_name = ?1
+
+-- :: read_fence
+SELECT fence FROM lease_broker_fence WHERE table_name = ?1
+
+-- :: strange_states
+SELECT count(*) FROM {table} WHERE ({lease_state} IN (0, 1, 2, 3, 4)) IS NOT TRUE
+
+-- :: add_column
+{record}ALTER TABLE {table} ADD COLUMN {definition}
+
 -- :: lease_state
-ALTER TABLE {table} ADD COLUMN {lease_state} INTEGER NOT NULL DEFAULT 0
+{lease_state} INTEGER NOT NULL DEFAULT 0
 
 -- :: lease_state_time
-ALTER TABLE {table} ADD COLUMN {lease_state_time} INTEGER NOT NULL DEFAULT 0
+{lease_state_time} INTEGER NOT NULL DEFAULT 0
 
 -- :: lease_due_time
-ALTER TABLE {table} ADD COLUMN {lease_due_time} INTEGER
+{lease_due_time} INTEGER
 
 -- :: lease_owner
-ALTER TABLE {table} ADD COLUMN {lease_owner} TEXT
+{lease_owner} TEXT
 
 -- :: lease_token
-ALTER TABLE {table} ADD COLUMN {lease_token} BLOB
+{lease_token} BLOB
 
 -- :: lease_fence
-ALTER TABLE {table} ADD COLUMN {lease_fence} INTEGER NOT NULL DEFAULT 0
+{lease_fence} INTEGER NOT NULL DEFAULT {first_fence}
 
 -- :: lease_attempt
-ALTER TABLE {table} ADD COLUMN {lease_attempt} INTEGER NOT NULL DEFAULT 0
+{lease_attempt} INTEGER NOT NULL DEFAULT 0
 
 -- :: lease_error
-ALTER TABLE {table} ADD COLUMN {lease_error} TEXT
+{lease_error} TEXT
 
 -- :: trace_parent
-ALTER TABLE {table} ADD COLUMN {trace_parent} TEXT
+{trace_parent} TEXT
 
 -- :: lease_checkpoint
-ALTER TABLE {table} ADD COLUMN {lease_checkpoint} BLOB
+{lease_checkpoint} BLOB
 
 -- :: backfill
 UPDATE {table}
 SET {lease_state} = {backfill_state}
 WHERE ({key}) IN (
     SELECT {key} FROM {table}
-    WHERE {lease_state} = 0 AND {lease_fence} = 0 AND {backfill_match}{key_not_null}
+    WHERE {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}{key_not_null}
     LIMIT 10000)
 
 -- :: backfill_needed
 SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_not_null})
 
--- :: drop_column
-ALTER TABLE {table} DROP COLUMN {column}
-
--- :: drop_index
-DROP INDEX {index}
-
 -- :: ready_index
-CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}
+{record}CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}
 
 -- :: due_index
-CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}
+{record}CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}
 
 -- :: token_index
-CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}
+{record}CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}
 
 -- :: dead_index
-CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
+{record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
 
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})
 
 -- :: archive_index
-CREATE INDEX {archive_index} ON {archive} ({lease_state_time})
+{record}CREATE INDEX {archive_index} ON {archive} ({lease_state_time})

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 
-use super::CommandError;
 use super::config_args::{ConfigArgs, SchemaAccess, open_schema};
 use super::output::print_line;
+use super::{CommandError, confirm};
 use crate::queue::QueueSpec;
 use crate::store::schema;
 
@@ -40,11 +40,14 @@ pub(super) struct QueueArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-All leases are lost, because the soft-lock columns hold them. The command keeps:
-  - the columns and rows that the table had before
-  - soft-lock columns with configured names, because the table may have had them before
+All leases and states are lost, because the soft-lock columns hold them. The command drops only the columns and indexes that
+lease-broker has added and recorded. It keeps:
+  - the columns, indexes and rows that the table had before, also columns with names of ours
+  - the highest fencing token, so that the next adoption of the table counts on from it
   - archive tables
   - the tables lease_broker_*, which belong to the broker
+
+With --run it refuses while leases are held or a broker runs on the database, and asks first if it runs in a terminal.
 
 Examples:
   lease-broker schema drop --config queues.toml rainfall
@@ -58,6 +61,12 @@ pub(super) struct DropArgs {
     /// Run the SQL instead of printing it
     #[arg(long)]
     run: bool,
+    /// Run it even while leases are held or a broker runs. The workers lose their leases, and the broker fails
+    #[arg(long, requires = "run")]
+    force: bool,
+    /// Do not ask for confirmation in a terminal
+    #[arg(long, requires = "run")]
+    yes: bool,
 }
 
 impl DropArgs {
@@ -73,20 +82,45 @@ impl DropArgs {
         };
         let (mut schema, queues) = queues.open(access)?;
         for queue in queues {
-            let steps = schema.plan_removal(&queue)?;
-            if steps.is_empty() {
+            let removal = schema.plan_removal(&queue)?;
+            for kept in &removal.kept {
+                print_line!("-- {kept}");
+            }
+            if removal.steps.is_empty() {
                 print_line!(
                     "-- queue {:?}, table {:?}: nothing to drop",
                     queue.name,
                     queue.table
                 );
+                continue;
             }
-            for step in steps {
-                if self.run {
-                    apply_step(schema.as_mut(), &queue, &step)?;
-                } else {
-                    print_line!("{}\n", schema.script(&step));
+            let uses = schema.uses(&queue)?;
+            if !self.run {
+                for reason in uses {
+                    print_line!("-- warning: {reason}");
                 }
+                for step in &removal.steps {
+                    print_line!("{}\n", schema.script(step));
+                }
+                continue;
+            }
+            if !uses.is_empty() && !self.force {
+                return Err(CommandError::failed(format!(
+                    "{}\nWith --force the parts are dropped all the same: workers lose their leases, and the broker fails.",
+                    uses.join("\n")
+                )));
+            }
+            let question = format!(
+                "Drop {} columns and indexes of table {}, with all leases and states of queue {}?",
+                removal.steps.len(),
+                queue.table,
+                queue.name
+            );
+            if !self.yes && !confirm::confirm_in_terminal(&question)? {
+                return Err(CommandError::failed("nothing was dropped"));
+            }
+            for step in removal.steps {
+                apply_step(schema.as_mut(), &queue, &step)?;
             }
         }
         Ok(())
@@ -94,7 +128,7 @@ impl DropArgs {
 }
 
 /// Applies one step and shows its progress.
-fn apply_step(
+pub(super) fn apply_step(
     schema: &mut dyn schema::Schema,
     queue: &QueueSpec,
     step: &schema::Step,
@@ -111,10 +145,10 @@ fn apply_step(
         bar.set_message(format!("{}: {changed} rows", step.purpose));
     })?;
     bar.finish_and_clear();
-    let rows = if step.until_no_rows {
-        format!(" ({rows} rows)")
-    } else {
-        String::new()
+    let rows = match rows {
+        _ if !step.until_no_rows => String::new(),
+        1 => " (1 row)".to_owned(),
+        rows => format!(" ({rows} rows)"),
     };
     print_line!("{}: {}{rows}", queue.name, step.purpose);
     Ok(())
@@ -176,7 +210,7 @@ impl QueueArgs {
 
     fn check(self) -> Result<(), CommandError> {
         let (mut schema, queues) = self.open(SchemaAccess::Read)?;
-        let mut problems = 0;
+        let (mut problems, mut curable) = (0, true);
         for queue in queues {
             if queue.managed_columns.is_some() && !schema.plan(&queue)?.is_empty() {
                 print_line!("{}: ok, serve creates the table", queue.name);
@@ -186,6 +220,8 @@ impl QueueArgs {
             problems += missing.len();
             if missing.is_empty() {
                 print_line!("{}: ok", queue.name);
+            } else {
+                curable &= schema.plan(&queue).is_ok_and(|steps| !steps.is_empty());
             }
             for problem in missing {
                 print_line!("{}: {problem}", queue.name);
@@ -196,8 +232,11 @@ impl QueueArgs {
         }
         match problems {
             0 => Ok(()),
-            _ => Err(CommandError::usage(
+            _ if curable => Err(CommandError::usage(
                 "schema changes are missing; run `lease-broker schema apply`",
+            )),
+            _ => Err(CommandError::usage(
+                "`lease-broker schema apply` cannot solve all of these problems: correct the tables or the configuration",
             )),
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn soft_lock_names(
             let reason = format!("{name:?} is the name of another soft-lock column");
             return Err(InvalidSetting::new(key, reason));
         }
-        names.rename(column, name.clone());
+        names.map(column, name.clone());
     }
     Ok(names)
 }

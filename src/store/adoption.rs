@@ -1,11 +1,16 @@
 //! Adoption: the changes that turn an existing table into a queue. This file holds the part that both stores share.
 //!
-//! A plan has these steps, in this order: create the table of a managed queue, add soft-lock columns, give rows that were
-//! finished before the adoption their state, add indexes, create the archive. A plan contains only the steps that the table
+//! A plan has these steps, in this order: create the table of a managed queue, create the tables that record the added parts
+//! (`added_parts.rs`), add soft-lock columns, give rows that were finished before the adoption their state, add indexes, create
+//! the archive. A plan contains only the steps that the table
 //! still needs. After an interruption, planning again therefore continues where the adoption stopped.
 
+use std::time::Duration;
+
 use super::StoreError;
+use super::added_parts::AddedParts;
 use super::index_role::IndexRole;
+use super::instance::LIVE_TIME;
 use super::queue_columns::QueueColumns;
 use super::schema::Step;
 use super::table::{Filter, Index, Table};
@@ -126,6 +131,24 @@ pub(super) fn add_indexes(
     steps
 }
 
+/// Returns the purpose of the step that creates the tables of the record.
+pub(super) fn create_record_purpose() -> String {
+    "create the tables in which the broker records the parts that it adds".to_owned()
+}
+
+/// Returns the purpose of the step that deletes the record of a table that was replaced.
+pub(super) fn forget_table_purpose(lacking: &[String]) -> String {
+    format!(
+        "forget the record of an earlier table of this name: this one lacks {}",
+        lacking.join(", ")
+    )
+}
+
+/// Returns the purpose of the step that keeps the highest fencing token.
+pub(super) fn keep_fence_purpose() -> String {
+    "keep the highest fencing token, so that none is given twice".to_owned()
+}
+
 /// Returns the purpose of the step that creates an archive.
 pub(super) fn create_archive_purpose(archive: &str) -> String {
     format!("create the archive table {archive}")
@@ -230,17 +253,79 @@ pub(super) fn missing_parts<Kind>(
     missing
 }
 
-/// Returns the soft-lock columns that removal drops: those under their default names. Columns that the queue renames may be
-/// older than the queue. A column that the queue does not use stays.
-pub(super) fn removable_columns<'a, Kind>(
-    queue: &'a QueueSpec,
-    table: &Table<Kind>,
-) -> impl Iterator<Item = &'a str> {
-    let names = queue.soft_lock_columns().filter_map(|column| {
-        let name = queue.soft_lock.name(column);
-        (name == column.default_name()).then_some(name)
-    });
-    names.filter(|name| table.column(name).is_some())
+/// Returns one sentence for each index that the queue would have to replace and that adoption did not add.
+pub(super) fn foreign_indexes(
+    queue: &QueueSpec,
+    added: &AddedParts,
+    indexes: impl Iterator<Item = (String, IndexStatus)>,
+) -> Vec<String> {
+    let foreign = indexes
+        .filter(|(name, status)| *status == IndexStatus::WrongOrder && !added.has_index(name));
+    foreign
+        .map(|(name, _)| {
+            format!(
+                "table {:?} already has an index {name}, which lease-broker did not add and whose columns are not those that \
+                 queue {:?} needs: rename the index or drop it",
+                queue.table, queue.name
+            )
+        })
+        .collect()
+}
+
+/// Returns a sentence about the rows whose state has another value than a state's number, unless `count` is 0.
+pub(super) fn strange_states(queue: &QueueSpec, count: i64) -> Option<String> {
+    let name = queue.soft_lock.name(SoftLockColumn::State);
+    let rows = if count == 1 {
+        "1 row"
+    } else {
+        &format!("{count} rows")
+    };
+    (count > 0).then(|| {
+        format!(
+            "{rows} of table {:?} have a value in {name} that is not a state (0 to 4): correct the values, or give the broker's \
+             column another name (soft_lock.lease_state = \"lb_lease_state\" in the settings of queue {:?})",
+            queue.table, queue.name
+        )
+    })
+}
+
+/// Returns one sentence about the soft-lock columns that removal keeps, if there are any.
+pub(super) fn kept_columns(queue: &QueueSpec, kept: &[SoftLockColumn]) -> Option<String> {
+    let names: Vec<&str> = kept
+        .iter()
+        .map(|column| queue.soft_lock.name(*column))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "table {:?} keeps the columns {}: the record of lease-broker does not say that it added them",
+            queue.table,
+            names.join(", ")
+        )
+    })
+}
+
+/// Returns a sentence about the leases of the queue that are held, unless there are none. `count` goes up to 1,000.
+pub(super) fn held_leases(queue: &QueueSpec, count: i64) -> Option<String> {
+    let leases = match count {
+        ..=0 => return None,
+        1 => "1 lease of its items is".to_owned(),
+        1000.. => "1000 or more leases of its items are".to_owned(),
+        count => format!("{count} leases of its items are"),
+    };
+    Some(format!(
+        "queue {:?} is in use: {leases} held; wait until their workers have finished",
+        queue.name
+    ))
+}
+
+/// Returns a sentence about a broker that runs. `silence`: the time since it announced itself.
+pub(super) fn live_broker(address: &str, version: &str, silence: Duration) -> String {
+    format!(
+        "the broker {address} (version {version}) runs on this database, seen {} s ago: stop it first; a broker that was \
+         killed counts as running for {} s",
+        silence.as_secs(),
+        LIVE_TIME.as_secs()
+    )
 }
 
 /// Refuses to remove the parts of a managed queue.

@@ -18,14 +18,16 @@ pub trait Schema: Send {
     /// so far.
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError>;
 
-    /// Returns the steps that remove from the table what adoption added: indexes, soft-lock columns, and with them all
-    /// leases. Empty if there is nothing to remove. Changes nothing.
-    ///
-    /// Soft-lock columns that the queue renames stay, because they may be older than the queue. The archive stays too.
+    /// Returns the steps that remove from the table the parts that adoption added and recorded: indexes, soft-lock columns, and
+    /// with them all leases and states. Changes nothing. The highest fencing token and the archive stay.
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] for a managed queue: its table contains only the queue's items.
-    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError>;
+    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Removal, StoreError>;
+
+    /// Returns the reasons against removing the queue's parts now, one sentence each: leases that are held, and brokers that run
+    /// on the database.
+    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 
     /// Renders a step as a script to run by hand, with its purpose as a comment.
     fn script(&self, step: &Step) -> String;
@@ -41,12 +43,22 @@ pub trait Schema: Send {
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 }
 
+/// The removal of the parts that adoption added to a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// The steps, in the order to run them. Empty if there is nothing to remove.
+    pub steps: Vec<Step>,
+    /// One sentence for each part that has the name of a part of the queue and that stays, because it is not on record.
+    pub kept: Vec<String>,
+}
+
 /// One statement of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The purpose, as a phrase such as "add the ready index".
     pub purpose: String,
-    /// The statement, complete.
+    /// The statement, complete. A step that adds or drops a part has a second statement, which changes the record of added
+    /// parts. Both belong into one transaction.
     pub sql: String,
     /// Whether the statement changes a limited number of rows, and must run again until no rows are left.
     pub until_no_rows: bool,

@@ -4,6 +4,7 @@
 //! which does not wait for the writer. Each operation is in the file that is named after it, as its SQL is in
 //! `sql/sqlite`.
 
+mod added_parts;
 mod adopt;
 mod adopt_sql;
 mod backfill;
@@ -40,6 +41,7 @@ mod remove;
 mod sabotage;
 mod secrets;
 mod settle;
+mod soft_lock_types;
 mod state_counts;
 mod state_index;
 mod statement;

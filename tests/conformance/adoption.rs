@@ -229,7 +229,7 @@ pub(crate) async fn soft_lock_columns_can_be_renamed<H: Harness>() {
     let rename = |column: SoftLockColumn| format!("{} of ours", column.default_name());
     let fixture = Fixture::<H>::with(2, |spec| {
         for column in SoftLockColumn::ALL {
-            spec.soft_lock.rename(column, rename(column));
+            spec.soft_lock.map(column, rename(column));
         }
     })
     .await;
@@ -253,7 +253,7 @@ pub(crate) async fn two_queues_with_separate_soft_locks_share_a_table<H: Harness
     "second".clone_into(&mut second.name);
     for column in SoftLockColumn::ALL {
         let name = format!("second_{}", column.default_name());
-        second.soft_lock.rename(column, name);
+        second.soft_lock.map(column, name);
     }
     second.columns = Some(vec!["payload".to_owned()]);
     let mut first = queue("item");

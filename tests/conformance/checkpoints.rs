@@ -385,7 +385,7 @@ pub(crate) async fn checkpoint_column_can_be_renamed<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |queue| {
         queue.max_checkpoint_bytes = Some(64);
         let name = "Half Way".to_owned();
-        queue.soft_lock.rename(SoftLockColumn::Checkpoint, name);
+        queue.soft_lock.map(SoftLockColumn::Checkpoint, name);
     })
     .await;
     let lease = fixture.one().await.lease;

@@ -48,7 +48,7 @@ fn hostile_queue<H: Harness>(name: &str) -> (Table, QueueSpec) {
     }
     for column in SoftLockColumn::ALL {
         let own = format!("{name}{}", column.default_name());
-        spec.soft_lock.rename(column, own);
+        spec.soft_lock.map(column, own);
     }
     (table, spec)
 }

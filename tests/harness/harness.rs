@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;
-use lease_broker::store::schema::Step;
+use lease_broker::store::schema::{Removal, Step};
 use lease_broker::store::{Store, StoreError};
 use lease_broker::value::Value;
 
@@ -67,6 +67,19 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
         }
         Ok(())
     }
+
+    /// Plans the removal of the parts that adoption added.
+    async fn plan_removal(&self, queue: &QueueSpec) -> Result<Removal, StoreError>;
+
+    /// Returns the reasons against a removal now.
+    async fn uses(&self, queue: &QueueSpec) -> Vec<String>;
+
+    /// Returns everything about a table that another program could see: columns with types and defaults, indexes, triggers. One
+    /// line each.
+    async fn describe(&self, table: &str) -> Vec<String>;
+
+    /// Returns the statement that creates a trigger on `table` that adds a row to `log` for each updated row.
+    fn update_trigger(table: &str, log: &str) -> String;
 
     /// Returns the problems for which a broker would refuse the queue. Empty: it would accept the queue.
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::store::mssql::{MssqlSchema, MssqlStore};
-use lease_broker::store::schema::{Schema as _, Step};
+use lease_broker::store::schema::{Removal, Schema as _, Step};
 use lease_broker::store::{Store, StoreError};
 use lease_broker::value::Value;
 
@@ -195,6 +195,46 @@ impl Harness for MssqlHarness {
         let step = step.clone();
         self.with_schema(move |schema| schema.apply(&step, &mut |_| ()))
             .await
+    }
+
+    async fn plan_removal(&self, queue: &QueueSpec) -> Result<Removal, StoreError> {
+        let queue = queue.clone();
+        self.with_schema(move |schema| schema.plan_removal(&queue))
+            .await
+    }
+
+    async fn uses(&self, queue: &QueueSpec) -> Vec<String> {
+        let queue = queue.clone();
+        let uses = self.with_schema(move |schema| schema.uses(&queue));
+        uses.await.expect("uses")
+    }
+
+    async fn describe(&self, table: &str) -> Vec<String> {
+        let object = format!("OBJECT_ID(N'{table}')");
+        let columns = format!(
+            "SELECT CONCAT('column ', c.name, ' ', t.name, ' ', c.max_length, ' ', c.precision, ' ', c.scale, ' ', c.is_nullable,
+                ' ', c.is_identity, ' ', c.is_computed, ' ', c.collation_name, ' ', n.COLUMN_DEFAULT)
+            FROM sys.columns AS c INNER JOIN sys.types AS t ON t.user_type_id = c.user_type_id
+                LEFT JOIN INFORMATION_SCHEMA.COLUMNS AS n ON n.TABLE_NAME = OBJECT_NAME({object}) AND n.COLUMN_NAME = c.name
+            WHERE c.object_id = {object}
+            UNION ALL SELECT CONCAT('index ', i.name, ' ', i.is_unique, ' ', i.has_filter, ' ', k.key_ordinal, ' ', c.name)
+            FROM sys.indexes AS i
+                INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+                INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
+            WHERE i.object_id = {object}
+            UNION ALL SELECT CONCAT('trigger ', g.name) FROM sys.triggers AS g WHERE g.parent_id = {object}"
+        );
+        let rows = self.batch(&columns).await;
+        let line = |row: &tiberius::Row| row.get::<&str, _>(0).expect("a text").to_owned();
+        let mut lines: Vec<String> = rows.iter().map(line).collect();
+        lines.sort();
+        lines
+    }
+
+    fn update_trigger(table: &str, log: &str) -> String {
+        format!(
+            "CREATE TRIGGER watch ON {table} AFTER UPDATE AS BEGIN SET NOCOUNT ON; INSERT {log} (id) SELECT id FROM inserted; END"
+        )
     }
 
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {

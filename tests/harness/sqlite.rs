@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;
-use lease_broker::store::schema::{Schema as _, Step};
+use lease_broker::store::schema::{Removal, Schema as _, Step};
 use lease_broker::store::sqlite::{Clock, SqliteSchema, SqliteStore, system_clock};
 use lease_broker::store::{Store, StoreError};
 use lease_broker::value::{Value, hex};
@@ -121,6 +121,29 @@ impl Harness for SqliteHarness {
 
     async fn run(&self, step: &Step) -> Result<(), StoreError> {
         SqliteSchema::open(&self.path())?.apply(step, &mut |_| ())
+    }
+
+    async fn plan_removal(&self, queue: &QueueSpec) -> Result<Removal, StoreError> {
+        SqliteSchema::open(&self.path())?.plan_removal(queue)
+    }
+
+    async fn uses(&self, queue: &QueueSpec) -> Vec<String> {
+        let mut schema = SqliteSchema::open(&self.path()).expect("a schema");
+        schema.uses(queue).expect("uses")
+    }
+
+    async fn describe(&self, table: &str) -> Vec<String> {
+        let sql = "SELECT type || ' ' || name || ': ' || COALESCE(sql, '') FROM sqlite_schema WHERE tbl_name = ?1 ORDER BY 1";
+        let connection = self.connect();
+        let mut statement = connection.prepare(sql).expect(sql);
+        let lines = statement.query_map([table], |row| row.get(0));
+        lines.and_then(Iterator::collect).expect(sql)
+    }
+
+    fn update_trigger(table: &str, log: &str) -> String {
+        format!(
+            "CREATE TRIGGER watch AFTER UPDATE ON {table} BEGIN INSERT INTO {log} (id) VALUES (new.id); END"
+        )
     }
 
     async fn check(&self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {

@@ -88,9 +88,9 @@ async fn column_names_can_need_quoting() {
     spec.name = "items".to_owned();
     spec.order = by(&["-order"]);
     spec.soft_lock
-        .rename(SoftLockColumn::State, "the state's \"number\"".to_owned());
+        .map(SoftLockColumn::State, "the state's \"number\"".to_owned());
     spec.soft_lock
-        .rename(SoftLockColumn::Owner, "wer]?".to_owned());
+        .map(SoftLockColumn::Owner, "wer]?".to_owned());
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let item = |id| {
         new_item(&[

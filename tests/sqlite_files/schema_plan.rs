@@ -45,38 +45,62 @@ fn text(steps: &[Step]) -> String {
     steps.iter().map(step).collect::<Vec<_>>().concat()
 }
 
-const PLAN: &str = r#"-- add the soft-lock column lease_state
+const PLAN: &str = r#"-- create the tables in which the broker records the parts that it adds
+CREATE TABLE IF NOT EXISTS lease_broker_added (
+    table_name TEXT NOT NULL COLLATE NOCASE,
+    kind TEXT NOT NULL CHECK (kind IN ('column', 'index')),
+    name TEXT NOT NULL COLLATE NOCASE,
+    PRIMARY KEY (table_name, kind, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lease_broker_fence (
+    table_name TEXT NOT NULL PRIMARY KEY COLLATE NOCASE,
+    fence INTEGER NOT NULL
+) WITHOUT ROWID;
+-- add the soft-lock column lease_state
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_state');
 ALTER TABLE "my orders" ADD COLUMN "lease_state" INTEGER NOT NULL DEFAULT 0;
 -- add the soft-lock column lease_state_time
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_state_time');
 ALTER TABLE "my orders" ADD COLUMN "lease_state_time" INTEGER NOT NULL DEFAULT 0;
 -- add the soft-lock column lease_due_time
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_due_time');
 ALTER TABLE "my orders" ADD COLUMN "lease_due_time" INTEGER;
 -- add the soft-lock column lease_owner
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_owner');
 ALTER TABLE "my orders" ADD COLUMN "lease_owner" TEXT;
 -- add the soft-lock column lease_token
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_token');
 ALTER TABLE "my orders" ADD COLUMN "lease_token" BLOB;
 -- add the soft-lock column lease_fence
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_fence');
 ALTER TABLE "my orders" ADD COLUMN "lease_fence" INTEGER NOT NULL DEFAULT 0;
 -- add the soft-lock column lease_attempt
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_attempt');
 ALTER TABLE "my orders" ADD COLUMN "lease_attempt" INTEGER NOT NULL DEFAULT 0;
 -- add the soft-lock column lease_error
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'lease_error');
 ALTER TABLE "my orders" ADD COLUMN "lease_error" TEXT;
 -- add the soft-lock column trace_parent
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'column', 'trace_parent');
 ALTER TABLE "my orders" ADD COLUMN "trace_parent" TEXT;
 -- mark the rows that are already completed (until it changes nothing)
 UPDATE "my orders"
 SET "lease_state" = 3
 WHERE ("id") IN (
     SELECT "id" FROM "my orders"
-    WHERE "lease_state" = 0 AND "lease_fence" = 0 AND "processed" = 1
+    WHERE "lease_state" = 0 AND "lease_fence" <= 0 AND "processed" = 1
     LIMIT 10000);
 -- add the ready index
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'index', 'my orders_lease_ready');
 CREATE INDEX "my orders_lease_ready" ON "my orders" ("urgency" DESC, "id") WHERE "lease_state" = 0;
 -- add the due index
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'index', 'my orders_lease_due');
 CREATE INDEX "my orders_lease_due" ON "my orders" ("lease_due_time") WHERE "lease_state" IN (1, 2);
 -- add the token index
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'index', 'my orders_lease_token');
 CREATE INDEX "my orders_lease_token" ON "my orders" ("lease_token") WHERE "lease_state" = 1;
 -- add the dead index
+INSERT OR IGNORE INTO lease_broker_added (table_name, kind, name) VALUES ('my orders', 'index', 'my orders_lease_dead');
 CREATE INDEX "my orders_lease_dead" ON "my orders" ("lease_state_time") WHERE "lease_state" = 4;
 -- create the archive table done
 CREATE TABLE "done" ("id" INTEGER, "customer" VARCHAR(40), "urgency" INT, "processed" BOOLEAN, "lease_state_time" INTEGER, "lease_owner" TEXT, "lease_fence" INTEGER, "lease_attempt" INTEGER, "trace_parent" TEXT);
@@ -96,7 +120,10 @@ async fn plan_run_by_hand_is_complete() {
     let connection = harness.connect();
     connection.execute_batch(ORDERS).expect(ORDERS);
     for step in harness.plan(&spec()).await.expect("plan") {
-        while connection.execute(&step.sql, []).expect(&step.sql) > 0 && step.until_no_rows {}
+        match step.until_no_rows {
+            true => while connection.execute(&step.sql, []).expect(&step.sql) > 0 {},
+            false => connection.execute_batch(&step.sql).expect(&step.sql),
+        }
     }
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
     assert_eq!(harness.plan(&spec()).await, Ok(Vec::new()));

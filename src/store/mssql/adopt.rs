@@ -4,25 +4,29 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::adopt_sql::step;
+use super::added_parts::{naming, recording};
+use super::adopt_sql::{render, step};
 use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
-use super::decode::integer;
+use super::decode::{self, integer};
 use super::error::of_schema_change;
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
-use super::{Settings, backfill, dependents, index, placeholders, remove, restrictions};
+use super::{
+    Settings, added_parts, backfill, dependents, index, placeholders, remove, restrictions,
+};
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
+use crate::store::added_parts::AddedParts;
 use crate::store::adoption::{
     self, ARCHIVED_SOFT_LOCK, ManagedKey, archive_name, create_archive_purpose,
-    create_table_purpose, create_time_index_purpose, missing_parts, needs_time_index, no_table,
-    with,
+    create_record_purpose, create_table_purpose, create_time_index_purpose, foreign_indexes,
+    forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
 use crate::store::queue_columns::QueueColumns;
-use crate::store::schema::{Schema, Step};
+use crate::store::schema::{Removal, Schema, Step};
 use crate::store::template::Placeholders;
 
 /// The longest time that one statement may take. An index over many rows takes long.
@@ -68,9 +72,14 @@ impl Schema for MssqlSchema {
         self.runtime.block_on(apply)
     }
 
-    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Removal, StoreError> {
         self.runtime
             .block_on(remove::plan(&mut self.connection, queue))
+    }
+
+    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        self.runtime
+            .block_on(remove::uses(&mut self.connection, queue))
     }
 
     /// Writes each step as one batch that ends with GO, for sqlcmd and similar tools. A step that runs repeatedly becomes a
@@ -115,8 +124,35 @@ pub(super) async fn plan(
     };
     let columns = queue_columns(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-    let placeholders = placeholders::of_table(queue, &table, &columns);
+    let mut placeholders = placeholders::of_table(queue, &table, &columns);
+    let managed = queue.managed_columns.is_some();
+    let mut added = match managed {
+        true => AddedParts::default(),
+        false => added_parts::read(connection, &queue.table).await?,
+    };
+    let lacking = added.forget_replaced_table(queue, &table);
+    placeholders.insert("first_fence", added.first_fence.to_string());
+    let mut changes = Vec::new();
     let mut filegroup = None;
+    if exists && !managed {
+        let mut problems = added.foreign_columns(queue, &table);
+        let indexes = index::all_with_status(queue, &columns.order, &table)
+            .map(|(role, status)| (index::name(role, queue), status));
+        problems.extend(foreign_indexes(queue, &added, indexes));
+        problems.extend(strange_states(connection, queue, &table, &added).await?);
+        if !problems.is_empty() {
+            return Err(StoreError::Misconfigured(problems.join("; ")));
+        }
+        if !lacking.is_empty() {
+            let names: Vec<String> = lacking.iter().map(|name| text_literal(name)).collect();
+            let placeholders = with(
+                &naming(&placeholders, &queue.table, ""),
+                [("names", names.join(", "))],
+            );
+            let purpose = forget_table_purpose(&lacking);
+            changes.push(step(purpose, "forget_table", &placeholders));
+        }
+    }
     if exists {
         let restrictions = restrictions::read(connection, &queue.table).await?;
         let problems = restrictions::problems(&restrictions, queue, &table, &columns);
@@ -126,14 +162,14 @@ pub(super) async fn plan(
         let not_null = connection.server_info.adds_columns_without_rewrite()
             && restrictions::allow_not_null_columns(&restrictions);
         filegroup = Partitions::read(connection, &queue.table).await?.filegroup;
-        steps.extend(add_columns(queue, &table, &placeholders, not_null));
+        changes.extend(add_columns(queue, &table, &placeholders, not_null));
         let key = &columns.key;
         let backfill =
             backfill::plan(connection, queue, &table, key, &placeholders, not_null).await?;
-        steps.extend(backfill);
+        changes.extend(backfill);
     }
     let online = exists && connection.server_info.supports_online_indexes();
-    steps.extend(add_indexes(
+    changes.extend(add_indexes(
         queue,
         &table,
         &columns.order,
@@ -144,14 +180,40 @@ pub(super) async fn plan(
     if let Some(name) = archive_name(queue) {
         let archive = Table::read(connection, name).await?;
         if archive.is_none() {
-            steps.push(create_archive(queue, name, &columns, &placeholders));
+            changes.push(create_archive(queue, name, &columns, &placeholders));
         }
         if needs_time_index(queue, archive.as_ref()) {
             let online = archive.is_some() && connection.server_info.supports_online_indexes();
-            steps.push(create_time_index(queue, name, &placeholders, online));
+            changes.push(create_time_index(queue, name, &placeholders, online));
         }
     }
+    if !changes.is_empty() && !added.has_tables && !managed {
+        steps.push(step(
+            create_record_purpose(),
+            "create_record",
+            &placeholders,
+        ));
+    }
+    steps.append(&mut changes);
     Ok(steps)
+}
+
+/// Returns a sentence if rows have values that are no states in a column for the state that the table had before. NULL is
+/// allowed, because the backfill replaces it.
+async fn strange_states(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+    table: &Table,
+    added: &AddedParts,
+) -> Result<Option<String>, StoreError> {
+    let name = queue.soft_lock.name(SoftLockColumn::State);
+    if table.column(name).is_none() || added.has_column(name) {
+        return Ok(None);
+    }
+    let count = render("strange_states", &placeholders::of_queue(queue));
+    let results = connection.batch(&count).await?;
+    let count = integer(decode::single_row(&results, 0)?, 0)?;
+    Ok(adoption::strange_states(queue, count))
 }
 
 /// Runs one step. A statement that runs repeatedly returns two numbers: the rows that it visited and the rows that it
@@ -269,11 +331,16 @@ pub(super) fn add_columns(
     let rest = rest.filter(|column| !NOT_NULL_COLUMNS.contains(column));
     let columns = NOT_NULL_COLUMNS.into_iter().chain(rest);
     adoption::add_columns(queue, table, columns, |purpose, column| {
+        let name = queue.soft_lock.name(column);
         let values = [
-            ("column_literal", text_literal(queue.soft_lock.name(column))),
+            ("column_literal", text_literal(name)),
             ("nullable", nullable.to_owned()),
         ];
-        step(purpose, column.default_name(), &with(placeholders, values))
+        let placeholders = with(placeholders, values);
+        let definition = render(column.default_name(), &placeholders);
+        let placeholders = recording(&placeholders, queue, &queue.table, "column", name);
+        let placeholders = with(&placeholders, [("definition", definition)]);
+        step(purpose, "add_column", &placeholders)
     })
 }
 
@@ -291,8 +358,12 @@ pub(super) fn add_indexes(
     adoption::add_indexes(
         index::all_with_status(queue, order, table),
         |purpose, role| {
-            let values = [("index", quote(&index::name(role, queue)))];
-            step(purpose, "drop_index", &with(placeholders, values))
+            remove::drop_index(
+                purpose,
+                placeholders,
+                &queue.table,
+                &index::name(role, queue),
+            )
         },
         |mut purpose, role| {
             let filegroup = filegroup.filter(|_| is_whole(role));
@@ -302,12 +373,14 @@ pub(super) fn add_indexes(
                 );
             }
             let filegroup = filegroup.map(|name| format!(" ON {}", quote(name)));
+            let name = index::name(role, queue);
             let values = [
                 ("filegroup", filegroup.unwrap_or_default()),
-                ("index_literal", text_literal(&index::name(role, queue))),
+                ("index_literal", text_literal(&name)),
                 ("online", online.to_owned()),
             ];
-            step(purpose, role.section(), &with(placeholders, values))
+            let placeholders = recording(placeholders, queue, &queue.table, "index", &name);
+            step(purpose, role.section(), &with(&placeholders, values))
         },
     )
 }
@@ -360,7 +433,8 @@ pub(super) fn create_time_index(
         ("archive_index", quote(&index)),
         ("online", online.to_owned()),
     ];
-    let placeholders = with(placeholders, values);
+    let placeholders = recording(placeholders, queue, archive, "index", &index);
+    let placeholders = with(&placeholders, values);
     step(
         create_time_index_purpose(archive),
         "archive_index",

@@ -1,15 +1,27 @@
-//! The sections of `sql/mssql/adopt.sql`, rendered as steps of a plan.
+//! The sections of `sql/mssql/adopt.sql` and `sql/mssql/remove.sql`, rendered as steps of a plan.
 
 use crate::store::schema::Step;
 use crate::store::template::{self, Placeholders};
 
-/// Renders a section.
+const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
+const REMOVE: &str = include_str!("../../../sql/mssql/remove.sql");
+
+/// Renders a section of `adopt.sql`.
 pub(super) fn render(section: &str, placeholders: &Placeholders) -> String {
-    let file = include_str!("../../../sql/mssql/adopt.sql");
-    template::render(file, section, placeholders)
+    template::render(ADOPT, section, placeholders)
 }
 
-/// Renders a section as a step that runs once.
+/// Renders a section of `remove.sql`.
+pub(super) fn render_removal(section: &str, placeholders: &Placeholders) -> String {
+    template::render(REMOVE, section, placeholders)
+}
+
+/// Renders a section of `adopt.sql` as a step that runs once.
 pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
     Step::once(purpose, render(section, placeholders))
+}
+
+/// Renders a section of `remove.sql` as a step that runs once.
+pub(super) fn removal_step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
+    Step::once(purpose, render_removal(section, placeholders))
 }

@@ -55,7 +55,13 @@ pub(super) async fn plan(
     let never_claimed: Vec<String> = [SoftLockColumn::State, SoftLockColumn::Fence]
         .into_iter()
         .filter(exists)
-        .map(|column| format!("t.{} = 0 AND ", name(column)))
+        .map(|column| {
+            let first = match column {
+                SoftLockColumn::Fence => &*placeholders["first_fence"],
+                _ => "0",
+            };
+            format!("t.{} <= {first} AND ", name(column))
+        })
         .collect();
     let never_claimed = never_claimed.concat();
     let finished = final_states.iter();
@@ -63,6 +69,7 @@ pub(super) async fn plan(
     if needed_now.is_empty() {
         return Ok(None);
     }
+    let first_fence = placeholders["first_fence"].clone();
     let mut placeholders = placeholders.clone();
     let any_row = format!("{}{}", any_of(needed_now), placeholders["key_not_null"]);
     placeholders.insert("wants_backfill", any_row);
@@ -78,9 +85,9 @@ pub(super) async fn plan(
     let [state, fence] = [SoftLockColumn::State, SoftLockColumn::Fence].map(name);
     let mut needed: Vec<String> = nullable().map(is_null).collect();
     let finished = final_states.iter();
-    needed.extend(
-        finished.map(|(_, condition)| format!("t.{state} = 0 AND t.{fence} = 0 AND {condition}")),
-    );
+    needed.extend(finished.map(|(_, condition)| {
+        format!("t.{state} = 0 AND t.{fence} <= {first_fence} AND {condition}")
+    }));
     let cases: Vec<String> = final_states
         .iter()
         .map(|(state, condition)| format!(" WHEN {condition} THEN {}", state.code()))

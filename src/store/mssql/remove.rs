@@ -1,14 +1,21 @@
-//! Removal: drops from a table the indexes and the soft-lock columns that adoption added.
+//! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
-use super::adopt_sql::step;
+use tiberius::ToSql;
+
+use super::added_parts::{self, naming};
+use super::adopt_sql::{removal_step, render_removal};
 use super::catalogue::Table;
 use super::connection::Connection;
 use super::quote::{quote, quote_table, text_literal};
-use super::{index, placeholders};
-use crate::queue::QueueSpec;
+use super::{decode, index, placeholders};
+use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::adoption::{refuse_managed, removable_columns, with};
-use crate::store::schema::Step;
+use crate::store::adoption::{
+    archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
+};
+use crate::store::instance::LIVE_TIME;
+use crate::store::schema::{Removal, Step};
+use crate::store::template::Placeholders;
 
 /// Reads the default constraints of a table's columns. A constraint has to be dropped before its column.
 const DEFAULTS: &str = "SELECT c.name, d.name FROM sys.default_constraints AS d
@@ -19,45 +26,141 @@ WHERE d.parent_object_id = OBJECT_ID(@P1)";
 pub(super) async fn plan(
     connection: &mut Connection,
     queue: &QueueSpec,
-) -> Result<Vec<Step>, StoreError> {
+) -> Result<Removal, StoreError> {
     refuse_managed(queue)?;
+    let mut removal = Removal::default();
     let Some(table) = Table::read(connection, &queue.table).await? else {
-        return Ok(Vec::new());
+        return Ok(removal);
     };
     let placeholders = placeholders::of_queue(queue);
-    let mut steps = Vec::new();
+    let mut added = added_parts::read(connection, &queue.table).await?;
+    added.forget_replaced_table(queue, &table);
     for role in index::roles(queue) {
         let name = index::name(role, queue);
-        if index::named(&table, &name).is_some() {
-            let placeholders = with(&placeholders, [("index", quote(&name))]);
+        if index::named(&table, &name).is_some() && added.has_index(&name) {
             let purpose = format!("drop the {} index", role.name());
-            steps.push(step(purpose, "drop_index", &placeholders));
+            let step = drop_index(purpose, &placeholders, &queue.table, &name);
+            removal.steps.push(step);
         }
     }
-    let mut defaults = Vec::new();
-    // Babelfish lists default constraints under names that it does not recognize, and drops a default with its column.
-    if !connection.server_info.babelfish {
-        let object = quote_table(&queue.table);
-        let rows = connection.query(DEFAULTS, &[&object]).await?;
-        for row in rows.iter().flatten() {
-            let (column, name): (Option<&str>, Option<&str>) = (row.try_get(0)?, row.try_get(1)?);
-            let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-            defaults.push((text(column), text(name)));
+    if let Some(archive) = archive_name(queue) {
+        let name = index::archive_name(queue, archive);
+        let recorded = added_parts::read(connection, archive)
+            .await?
+            .has_index(&name);
+        let archived = Table::read(connection, archive).await?;
+        if recorded && archived.is_some_and(|table| index::named(&table, &name).is_some()) {
+            let purpose = format!("drop the index by time of the archive table {archive}");
+            let step = drop_index(purpose, &placeholders, archive, &name);
+            removal.steps.push(step);
         }
     }
-    for name in removable_columns(queue, &table) {
+    let defaults = defaults(connection, queue).await?;
+    let (dropped, kept) = added.removable_columns(queue, &table);
+    if !dropped.is_empty() && table.has_triggers && connection.server_info.babelfish {
+        return Err(StoreError::Misconfigured(format!(
+            "table {:?} has triggers, and Babelfish drops them when a column is dropped: drop the triggers yourself, and create \
+             them again afterwards",
+            queue.table
+        )));
+    }
+    for column in dropped {
+        let name = queue.soft_lock.name(column);
+        let placeholders = naming(&placeholders, &queue.table, name);
+        if column == SoftLockColumn::Fence {
+            let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
+            removal.steps.push(step);
+        }
         let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
         if let Some((_, constraint)) = defaults.iter().find(of_column) {
             let placeholders = with(&placeholders, [("constraint", quote(constraint))]);
             let purpose = format!("drop the default of {name}");
-            steps.push(step(purpose, "drop_default", &placeholders));
+            let step = removal_step(purpose, "drop_default", &placeholders);
+            removal.steps.push(step);
         }
         let values = [
             ("column", quote(name)),
             ("column_literal", text_literal(name)),
         ];
         let purpose = format!("drop the column {name}");
-        steps.push(step(purpose, "drop_column", &with(&placeholders, values)));
+        let step = removal_step(purpose, "drop_column", &with(&placeholders, values));
+        removal.steps.push(step);
     }
-    Ok(steps)
+    removal.kept.extend(kept_columns(queue, &kept));
+    Ok(removal)
+}
+
+/// Returns the step that drops the index `name` of `table`.
+pub(super) fn drop_index(
+    purpose: String,
+    placeholders: &Placeholders,
+    table: &str,
+    name: &str,
+) -> Step {
+    let values = [
+        ("index", quote(name)),
+        ("indexed_table", quote_table(table)),
+    ];
+    let placeholders = with(&naming(placeholders, table, name), values);
+    removal_step(purpose, "drop_index", &placeholders)
+}
+
+/// Returns the default constraints of the table: pairs of a column's name and a constraint's name.
+async fn defaults(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<(String, String)>, StoreError> {
+    // Babelfish lists default constraints under names that it does not recognize, and drops a default with its column.
+    if connection.server_info.babelfish {
+        return Ok(Vec::new());
+    }
+    let object = quote_table(&queue.table);
+    let rows = connection.query(DEFAULTS, &[&object]).await?;
+    let mut defaults = Vec::new();
+    for row in rows.iter().flatten() {
+        let text =
+            |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+        defaults.push((text(0)?, text(1)?));
+    }
+    Ok(defaults)
+}
+
+/// Returns the reasons against a removal now: leases that are held, and brokers that run.
+pub(super) async fn uses(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<String>, StoreError> {
+    let mut uses = Vec::new();
+    let table = Table::read(connection, &queue.table).await?;
+    let has = |column| {
+        let name = queue.soft_lock.name(column);
+        table
+            .as_ref()
+            .is_some_and(|table| table.column(name).is_some())
+    };
+    if has(SoftLockColumn::State) && has(SoftLockColumn::DueTime) {
+        let count = render_removal("held_leases", &placeholders::of_queue(queue));
+        let results = connection.batch(&count).await?;
+        let count = decode::integer(decode::single_row(&results, 0)?, 0)?;
+        uses.extend(held_leases(queue, count));
+    }
+    if added_parts::exists(connection, "lease_broker_instance").await? {
+        let live_seconds = i32::try_from(LIVE_TIME.as_secs()).unwrap_or(i32::MAX);
+        let parameters: [&dyn ToSql; 1] = [&live_seconds];
+        let brokers = render_removal("live_brokers", &Placeholders::new());
+        for row in connection
+            .query(&brokers, &parameters)
+            .await?
+            .iter()
+            .flatten()
+        {
+            let text = |column| {
+                Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default())
+            };
+            let seconds = u64::try_from(decode::integer(row, 2)?).unwrap_or_default();
+            let silence = std::time::Duration::from_secs(seconds);
+            uses.push(live_broker(&text(0)?, &text(1)?, silence));
+        }
+    }
+    Ok(uses)
 }

@@ -4,25 +4,24 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::adopt_sql::step;
-use super::backfill;
+use super::added_parts::recording;
+use super::adopt_sql::{render, step};
 use super::catalogue::Table;
-use super::index::{self, drop_index_placeholders};
-use super::placeholders;
-use super::quote::{quote, quote_all};
-use super::remove;
+use super::quote::{quote, quote_all, text_literal};
+use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
-use super::{connection, foreign_keys};
+use super::{added_parts, backfill, connection, foreign_keys, index, placeholders, remove};
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
+use crate::store::added_parts::AddedParts;
 use crate::store::adoption::{
-    ARCHIVED_SOFT_LOCK, ManagedKey, add_columns, add_indexes, archive_name, create_archive_purpose,
-    create_table_purpose, create_time_index_purpose, missing_parts, needs_time_index, no_table,
-    with,
+    self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, add_columns, add_indexes, archive_name,
+    create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
+    foreign_indexes, forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
 use crate::store::foreign_keys::warnings;
 use crate::store::queue_columns::QueueColumns;
-use crate::store::schema::{Schema, Step};
+use crate::store::schema::{Removal, Schema, Step};
 use crate::store::template::Placeholders;
 
 /// Plans and makes schema changes. Uses its own connection.
@@ -79,7 +78,8 @@ impl Schema for SqliteSchema {
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         let mut steps = Vec::new();
         let mut future = None;
-        if Table::read(&self.connection, &queue.table)?.is_none() {
+        let exists = Table::read(&self.connection, &queue.table)?.is_some();
+        if !exists {
             let create = create_table(queue).ok_or_else(|| no_table(queue))?;
             // The rest of the plan needs the table's description. A copy in memory gives it before the table exists.
             let connection = Connection::open_in_memory()?;
@@ -89,43 +89,93 @@ impl Schema for SqliteSchema {
         }
         let connection = future.as_ref().unwrap_or(&self.connection);
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
-        let columns = QueueColumns::new(queue, &table, Vec::new())
+        let columns = queue_columns(connection, queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let placeholders = placeholders::of_table(queue, &table, &columns);
-        steps.extend(add_columns(
+        let mut added = added_parts::read(&self.connection, &queue.table)?;
+        let lacking = added.forget_replaced_table(queue, &table);
+        if queue.managed_columns.is_none() {
+            let mut problems = added.foreign_columns(queue, &table);
+            problems.extend(foreign_indexes(
+                queue,
+                &added,
+                index_status(queue, &columns, &table),
+            ));
+            problems.extend(strange_states(connection, queue, &table, &added)?);
+            if !problems.is_empty() {
+                return Err(StoreError::Misconfigured(problems.join("; ")));
+            }
+        }
+        let mut placeholders = placeholders::of_table(queue, &table, &columns);
+        placeholders.insert("first_fence", added.first_fence.to_string());
+        let mut changes = Vec::new();
+        if !lacking.is_empty() {
+            let names: Vec<String> = lacking.iter().map(|name| text_literal(name)).collect();
+            let values = [
+                ("recorded_table", text_literal(&queue.table)),
+                ("names", names.join(", ")),
+            ];
+            let placeholders = with(&placeholders, values);
+            changes.push(step(
+                forget_table_purpose(&lacking),
+                "forget_table",
+                &placeholders,
+            ));
+        }
+        changes.extend(add_columns(
             queue,
             &table,
             queue.soft_lock_columns(),
-            |purpose, column| step(purpose, column.default_name(), &placeholders),
+            |purpose, column| {
+                let name = queue.soft_lock.name(column);
+                let placeholders = recording(&placeholders, queue, &queue.table, "column", name);
+                let definition = render(column.default_name(), &placeholders);
+                let placeholders = with(&placeholders, [("definition", definition)]);
+                step(purpose, "add_column", &placeholders)
+            },
         ));
-        steps.extend(backfill::plan(connection, queue, &table, &placeholders)?);
-        steps.extend(add_indexes(
+        changes.extend(backfill::plan(connection, queue, &table, &placeholders)?);
+        changes.extend(add_indexes(
             index::all_with_status(queue, &columns.order, &table),
             |purpose, role| {
-                let placeholders = drop_index_placeholders(role, &placeholders);
-                step(purpose, "drop_index", &placeholders)
+                let name = role.index_name(queue, &queue.table);
+                remove::drop_index(purpose, &placeholders, &queue.table, &name)
             },
-            |purpose, role| step(purpose, role.section(), &placeholders),
+            |purpose, role| {
+                let name = role.index_name(queue, &queue.table);
+                let placeholders = recording(&placeholders, queue, &queue.table, "index", &name);
+                step(purpose, role.section(), &placeholders)
+            },
         ));
         if let Some(name) = archive_name(queue) {
             let archive = Table::read(&self.connection, name)?;
             if archive.is_none() {
-                steps.push(create_archive(queue, name, &columns, &placeholders));
+                changes.push(create_archive(queue, name, &columns, &placeholders));
             }
             if needs_time_index(queue, archive.as_ref()) {
-                let time = queue.soft_lock.name(SoftLockColumn::StateTime);
-                let values = [("archive_index", quote(&format!("{name}_{time}")))];
-                let placeholders = with(&placeholders, values);
+                let index = index::archive_name(queue, name);
+                let placeholders = recording(&placeholders, queue, name, "index", &index);
+                let placeholders = with(&placeholders, [("archive_index", quote(&index))]);
                 let purpose = create_time_index_purpose(name);
-                steps.push(step(purpose, "archive_index", &placeholders));
+                changes.push(step(purpose, "archive_index", &placeholders));
             }
         }
+        if !changes.is_empty() && !added.has_tables && queue.managed_columns.is_none() {
+            steps.push(step(
+                create_record_purpose(),
+                "create_record",
+                &placeholders,
+            ));
+        }
+        steps.append(&mut changes);
         Ok(steps)
     }
 
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
         if !step.until_no_rows {
-            self.connection.execute_batch(&step.sql)?;
+            // A savepoint, because the caller may have begun a transaction.
+            let savepoint = self.connection.savepoint()?;
+            savepoint.execute_batch(&step.sql)?;
+            savepoint.commit()?;
             return Ok(());
         }
         let mut changed = 0;
@@ -140,17 +190,21 @@ impl Schema for SqliteSchema {
         }
     }
 
-    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+    fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Removal, StoreError> {
         remove::plan(&self.connection, queue)
     }
 
+    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        remove::uses(&self.connection, queue)
+    }
+
     fn script(&self, step: &Step) -> String {
-        let note = if step.until_no_rows {
-            "; run it again until it changes no row"
+        let Step { purpose, sql, .. } = step;
+        if step.until_no_rows {
+            format!("-- {purpose}; run it again until it changes no row\n{sql};")
         } else {
-            ""
-        };
-        format!("-- {}{note}\n{};", step.purpose, step.sql)
+            format!("-- {purpose}\nBEGIN IMMEDIATE;\n{sql};\nCOMMIT;")
+        }
     }
 
     fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -169,7 +223,7 @@ impl Schema for SqliteSchema {
             Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
             Err(error) => return Err(error),
         };
-        let columns = match QueueColumns::new(queue, &table, Vec::new()) {
+        let columns = match queue_columns(&self.connection, queue, &table)? {
             Ok(columns) => columns,
             Err(problems) => return Ok(problems),
         };
@@ -177,8 +231,7 @@ impl Schema for SqliteSchema {
             Some(name) => Table::read(&self.connection, name)?,
             None => None,
         };
-        let indexes = index::all_with_status(queue, &columns.order, &table)
-            .map(|(role, status)| (role.index_name(queue, &queue.table), status));
+        let indexes = index_status(queue, &columns, &table);
         Ok(missing_parts(
             queue,
             &table,
@@ -187,6 +240,32 @@ impl Schema for SqliteSchema {
             archive.as_ref(),
         ))
     }
+}
+
+/// Returns the name of each index with its status in `table`.
+fn index_status(
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+    table: &Table,
+) -> impl Iterator<Item = (String, IndexStatus)> {
+    index::all_with_status(queue, &columns.order, table)
+        .map(|(role, status)| (role.index_name(queue, &queue.table), status))
+}
+
+/// Returns a sentence if rows have values that are no states in a column for the state that the table had before.
+fn strange_states(
+    connection: &Connection,
+    queue: &QueueSpec,
+    table: &Table,
+    added: &AddedParts,
+) -> Result<Option<String>, StoreError> {
+    let name = queue.soft_lock.name(SoftLockColumn::State);
+    if table.column(name).is_none() || added.has_column(name) {
+        return Ok(None);
+    }
+    let count = render("strange_states", &placeholders::of_queue(queue));
+    let count: i64 = connection.query_row(&count, [], |row| row.get(0))?;
+    Ok(adoption::strange_states(queue, count))
 }
 
 /// Returns the step that creates a managed queue's table. `None`: the queue is not managed.

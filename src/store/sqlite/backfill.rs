@@ -19,12 +19,17 @@ pub(super) fn plan(
     table: &Table,
     placeholders: &Placeholders,
 ) -> Result<Vec<Step>, StoreError> {
-    // A row that was claimed before has fence > 0 and keeps its state. Before the soft-lock columns exist, no row has.
-    let never_claimed = [SoftLockColumn::State, SoftLockColumn::Fence]
-        .map(|column| queue.soft_lock.name(column))
-        .into_iter()
-        .filter(|name| table.column(name).is_some())
-        .map(|name| format!("{} = 0 AND ", quote(name)));
+    // A row that was claimed has a higher fence than the first one, and keeps its state. Before the soft-lock columns exist, no
+    // row has.
+    let first_fence = &*placeholders["first_fence"];
+    let never_claimed = [
+        (SoftLockColumn::State, "0"),
+        (SoftLockColumn::Fence, first_fence),
+    ]
+    .map(|(column, first)| (queue.soft_lock.name(column), first))
+    .into_iter()
+    .filter(|(name, _)| table.column(name).is_some())
+    .map(|(name, first)| format!("{} <= {first} AND ", quote(name)));
     let never_claimed = never_claimed.collect::<Vec<_>>().concat();
     let mut steps = Vec::new();
     for (state, condition) in mirrors(queue).final_state_conditions(literal) {

@@ -3,7 +3,7 @@
 use super::catalogue::Table;
 use super::quote::quote;
 use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
-use crate::store::adoption::{IndexStatus, with};
+use crate::store::adoption::IndexStatus;
 use crate::store::index_role::IndexRole;
 use crate::store::queue_columns::sort_list;
 use crate::store::table::sorts_by;
@@ -41,14 +41,11 @@ fn status(role: IndexRole, queue: &QueueSpec, order: &[OrderColumn], table: &Tab
     }
 }
 
-/// Returns the placeholders of the statement that drops the index of `role`.
-pub(super) fn drop_index_placeholders(
-    role: IndexRole,
-    placeholders: &Placeholders,
-) -> Placeholders {
-    with(
-        placeholders,
-        [("index", placeholders[role.section()].clone())],
+/// Returns the name of the archive's index on the time of completion.
+pub(super) fn archive_name(queue: &QueueSpec, archive: &str) -> String {
+    format!(
+        "{archive}_{}",
+        queue.soft_lock.name(SoftLockColumn::StateTime)
     )
 }
 

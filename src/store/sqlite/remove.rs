@@ -1,43 +1,112 @@
-//! Removal: drops from a table the indexes and the soft-lock columns that adoption added.
+//! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
-use super::adopt_sql::step;
+use super::adopt_sql::{removal_step, render_removal};
 use super::catalogue::Table;
-use super::index::drop_index_placeholders;
-use super::placeholders;
-use super::quote::quote;
-use crate::queue::QueueSpec;
+use super::clock::system_clock;
+use super::quote::{quote, text_literal};
+use super::{added_parts, placeholders};
+use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
-use crate::store::adoption::{refuse_managed, removable_columns, with};
+use crate::store::adoption::{
+    archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
+};
 use crate::store::index_role::IndexRole;
-use crate::store::schema::Step;
+use crate::store::instance::LIVE_TIME;
+use crate::store::millis::{duration_between, millis_rounded_up};
+use crate::store::schema::{Removal, Step};
+use crate::store::template::Placeholders;
 
 /// Plans the removal. Indexes come first, because `SQLite` does not drop a column that an index uses.
-pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal, StoreError> {
     refuse_managed(queue)?;
+    let mut removal = Removal::default();
     let Some(table) = Table::read(connection, &queue.table)? else {
-        return Ok(Vec::new());
+        return Ok(removal);
     };
     let placeholders = placeholders::of_queue(queue);
-    let indexes = IndexRole::ALL
-        .into_iter()
-        .filter(|role| {
-            let name = role.index_name(queue, &queue.table);
-            table.index(&name).is_some()
-        })
-        .map(|role| {
-            let placeholders = drop_index_placeholders(role, &placeholders);
+    let mut added = added_parts::read(connection, &queue.table)?;
+    added.forget_replaced_table(queue, &table);
+    for role in IndexRole::ALL {
+        let name = role.index_name(queue, &queue.table);
+        if table.index(&name).is_some() && added.has_index(&name) {
             let purpose = format!("drop the {} index", role.name());
-            step(purpose, "drop_index", &placeholders)
-        });
-    let columns = removable_columns(queue, &table).map(|name| {
+            let step = drop_index(purpose, &placeholders, &queue.table, &name);
+            removal.steps.push(step);
+        }
+    }
+    if let Some(archive) = archive_name(queue) {
+        let name = super::index::archive_name(queue, archive);
+        let recorded = added_parts::read(connection, archive)?.has_index(&name);
+        if let Some(archived) = Table::read(connection, archive)?
+            && recorded
+            && archived.index(&name).is_some()
+        {
+            let purpose = format!("drop the index by time of the archive table {archive}");
+            let step = drop_index(purpose, &placeholders, archive, &name);
+            removal.steps.push(step);
+        }
+    }
+    let (dropped, kept) = added.removable_columns(queue, &table);
+    for column in dropped {
+        let name = queue.soft_lock.name(column);
+        let placeholders = added_parts::naming(&placeholders, &queue.table, name);
+        if column == SoftLockColumn::Fence {
+            let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
+            removal.steps.push(step);
+        }
         let placeholders = with(&placeholders, [("column", quote(name))]);
-        step(
-            format!("drop the column {name}"),
-            "drop_column",
-            &placeholders,
-        )
-    });
-    Ok(indexes.chain(columns).collect())
+        let purpose = format!("drop the column {name}");
+        let step = removal_step(purpose, "drop_column", &placeholders);
+        removal.steps.push(step);
+    }
+    removal.kept.extend(kept_columns(queue, &kept));
+    Ok(removal)
+}
+
+/// Returns the step that drops the index `name` of `table`.
+pub(super) fn drop_index(
+    purpose: String,
+    placeholders: &Placeholders,
+    table: &str,
+    name: &str,
+) -> Step {
+    let placeholders = added_parts::naming(placeholders, table, name);
+    let placeholders = with(&placeholders, [("index", quote(name))]);
+    removal_step(purpose, "drop_index", &placeholders)
+}
+
+/// Returns the reasons against a removal now: leases that are held, and brokers that run.
+pub(super) fn uses(connection: &Connection, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+    let (mut uses, now) = (Vec::new(), system_clock()());
+    let name = |column| queue.soft_lock.name(column);
+    let placeholders = placeholders::of_queue(queue);
+    let table = Table::read(connection, &queue.table)?;
+    let has = |column| {
+        table
+            .as_ref()
+            .is_some_and(|table| table.column(name(column)).is_some())
+    };
+    if has(SoftLockColumn::State) && has(SoftLockColumn::DueTime) {
+        let count = render_removal("held_leases", &placeholders);
+        let count: i64 = connection.query_row(&count, [now], |row| row.get(0))?;
+        uses.extend(held_leases(queue, count));
+    }
+    let find = format!(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {}",
+        text_literal("lease_broker_instance")
+    );
+    let is_listed = connection.query_row(&find, [], |_| Ok(()));
+    if is_listed.optional()?.is_some() {
+        let mut brokers = connection.prepare(&render_removal("live_brokers", &placeholders))?;
+        let since = now.saturating_sub(millis_rounded_up(LIVE_TIME));
+        let brokers = brokers.query_map([now, since], |row| {
+            let (address, version): (String, String) = (row.get(0)?, row.get(1)?);
+            let silence = duration_between(0, row.get(2)?);
+            Ok(live_broker(&address, &version, silence))
+        })?;
+        uses.extend(brokers.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    Ok(uses)
 }

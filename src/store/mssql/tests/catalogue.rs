@@ -88,7 +88,7 @@ fn state_column_leads_an_index_in_any_case_of_letters() {
     queue.filtered_indexes = false;
     queue
         .soft_lock
-        .rename(SoftLockColumn::State, "Lease_State".to_owned());
+        .map(SoftLockColumn::State, "Lease_State".to_owned());
     let index = |name, column| index_on(name, &["lease_state", column], Filter::None);
     let table = table(vec![
         index("a", "id"),

@@ -128,7 +128,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let columns = queue_columns(spec, before).expect("the columns are there");
-    let placeholders = placeholders::of_table(spec, before, &columns);
+    let mut placeholders = placeholders::of_table(spec, before, &columns);
+    placeholders.insert("first_fence", "0".to_owned());
     let mut steps = adopt::add_columns(spec, before, &placeholders, true);
     let indexes = adopt::add_indexes(spec, before, &columns.order, &placeholders, true, None);
     steps.extend(indexes);
@@ -231,7 +232,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
 async fn s1_soft_locks_on_an_events_table() {
     let mut spec = spec("Rainfall_Events");
     spec.soft_lock
-        .rename(SoftLockColumn::Owner, "Process_ID".to_owned());
+        .map(SoftLockColumn::Owner, "Process_ID".to_owned());
     spec.mirror = vec![
         mirror(
             State::Ready,
@@ -574,7 +575,7 @@ async fn awkward_names() {
     let mut spec = spec("[my schema].[it's a ]] \"table\" {key}; --]");
     for part in SoftLockColumn::ALL {
         spec.soft_lock
-            .rename(part, format!("☂ {}]", part.default_name()));
+            .map(part, format!("☂ {}]", part.default_name()));
     }
     let table = table(&["k'e]y: nvarchar(40)", "{table}: int", "GO; DROP: xml"], 1);
     insta::assert_snapshot!(render(&spec, &table, &["k'e]y", "{table}", "GO; DROP"]));

@@ -1,0 +1,45 @@
+-- Purpose: remove from a table the columns and indexes that adopt.sql added and recorded. `schema drop` prints the sections that a
+--   table needs, in the order of this file, each as one batch.
+-- Sections: `drop_index` drops an index; an adoption that replaces an index runs it too. `keep_fence` keeps the table's highest
+--   fencing token. `drop_default` drops the default constraint of a column, which has to go before the column. `drop_column` drops
+--   a column. `drop_index` and `drop_column` delete the part's row of the record too. `held_leases` returns the number of leases
+--   that are held, up to 1,000. `live_brokers` returns address, version and the seconds since the last sign of life of each
+--   broker that runs.
+-- Parameters: `live_brokers`: @P1: the time without an announcement after which a broker no longer counts as running, in seconds.
+--   Others have none: everything is in the text, so that a person can run it.
+-- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `keep_fence` reads all rows.
+-- Indexes: none. `keep_fence` reads the whole table.
+-- Why LOCK_TIMEOUT 10000: all other sessions queue behind a session that waits for Sch-M. After 10 s the batch gives up, so that
+--   they continue.
+-- Why `keep_fence` comes after {lease_state} was dropped and before {lease_fence} is: no claim can give a higher token in between.
+
+-- :: drop_index
+SET LOCK_TIMEOUT 10000;
+DROP INDEX {index} ON {indexed_table};
+DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name}
+
+-- :: keep_fence
+INSERT lease_broker_fence (table_name, fence) SELECT {recorded_table}, 0
+WHERE NOT EXISTS (SELECT * FROM lease_broker_fence WHERE table_name = {recorded_table});
+UPDATE lease_broker_fence SET fence = (SELECT MAX(t.{lease_fence}) FROM {table} AS t)
+WHERE table_name = {recorded_table} AND fence < (SELECT MAX(t.{lease_fence}) FROM {table} AS t)
+
+-- :: drop_default
+SET LOCK_TIMEOUT 10000;
+ALTER TABLE {table} DROP CONSTRAINT {constraint}
+
+-- :: drop_column
+SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+BEGIN TRANSACTION;
+IF COL_LENGTH({table_literal}, {column_literal}) IS NOT NULL
+ALTER TABLE {table} DROP COLUMN {column};
+DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'column' AND name = {name};
+COMMIT TRANSACTION
+
+-- :: held_leases
+SELECT COUNT(*) FROM (SELECT TOP (1000) 1 AS one FROM {table} AS t
+    WHERE t.{lease_state} = 1 AND t.{lease_due_time} > SYSUTCDATETIME()) AS d
+
+-- :: live_brokers
+SELECT i.address, CONVERT(nvarchar(64), i.version), DATEDIFF(second, i.seen_time, SYSUTCDATETIME())
+FROM lease_broker_instance AS i WHERE i.draining = 0 AND i.seen_time > DATEADD(second, -@P1, SYSUTCDATETIME())

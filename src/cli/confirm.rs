@@ -1,0 +1,30 @@
+//! Questions to a person at a terminal.
+
+use std::io::{IsTerminal as _, stderr, stdin};
+
+use dialoguer::Confirm;
+
+use super::CommandError;
+
+/// Returns whether a person can answer questions: standard input and standard error are a terminal.
+pub(super) fn is_terminal() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
+}
+
+/// Asks a question, and returns true if the answer is yes. Without a terminal there is nobody to ask, and the result is true: the
+/// flags of the command are its confirmation.
+pub(super) fn confirm_in_terminal(question: &str) -> Result<bool, CommandError> {
+    if !is_terminal() {
+        return Ok(true);
+    }
+    let answer = Confirm::new()
+        .with_prompt(question)
+        .default(false)
+        .interact();
+    answer.map_err(unanswered)
+}
+
+/// Returns the error for a question that was not answered, such as one that Ctrl-C ended.
+pub(super) fn unanswered(error: dialoguer::Error) -> CommandError {
+    CommandError::io(format!("no answer: {error}"))
+}
