@@ -1,9 +1,10 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
-//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list`,
+//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`,
 //! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
 //! commands call a running broker over gRPC.
 
+mod adopt;
 mod auth;
 mod bench;
 mod cancel;
@@ -47,6 +48,7 @@ const EXAMPLES: &str = "\
 Examples:
   lease-broker demo                                   run several workers on one table and kill one
   lease-broker serve                                  serve the queue `default` in ./lease-broker.db
+  lease-broker adopt --store orders.db                make an existing table a queue
   lease-broker enqueue default --set payload=hello    add an item
   lease-broker claim default                          lease the item
   lease-broker complete default LEASE_ID              complete the item
@@ -67,6 +69,7 @@ enum Command {
     Bench(Box<bench::Bench>),
     #[command(name = "demo-worker", hide = true)]
     DemoWorker(demo::worker::DemoWorker),
+    Adopt(adopt::Adopt),
     #[command(subcommand)]
     Schema(schema::Schema),
     Enqueue(enqueue::Enqueue),
@@ -96,6 +99,7 @@ impl Cli {
                 command.run();
                 Ok(())
             }
+            Command::Adopt(command) => command.run(),
             Command::Schema(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Auth(command) => command.run(),

@@ -4,6 +4,8 @@ mod support;
 
 #[path = "command_line/admin.rs"]
 mod admin;
+#[path = "command_line/adopt.rs"]
+mod adopt;
 #[path = "command_line/bench.rs"]
 mod bench;
 #[path = "command_line/connections.rs"]
@@ -34,6 +36,8 @@ mod security;
 mod serve;
 #[path = "support/skipped.rs"]
 mod skipped;
+#[path = "command_line/terminal.rs"]
+mod terminal;
 #[path = "command_line/work.rs"]
 mod work;
 #[path = "command_line/workspace.rs"]

@@ -297,7 +297,7 @@ pub(super) fn kept_columns(queue: &QueueSpec, kept: &[SoftLockColumn]) -> Option
         .collect();
     (!names.is_empty()).then(|| {
         format!(
-            "table {:?} keeps the columns {}: the record of lease-broker does not say that it added them",
+            "table {:?} keeps {}: lease-broker has no record that it added this",
             queue.table,
             names.join(", ")
         )

@@ -48,6 +48,7 @@ mod server_info;
 mod settings;
 mod settle;
 mod soft_lock_types;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod trace;

@@ -2,7 +2,7 @@
 
 use crate::queue::QueueSpec;
 
-use super::StoreError;
+use super::{StoreError, Survey};
 
 /// Schema changes of one database. The commands `schema plan`, `apply`, `check` and `drop` use it.
 pub trait Schema: Send {
@@ -28,6 +28,23 @@ pub trait Schema: Send {
     /// Returns the reasons against removing the queue's parts now, one sentence each: leases that are held, and brokers that run
     /// on the database.
     fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the names of the tables that could become queues: all but the broker's own. In alphabetical order.
+    fn tables(&mut self) -> Result<Vec<String>, StoreError>;
+
+    /// Describes a table. `None`: it does not exist.
+    fn survey(&mut self, table: &str) -> Result<Option<Survey>, StoreError>;
+
+    /// Returns up to `limit` different values of a column as text, except NULL, from the first 100,000 rows.
+    fn values(
+        &mut self,
+        table: &str,
+        column: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the effect of a step on other programs while it runs, as a phrase such as "writers wait for a moment".
+    fn lock(&self, step: &Step) -> &'static str;
 
     /// Renders a step as a script to run by hand, with its purpose as a comment.
     fn script(&self, step: &Step) -> String;
@@ -62,6 +79,8 @@ pub struct Step {
     pub sql: String,
     /// Whether the statement changes a limited number of rows, and must run again until no rows are left.
     pub until_no_rows: bool,
+    /// Whether the statement reads all rows of the table once.
+    pub reads_all_rows: bool,
 }
 
 impl Step {
@@ -71,6 +90,15 @@ impl Step {
             purpose,
             sql,
             until_no_rows: false,
+            reads_all_rows: false,
+        }
+    }
+
+    /// Returns the step, marked as one that reads all rows.
+    pub(super) fn reading_all_rows(self) -> Self {
+        Self {
+            reads_all_rows: true,
+            ..self
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of `schema plan`, `apply`, `check` and `drop` on a table that other programs created and filled.
 
 use crate::support::database;
+use crate::terminal::Terminal;
 use crate::workspace::Workspace;
 
 const QUEUES: &str = "
@@ -187,7 +188,9 @@ fn drop_removes_only_applied_changes() {
         "{shown:?}"
     );
     // The configuration names this column, and the table had it before.
-    assert!(!shown.out.contains("Process_ID"), "{shown:?}");
+    let kept = "-- table \"Rainfall Events\" keeps Process_ID: ";
+    assert!(shown.out.contains(kept), "{shown:?}");
+    assert!(!shown.out.contains("DROP COLUMN \"Process_ID\""), "{shown:?}");
     assert_ne!(
         columns(&workspace),
         before,
@@ -203,6 +206,78 @@ fn drop_removes_only_applied_changes() {
         64,
         "a queue must be named"
     );
+}
+
+#[test]
+fn drop_refuses_while_a_broker_runs_unless_forced() {
+    let mut workspace = not_adopted();
+    workspace.store("schema apply");
+    workspace.serve();
+    let refused = workspace.store("schema drop rainfall --run");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("runs on this database"), "{refused:?}");
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    let shown = workspace.store("schema drop rainfall");
+    assert!(
+        shown.out.contains("-- warning: the broker 127.0.0.1:"),
+        "{shown:?}"
+    );
+    let lease = workspace.call("claim rainfall").json();
+    assert_eq!(lease.len(), 1);
+    let refused = workspace.store("schema drop rainfall --run");
+    assert!(
+        refused.err.contains("1 lease of its items is held"),
+        "{refused:?}"
+    );
+    let forced = workspace.store("schema drop rainfall --run --force");
+    assert_eq!(forced.code, 0, "{forced:?}");
+}
+
+#[test]
+fn drop_after_a_broker_has_stopped_is_allowed() {
+    let mut workspace = not_adopted();
+    workspace.store("schema apply");
+    workspace.serve();
+    let mut broker = workspace.process.take().expect("a broker");
+    broker.signal("TERM");
+    assert!(broker.wait().success());
+    let dropped = workspace.store("schema drop rainfall --run");
+    assert_eq!(dropped.code, 0, "{dropped:?}");
+}
+
+#[test]
+fn drop_asks_in_a_terminal() {
+    let workspace = not_adopted();
+    workspace.store("schema apply");
+    let drop = [
+        "schema",
+        "drop",
+        "rainfall",
+        "--run",
+        "--config",
+        "queues.toml",
+        "--store",
+        "q.db",
+    ];
+    let question = "of table Rainfall Events, with all leases and states of queue rainfall?";
+    for (answer, code, removed) in [("n", 1, false), ("y", 0, true)] {
+        let mut terminal = Terminal::run(workspace.folder.path(), &drop);
+        terminal.answer(question, answer);
+        let (ended, screen) = terminal.end();
+        assert_eq!(ended, Some(code), "{screen}");
+        let left = workspace.store("schema drop rainfall");
+        assert_eq!(left.out.contains("nothing to drop"), removed, "{left:?}");
+    }
+}
+
+#[test]
+fn check_advises_apply_only_if_it_helps() {
+    let workspace = not_adopted();
+    let advice = |workspace: &Workspace| workspace.store("schema check").err;
+    assert!(advice(&workspace).contains("run `lease-broker schema apply`"));
+    let add = "ALTER TABLE \"Rainfall Events\" ADD COLUMN lease_token TEXT";
+    workspace.database().execute_batch(add).expect(add);
+    assert!(advice(&workspace).contains("apply` cannot solve"));
 }
 
 #[test]

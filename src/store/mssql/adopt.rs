@@ -15,10 +15,9 @@ use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
 use super::{
-    Settings, added_parts, backfill, dependents, index, placeholders, remove, restrictions,
+    Settings, added_parts, backfill, dependents, index, placeholders, remove, restrictions, survey,
 };
 use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
 use crate::store::added_parts::AddedParts;
 use crate::store::adoption::{
     self, ARCHIVED_SOFT_LOCK, ManagedKey, archive_name, create_archive_purpose,
@@ -28,6 +27,7 @@ use crate::store::adoption::{
 use crate::store::queue_columns::QueueColumns;
 use crate::store::schema::{Removal, Schema, Step};
 use crate::store::template::Placeholders;
+use crate::store::{StoreError, Survey};
 
 /// The longest time that one statement may take. An index over many rows takes long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);
@@ -80,6 +80,37 @@ impl Schema for MssqlSchema {
     fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         self.runtime
             .block_on(remove::uses(&mut self.connection, queue))
+    }
+
+    fn tables(&mut self) -> Result<Vec<String>, StoreError> {
+        self.runtime.block_on(survey::tables(&mut self.connection))
+    }
+
+    fn survey(&mut self, table: &str) -> Result<Option<Survey>, StoreError> {
+        let survey = survey::survey(&mut self.connection, table);
+        self.runtime.block_on(survey)
+    }
+
+    fn values(
+        &mut self,
+        table: &str,
+        column: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let values = survey::values(&mut self.connection, table, column, limit);
+        self.runtime.block_on(values)
+    }
+
+    fn lock(&self, step: &Step) -> &'static str {
+        if step.until_no_rows {
+            "2,000 rows at a time are locked"
+        } else if !step.reads_all_rows {
+            "all sessions wait for a moment; the step gives up after 10 s without the lock"
+        } else if self.connection.server_info.supports_online_indexes() {
+            "other sessions continue (ONLINE)"
+        } else {
+            "writers wait while all rows are read"
+        }
     }
 
     /// Writes each step as one batch that ends with GO, for sqlcmd and similar tools. A step that runs repeatedly becomes a
@@ -380,7 +411,7 @@ pub(super) fn add_indexes(
                 ("online", online.to_owned()),
             ];
             let placeholders = recording(placeholders, queue, &queue.table, "index", &name);
-            step(purpose, role.section(), &with(&placeholders, values))
+            step(purpose, role.section(), &with(&placeholders, values)).reading_all_rows()
         },
     )
 }

@@ -104,6 +104,7 @@ pub(super) async fn plan(
         },
         sql: render("backfill", &placeholders),
         until_no_rows: true,
+        reads_all_rows: true,
     }))
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn plan(
         let placeholders = naming(&placeholders, &queue.table, name);
         if column == SoftLockColumn::Fence {
             let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
-            removal.steps.push(step);
+            removal.steps.push(step.reading_all_rows());
         }
         let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
         if let Some((_, constraint)) = defaults.iter().find(of_column) {

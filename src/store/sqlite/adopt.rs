@@ -12,7 +12,6 @@ use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use super::{added_parts, backfill, connection, foreign_keys, index, placeholders, remove};
 use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
 use crate::store::added_parts::AddedParts;
 use crate::store::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, add_columns, add_indexes, archive_name,
@@ -23,6 +22,7 @@ use crate::store::foreign_keys::warnings;
 use crate::store::queue_columns::QueueColumns;
 use crate::store::schema::{Removal, Schema, Step};
 use crate::store::template::Placeholders;
+use crate::store::{StoreError, Survey};
 
 /// Plans and makes schema changes. Uses its own connection.
 pub struct SqliteSchema {
@@ -143,7 +143,7 @@ impl Schema for SqliteSchema {
             |purpose, role| {
                 let name = role.index_name(queue, &queue.table);
                 let placeholders = recording(&placeholders, queue, &queue.table, "index", &name);
-                step(purpose, role.section(), &placeholders)
+                step(purpose, role.section(), &placeholders).reading_all_rows()
             },
         ));
         if let Some(name) = archive_name(queue) {
@@ -196,6 +196,49 @@ impl Schema for SqliteSchema {
 
     fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         remove::uses(&self.connection, queue)
+    }
+
+    fn tables(&mut self) -> Result<Vec<String>, StoreError> {
+        let tables = "SELECT name FROM sqlite_schema WHERE type = 'table'
+            AND name NOT GLOB 'sqlite_*' AND name NOT GLOB 'lease_broker_*' ORDER BY name";
+        let mut tables = self.connection.prepare(tables)?;
+        let tables = tables.query_map([], |row| row.get(0))?;
+        Ok(tables.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn survey(&mut self, name: &str) -> Result<Option<Survey>, StoreError> {
+        let Some(table) = Table::read(&self.connection, name)? else {
+            return Ok(None);
+        };
+        let count = format!("SELECT count(*) FROM {}", quote(name));
+        let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
+        Ok(Some(Survey::new(&table, rows.unsigned_abs())))
+    }
+
+    fn values(
+        &mut self,
+        table: &str,
+        column: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let (table, column) = (quote(table), quote(column));
+        let values = format!(
+            "SELECT DISTINCT CAST({column} AS TEXT) FROM (SELECT {column} FROM {table} LIMIT 100000)
+            WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {limit}"
+        );
+        let mut values = self.connection.prepare(&values)?;
+        let values = values.query_map([], |row| row.get(0))?;
+        Ok(values.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn lock(&self, step: &Step) -> &'static str {
+        if step.until_no_rows {
+            "writers wait while 10,000 rows are changed, and then get their turn"
+        } else if step.reads_all_rows {
+            "writers wait while all rows are read, about 1 s per 1,000,000 rows"
+        } else {
+            "writers wait for a moment"
+        }
     }
 
     fn script(&self, step: &Step) -> String {

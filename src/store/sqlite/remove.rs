@@ -54,7 +54,7 @@ pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal
         let placeholders = added_parts::naming(&placeholders, &queue.table, name);
         if column == SoftLockColumn::Fence {
             let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
-            removal.steps.push(step);
+            removal.steps.push(step.reading_all_rows());
         }
         let placeholders = with(&placeholders, [("column", quote(name))]);
         let purpose = format!("drop the column {name}");

@@ -1,0 +1,426 @@
+//! `adopt`: makes an existing table a queue. Proposes settings, writes them as a configuration file, changes the table, and
+//! writes the SQL that undoes the change.
+
+mod config_file;
+mod proposal;
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser as _};
+use dialoguer::{Input, MultiSelect, Select};
+
+use self::config_file::{Database, mirror_lines};
+use self::proposal::{Mirror, Proposal};
+use super::config_args::{SchemaAccess, open_schema};
+use super::confirm::{confirm_in_terminal, is_terminal, unanswered};
+use super::output::{self, print_line};
+use super::schema::apply_step;
+use super::{Cli, CommandError};
+use crate::config::{Config, Sources};
+use crate::item_state::State;
+use crate::queue::QueueSpec;
+use crate::store::Survey;
+use crate::store::schema::{Schema, Step};
+
+/// Make an existing table a queue: write its configuration, and add the soft-lock columns and indexes
+///
+/// Reads the table and proposes settings: its key, the columns that workers may write, and the columns that show other programs
+/// that a row is done. In a terminal it asks; elsewhere flags give the answers. It prints the configuration and each change with
+/// its effect on other programs, and changes nothing before it is confirmed. Afterwards it writes the SQL that undoes the change.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker adopt --store orders.db
+  lease-broker adopt --store orders.db --table Orders --yes
+  lease-broker adopt --connection-string-file db.secret --table dbo.Orders
+  lease-broker adopt --store orders.db --table Orders --writable Total --mirror ready:Processed=0 \\
+      --mirror completed:Processed=1 --yes --serve")]
+pub(super) struct Adopt {
+    /// SQLite file that has the table
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "connection_string_file"
+    )]
+    store: Option<PathBuf>,
+    /// File that holds the ADO.NET connection string of the SQL Server database that has the table
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    connection_string_file: Option<PathBuf>,
+    /// The table. On SQL Server it can start with a schema
+    #[arg(long)]
+    table: Option<String>,
+    /// Name of the queue [default: the table's name in lower case]
+    #[arg(long)]
+    queue: Option<String>,
+    /// Columns that identify a row, one to three [default: the primary key]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    key: Vec<String>,
+    /// Columns that workers may write, or "" for none [default: columns that can be NULL and that --mirror does not name]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    writable: Option<Vec<String>>,
+    /// A column that shows other programs the state of a row, and its value in this state: ready, leased, delayed, completed or
+    /// dead. VALUE is a number, a text, $now, $worker or $null. "" for none [default: a column such as Processed or Status]
+    #[arg(long, value_name = "STATE:COLUMN=VALUE")]
+    mirror: Option<Vec<String>>,
+    /// Address that the broker listens on, for the configuration [default: that of every broker]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Configuration file to write [default: QUEUE.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// File to write the SQL to that undoes the change [default: QUEUE.undo.sql]
+    #[arg(long, value_name = "FILE")]
+    undo: Option<PathBuf>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Run `lease-broker serve` with the new configuration afterwards
+    #[arg(long)]
+    serve: bool,
+}
+
+impl Adopt {
+    pub(super) fn run(self) -> Result<(), CommandError> {
+        let asks = is_terminal() && !self.yes;
+        let mut schema = self.open()?;
+        let table = self.table(schema.as_mut(), asks)?;
+        let survey = schema
+            .survey(&table)?
+            .ok_or_else(|| no_table(schema.as_mut(), &table))?;
+        let proposal = self.propose(schema.as_mut(), &survey, table, asks)?;
+        let text = config_file::render(&proposal, &self.database(), self.listen.as_deref());
+        let spec = queue_spec(&text)?;
+
+        let (config, undo) = self.files(&proposal.queue);
+        for file in [&config, &undo] {
+            if file.exists() {
+                return Err(CommandError::usage(format!(
+                    "{} already exists: remove it, or name another file (--config, --undo)",
+                    file.display()
+                )));
+            }
+        }
+        let steps = schema.plan(&spec)?;
+        print_plan(schema.as_mut(), &spec, &survey, &text, &config, &steps)?;
+        let question = format!(
+            "Write {} and change the table {}?",
+            config.display(),
+            spec.table
+        );
+        if !self.yes {
+            if !is_terminal() {
+                return Err(CommandError::usage(
+                    "nothing was changed: add --yes to write the file and change the table",
+                ));
+            }
+            if !confirm_in_terminal(&question)? {
+                return Err(CommandError::failed("nothing was changed"));
+            }
+        }
+        write_new(&config, &text)?;
+        let mut applied = Ok(());
+        for step in &steps {
+            applied = apply_step(schema.as_mut(), &spec, step);
+            if applied.is_err() {
+                break;
+            }
+        }
+        // After a failure too: the file undoes the steps that were applied.
+        write_undo(schema.as_mut(), &spec, &undo)?;
+        applied?;
+        self.report(&spec, &config, &undo)
+    }
+
+    fn database(&self) -> Database<'_> {
+        match (&self.store, &self.connection_string_file) {
+            (_, Some(file)) => Database::Mssql(file),
+            (store, None) => Database::Sqlite(store.as_deref().unwrap_or(Path::new(""))),
+        }
+    }
+
+    /// Opens the schema. The configuration at this moment has no queue over the table.
+    fn open(&self) -> Result<Box<dyn Schema>, CommandError> {
+        if let Some(path) = self.store.as_ref().filter(|path| !path.exists()) {
+            return Err(CommandError::io(format!(
+                "file {} does not exist",
+                path.display()
+            )));
+        }
+        let none = Proposal {
+            queue: "none".to_owned(),
+            table: "none".to_owned(),
+            key: Vec::new(),
+            writable: Vec::new(),
+            mirror: Vec::new(),
+            renamed: Vec::new(),
+        };
+        let config = load(&config_file::render(&none, &self.database(), None))?;
+        open_schema(&config, SchemaAccess::Change)
+    }
+
+    fn files(&self, queue: &str) -> (PathBuf, PathBuf) {
+        // A queue's name can hold characters that are not for a file's name.
+        let name: String = queue
+            .chars()
+            .map(|c| {
+                if c.is_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        let or = |file: &Option<PathBuf>, end| {
+            file.clone()
+                .unwrap_or_else(|| format!("{name}{end}").into())
+        };
+        (or(&self.config, ".toml"), or(&self.undo, ".undo.sql"))
+    }
+
+    fn table(&self, schema: &mut dyn Schema, asks: bool) -> Result<String, CommandError> {
+        if let Some(table) = &self.table {
+            return Ok(table.clone());
+        }
+        let mut tables = schema.tables()?;
+        match tables.len() {
+            0 => Err(CommandError::usage("the database has no tables")),
+            1 => Ok(tables.remove(0)),
+            _ if asks => {
+                let chosen = Select::new()
+                    .with_prompt("Table")
+                    .items(&tables)
+                    .default(0)
+                    .interact();
+                Ok(tables.swap_remove(chosen.map_err(unanswered)?))
+            }
+            _ => Err(CommandError::usage(format!(
+                "--table is missing; the database has {}",
+                tables.join(", ")
+            ))),
+        }
+    }
+
+    /// Proposes the settings, and asks for those that no flag gives.
+    fn propose(
+        &self,
+        schema: &mut dyn Schema,
+        survey: &Survey,
+        table: String,
+        asks: bool,
+    ) -> Result<Proposal, CommandError> {
+        let key = match &*self.key {
+            [] => proposal::key(survey).ok_or_else(|| {
+                CommandError::usage(format!(
+                    "table {table:?} has no primary key and no unique index without NULLs: add one, because the broker has to \
+                     tell rows apart"
+                ))
+            })?,
+            key => key.to_vec(),
+        };
+        let mut queue = self
+            .queue
+            .clone()
+            .unwrap_or_else(|| proposal::queue_name(&table));
+        if asks && self.queue.is_none() {
+            let asked = Input::new().with_prompt("Name of the queue").default(queue);
+            queue = asked.interact_text().map_err(unanswered)?;
+        }
+        let mirror = match &self.mirror {
+            Some(mirror) => parse_mirror(mirror)?,
+            None => {
+                let texts = |column: &str| schema.values(&table, column, 20);
+                let mirrors = proposal::mirrors(survey, texts)?;
+                choose_mirror(mirrors, asks)?
+            }
+        };
+        let writable = match &self.writable {
+            Some(columns) => columns
+                .iter()
+                .filter(|name| !name.is_empty())
+                .cloned()
+                .collect(),
+            None => choose_writable(survey, &mirror, asks)?,
+        };
+        Ok(Proposal {
+            queue,
+            renamed: proposal::renamed(survey),
+            table,
+            key,
+            writable,
+            mirror,
+        })
+    }
+
+    /// Prints the next commands, or serves.
+    fn report(&self, spec: &QueueSpec, config: &Path, undo: &Path) -> Result<(), CommandError> {
+        let (config, undo) = (config.display().to_string(), undo.display());
+        print_line!(
+            "wrote {config}, and {undo}, which removes the change again while no broker runs"
+        );
+        if self.serve {
+            return Cli::parse_from(["lease-broker", "serve", "--config", &config]).run();
+        }
+        print_line!("next:  lease-broker serve --config {config}");
+        print_line!("       lease-broker claim {}", spec.name);
+        Ok(())
+    }
+}
+
+fn no_table(schema: &mut dyn Schema, table: &str) -> CommandError {
+    let tables = schema.tables().unwrap_or_default();
+    CommandError::usage(format!(
+        "the database has no table {table:?}; it has {}",
+        if tables.is_empty() {
+            "none".to_owned()
+        } else {
+            tables.join(", ")
+        }
+    ))
+}
+
+/// Loads a configuration file's text, without the environment.
+fn load(text: &str) -> Result<Config, CommandError> {
+    let io = |error| CommandError::io(format!("cannot write a temporary file: {error}"));
+    let mut file = tempfile::NamedTempFile::new().map_err(io)?;
+    file.write_all(text.as_bytes()).map_err(io)?;
+    let sources = Sources {
+        file: Some(file.path().to_owned()),
+        ..Sources::default()
+    };
+    let config = sources.load();
+    config.map_err(|error| CommandError::usage(format!("{}: {}", error.key, error.reason)))
+}
+
+fn queue_spec(text: &str) -> Result<QueueSpec, CommandError> {
+    let mut queues = load(text)?.queues;
+    queues
+        .pop()
+        .ok_or_else(|| CommandError::usage("the configuration has no queue"))
+}
+
+/// Parses the flags `--mirror STATE:COLUMN=VALUE`.
+fn parse_mirror(flags: &[String]) -> Result<Mirror, CommandError> {
+    let mut mirror = Mirror::new();
+    for flag in flags.iter().filter(|flag| !flag.is_empty()) {
+        let parts = flag.split_once(':').and_then(|(state, rest)| {
+            let (column, value) = rest.split_once('=')?;
+            Some((State::from_name(state)?, column, value))
+        });
+        let (state, column, value) = parts.ok_or_else(|| {
+            CommandError::usage(format!(
+                "--mirror {flag:?} is not STATE:COLUMN=VALUE with the state ready, leased, delayed, completed or dead"
+            ))
+        })?;
+        let value = match value.parse() {
+            Ok(number) => toml::Value::Integer(number),
+            Err(_) => value.into(),
+        };
+        let entry = (column.to_owned(), value);
+        match mirror.iter_mut().find(|(other, _)| *other == state) {
+            Some((_, columns)) => columns.push(entry),
+            None => mirror.push((state, vec![entry])),
+        }
+    }
+    Ok(mirror)
+}
+
+fn choose_mirror(mut mirrors: Vec<Mirror>, asks: bool) -> Result<Mirror, CommandError> {
+    if mirrors.is_empty() || !asks {
+        return Ok(mirrors.into_iter().next().unwrap_or_default());
+    }
+    let mut choices: Vec<String> = mirrors
+        .iter()
+        .map(|mirror| mirror_lines(mirror).replace('\n', ", "))
+        .collect();
+    choices.push("no column shows it".to_owned());
+    let prompt = "How does the table show other programs that a row is done?";
+    let chosen = Select::new()
+        .with_prompt(prompt)
+        .items(&choices)
+        .default(0)
+        .interact();
+    let chosen = chosen.map_err(unanswered)?;
+    mirrors.push(Mirror::new());
+    Ok(mirrors.swap_remove(chosen))
+}
+
+fn choose_writable(
+    survey: &Survey,
+    mirror: &Mirror,
+    asks: bool,
+) -> Result<Vec<String>, CommandError> {
+    let mut columns = proposal::result_columns(survey, mirror);
+    if !asks || columns.is_empty() {
+        return Ok(columns);
+    }
+    let prompt = "Columns that workers may write (space selects, Enter ends)";
+    let all = vec![true; columns.len()];
+    let chosen = MultiSelect::new()
+        .with_prompt(prompt)
+        .items(&columns)
+        .defaults(&all)
+        .interact();
+    let chosen = chosen.map_err(unanswered)?;
+    let mut index = 0..;
+    columns.retain(|_| index.next().is_some_and(|index| chosen.contains(&index)));
+    Ok(columns)
+}
+
+/// Prints the file, the changes with their locks, and warnings.
+fn print_plan(
+    schema: &mut dyn Schema,
+    spec: &QueueSpec,
+    survey: &Survey,
+    text: &str,
+    config: &Path,
+    steps: &[Step],
+) -> Result<(), CommandError> {
+    print_line!("-- {}", config.display());
+    print_line!("{text}");
+    let rows = match survey.rows {
+        1 => "1 row".to_owned(),
+        rows => format!("{rows} rows"),
+    };
+    print_line!(
+        "-- {} changes to the table {}, which has {rows}",
+        steps.len(),
+        spec.table
+    );
+    let mut table = output::table();
+    for step in steps {
+        table.add_row([step.purpose.as_str(), schema.lock(step)]);
+    }
+    output::align_left(&mut table);
+    print_line!("{}", table.trim_fmt());
+    for warning in schema.warnings(spec)? {
+        print_line!("warning: {warning}");
+    }
+    print_line!("");
+    Ok(())
+}
+
+/// Writes a file that must not exist yet.
+fn write_new(path: &Path, text: &str) -> Result<(), CommandError> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| CommandError::io(format!("{}: {error}", path.display())))
+}
+
+/// Writes the SQL that removes what was added.
+fn write_undo(schema: &mut dyn Schema, spec: &QueueSpec, path: &Path) -> Result<(), CommandError> {
+    let text = match schema.plan_removal(spec) {
+        Ok(removal) => {
+            let scripts = removal.steps.iter().map(|step| schema.script(step) + "\n");
+            format!(
+                "-- Removes from the table {} what lease-broker added. Stop every broker on the database first: all leases and\n\
+                 -- states are lost. `lease-broker schema drop` does the same and checks it.\n\n{}",
+                spec.table,
+                scripts.collect::<Vec<_>>().join("\n")
+            )
+        }
+        Err(problem) => format!("-- {problem}\n"),
+    };
+    write_new(path, &text)
+}

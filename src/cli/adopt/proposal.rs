@@ -1,0 +1,259 @@
+//! The settings that `adopt` proposes for a table: a guess from the names and types of its columns, which a person checks.
+
+use toml::Value;
+
+use crate::item_state::State;
+use crate::queue::{SoftLock, SoftLockColumn};
+use crate::store::{ColumnClass, Survey, SurveyedColumn};
+
+/// The settings of a queue over an existing table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Proposal {
+    /// The name of the queue.
+    pub(super) queue: String,
+    pub(super) table: String,
+    /// The columns that identify a row. Empty: the primary key.
+    pub(super) key: Vec<String>,
+    /// The columns that workers may write.
+    pub(super) writable: Vec<String>,
+    /// The columns of the table that show the state of an item to other programs.
+    pub(super) mirror: Mirror,
+    /// Names for soft-lock columns whose default names the table uses for columns of its own: default name and new name.
+    pub(super) renamed: Vec<(&'static str, String)>,
+}
+
+/// Values of columns by state, as the configuration writes them.
+pub(super) type Mirror = Vec<(State, Vec<(String, Value)>)>;
+
+/// Parts of the names of columns that show that a row is done.
+const DONE: [&str; 9] = [
+    "process", "complet", "finish", "done", "handled", "sent", "shipped", "closed", "executed",
+];
+/// Names of columns that hold a state as text.
+const STATE: [&str; 4] = ["status", "state", "stage", "phase"];
+/// Texts that show a state.
+const TEXTS: [(State, &[&str]); 4] = [
+    (
+        State::Ready,
+        &[
+            "new", "ready", "pending", "open", "queued", "todo", "created",
+        ],
+    ),
+    (
+        State::Leased,
+        &[
+            "processing",
+            "in process",
+            "in progress",
+            "running",
+            "working",
+            "started",
+            "active",
+        ],
+    ),
+    (
+        State::Completed,
+        &[
+            "done",
+            "completed",
+            "complete",
+            "processed",
+            "finished",
+            "closed",
+            "success",
+            "succeeded",
+        ],
+    ),
+    (State::Dead, &["error", "failed", "dead", "rejected"]),
+];
+
+/// Returns the name of a queue over `table`: the table's name without its schema, in lower case.
+pub(super) fn queue_name(table: &str) -> String {
+    let name = table.rsplit('.').next().unwrap_or(table);
+    name.trim_matches(['[', ']']).to_lowercase()
+}
+
+/// Returns the ways in which the table can show the state of an item, the most likely first. `texts` returns the different values
+/// of a text column.
+pub(super) fn mirrors<E>(
+    survey: &Survey,
+    mut texts: impl FnMut(&str) -> Result<Vec<String>, E>,
+) -> Result<Vec<Mirror>, E> {
+    let mut mirrors = Vec::new();
+    let in_key =
+        |column: &&SurveyedColumn| survey.keys.iter().flatten().any(|key| *key == column.name);
+    let candidates = || {
+        survey
+            .columns
+            .iter()
+            .filter(|column| column.writable && !in_key(column))
+    };
+    let contains = |column: &SurveyedColumn, parts: &[&str]| {
+        let name = column.name.to_lowercase();
+        parts.iter().any(|part| name.contains(part))
+    };
+    for column in candidates().filter(|column| contains(column, &DONE)) {
+        let one = |value: Value| vec![(column.name.clone(), value)];
+        let pair = |ready, completed| {
+            vec![
+                (State::Ready, one(ready)),
+                (State::Completed, one(completed)),
+            ]
+        };
+        match column.class {
+            ColumnClass::Flag | ColumnClass::Integer => mirrors.push(pair(0.into(), 1.into())),
+            ColumnClass::Time if column.nullable => {
+                mirrors.push(pair("$null".into(), "$now".into()));
+            }
+            _ => {}
+        }
+    }
+    let states =
+        candidates().filter(|column| column.class == ColumnClass::Text && contains(column, &STATE));
+    for column in states {
+        let texts = texts(&column.name)?;
+        let of_state = |(state, known): &(State, &[&str])| {
+            let text = texts
+                .iter()
+                .find(|text| known.contains(&&*text.to_lowercase()))?;
+            Some((
+                *state,
+                vec![(column.name.clone(), Value::from(text.as_str()))],
+            ))
+        };
+        let mirror: Mirror = TEXTS.iter().filter_map(of_state).collect();
+        let has = |state| mirror.iter().any(|(other, _)| *other == state);
+        if has(State::Ready) && has(State::Completed) {
+            mirrors.push(mirror);
+        }
+    }
+    Ok(mirrors)
+}
+
+/// Returns the columns that a worker probably writes as its result: those that a row can lack and that show no state.
+pub(super) fn result_columns(survey: &Survey, mirror: &Mirror) -> Vec<String> {
+    let is_mirror = |column: &SurveyedColumn| {
+        let mut columns = mirror.iter().flat_map(|(_, columns)| columns);
+        columns.any(|(name, _)| *name == column.name)
+    };
+    let soft_lock = SoftLock::default();
+    let columns = survey.columns.iter();
+    columns
+        .filter(|column| column.nullable && column.writable && !is_mirror(column))
+        .filter(|column| !soft_lock.contains(&column.name))
+        .map(|column| column.name.clone())
+        .collect()
+}
+
+/// Returns the key that the configuration has to name. Empty: it need not name one. `None`: the table has no key.
+pub(super) fn key(survey: &Survey) -> Option<Vec<String>> {
+    if survey.has_default_key {
+        return Some(Vec::new());
+    }
+    survey.keys.iter().min_by_key(|key| key.len()).cloned()
+}
+
+/// Returns other names for the soft-lock columns whose default names the table uses, unless the table is a queue already.
+pub(super) fn renamed(survey: &Survey) -> Vec<(&'static str, String)> {
+    let default = SoftLock::default();
+    let exists = |column: &SoftLockColumn| survey.column(default.name(*column)).is_some();
+    let is_queue = SoftLockColumn::ALL[..9].iter().all(exists);
+    let taken = SoftLockColumn::ALL
+        .into_iter()
+        .filter(|column| !is_queue && exists(column));
+    taken
+        .map(|column| {
+            (
+                column.default_name(),
+                format!("lb_{}", column.default_name()),
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, declared: &str, nullable: bool) -> SurveyedColumn {
+        SurveyedColumn {
+            name: name.to_owned(),
+            class: ColumnClass::of_declaration(declared),
+            nullable,
+            writable: true,
+        }
+    }
+
+    fn survey(columns: Vec<SurveyedColumn>) -> Survey {
+        Survey {
+            keys: vec![vec![columns[0].name.clone()]],
+            has_default_key: true,
+            columns,
+            rows: 0,
+        }
+    }
+
+    fn found(survey: &Survey, texts: &[&str]) -> Vec<Mirror> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        mirrors::<()>(survey, |_| Ok(texts.clone())).expect("no error")
+    }
+
+    #[test]
+    fn flag_and_time_show_completion() {
+        let survey = survey(vec![
+            column("Order_ID", "int", false),
+            column("Processed", "bit", false),
+            column("Completed_At", "datetime2(3)", true),
+            column("Total", "decimal(9,2)", true),
+        ]);
+        let mirrors = found(&survey, &[]);
+        let shows = |column: &str, ready: Value, completed: Value| {
+            let one = |value| vec![(column.to_owned(), value)];
+            vec![
+                (State::Ready, one(ready)),
+                (State::Completed, one(completed)),
+            ]
+        };
+        assert_eq!(
+            mirrors,
+            [
+                shows("Processed", 0.into(), 1.into()),
+                shows("Completed_At", "$null".into(), "$now".into()),
+            ]
+        );
+        assert_eq!(
+            result_columns(&survey, &mirrors[0]),
+            ["Completed_At", "Total"]
+        );
+    }
+
+    #[test]
+    fn texts_of_a_status_column_show_states() {
+        let survey = survey(vec![
+            column("id", "int", false),
+            column("Status", "varchar(20)", false),
+        ]);
+        let mirrors = found(&survey, &["Completed", "Error", "In Process", "Pending"]);
+        let states: Vec<State> = mirrors[0].iter().map(|(state, _)| *state).collect();
+        assert_eq!(
+            states,
+            [State::Ready, State::Leased, State::Completed, State::Dead]
+        );
+        assert_eq!(found(&survey, &["red", "green"]), Vec::<Mirror>::new());
+    }
+
+    #[test]
+    fn taken_names_are_replaced_unless_the_table_is_a_queue() {
+        let table = survey(vec![
+            column("id", "int", false),
+            column("Lease_Owner", "text", true),
+        ]);
+        assert_eq!(
+            renamed(&table),
+            [("lease_owner", "lb_lease_owner".to_owned())]
+        );
+        let all = SoftLockColumn::ALL[..9].iter();
+        let all = all.map(|part| column(part.default_name(), "text", true));
+        assert_eq!(renamed(&survey(all.collect())), []);
+    }
+}

@@ -1,0 +1,65 @@
+//! Describes the tables of a database for a person who wants to make one a queue.
+
+use super::catalogue::Table;
+use super::connection::Connection;
+use super::decode;
+use super::quote::{quote, quote_table, text_literal};
+use crate::store::{StoreError, Survey};
+
+/// Reads the names of the tables, with their schema unless it is the login's own.
+const TABLES: &str =
+    "SELECT CAST(CASE WHEN s.name = SCHEMA_NAME() THEN t.name ELSE CONCAT(s.name, N'.', t.name) END
+        AS nvarchar(257)) AS lb_name
+FROM sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE t.name NOT LIKE N'lease[_]broker[_]%' AND t.is_ms_shipped = 0
+ORDER BY lb_name";
+
+/// Returns the names of the tables that could become queues.
+pub(super) async fn tables(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
+    texts(connection, TABLES).await
+}
+
+/// Describes a table. `None`: it does not exist.
+pub(super) async fn survey(
+    connection: &mut Connection,
+    name: &str,
+) -> Result<Option<Survey>, StoreError> {
+    let Some(table) = Table::read(connection, name).await? else {
+        return Ok(None);
+    };
+    let object = quote_table(name);
+    // The number in the catalogue costs nothing. Babelfish has none there.
+    let count = if connection.server_info.babelfish {
+        format!("SELECT COUNT_BIG(*) FROM {object}")
+    } else {
+        format!(
+            "SELECT SUM(p.rows) FROM sys.partitions AS p WHERE p.object_id = OBJECT_ID({}) AND p.index_id IN (0, 1)",
+            text_literal(&object)
+        )
+    };
+    let results = connection.batch(&count).await?;
+    let rows = decode::integer(decode::single_row(&results, 0)?, 0)?;
+    Ok(Some(Survey::new(&table, rows.unsigned_abs())))
+}
+
+/// Returns up to `limit` different values of a column as text, from the first 100,000 rows.
+pub(super) async fn values(
+    connection: &mut Connection,
+    table: &str,
+    column: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let (table, column) = (quote_table(table), quote(column));
+    let values = format!(
+        "SELECT DISTINCT TOP ({limit}) CAST(d.lb_v AS nvarchar(128)) AS lb_v
+        FROM (SELECT TOP (100000) t.{column} AS lb_v FROM {table} AS t) AS d WHERE d.lb_v IS NOT NULL ORDER BY lb_v"
+    );
+    texts(connection, &values).await
+}
+
+/// Runs a query and returns the texts of its first column.
+async fn texts(connection: &mut Connection, query: &str) -> Result<Vec<String>, StoreError> {
+    let results = connection.batch(query).await?;
+    let text = |row| Ok(decode::optional_text(row, 0)?.unwrap_or_default());
+    results.iter().flatten().map(text).collect()
+}

@@ -1,0 +1,216 @@
+//! Tests of `adopt`, which makes an existing table a queue.
+
+use crate::support::database;
+use crate::terminal::Terminal;
+use crate::workspace::Workspace;
+
+const ORDERS: &str = "
+    CREATE TABLE Orders (Order_ID INTEGER PRIMARY KEY, Customer TEXT NOT NULL, Total NUMERIC,
+        Processed INTEGER NOT NULL DEFAULT 0);
+    INSERT INTO Orders (Customer, Processed) VALUES ('Ada', 1), ('Grace', 0), ('Edsger', 0);";
+
+/// Creates a folder with the table in `q.db`.
+fn with_table(sql: &str) -> Workspace {
+    let workspace = Workspace::with("");
+    workspace.database().execute_batch(sql).expect("tables");
+    workspace
+}
+
+/// Returns the schema and the rows of the table.
+fn state(workspace: &Workspace, table: &str) -> (String, Vec<Vec<rusqlite::types::Value>>) {
+    let database = workspace.database();
+    let schema =
+        "SELECT group_concat(sql, ';') FROM sqlite_schema WHERE tbl_name NOT LIKE 'lease_broker%'";
+    (
+        database::query_value(&database, schema),
+        database::all_rows(&database, table),
+    )
+}
+
+const ADOPT: &str = "adopt --store q.db --table Orders";
+
+#[test]
+fn proposals_are_written_and_the_queue_serves() {
+    let mut workspace = with_table(ORDERS);
+    let adopted =
+        workspace.run("adopt --store q.db --listen 127.0.0.1:50052 --config queues2.toml --yes");
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    let toml = std::fs::read_to_string(workspace.path("queues2.toml")).expect("the configuration");
+    let expected = r#"# The table Orders as the queue orders. Written by `lease-broker adopt`.
+# deploy/config.default.toml documents all settings. Those that are not here have its values.
+
+[store]
+path = "q.db"
+
+[server]
+listen = "127.0.0.1:50052"
+
+[queues.orders]
+table = "Orders"
+# A lease ends after this time without a heartbeat, and another worker gets the row.
+lease_duration = "1m"
+# Workers may write their results into these columns.
+writable = ["Total"]
+
+# Columns that show other programs the state of a row. Rows that are completed already are not claimed.
+[queues.orders.mirror]
+ready = { Processed = 0 }
+completed = { Processed = 1 }
+"#;
+    assert_eq!(toml, expected);
+    std::fs::copy(
+        workspace.path("queues2.toml"),
+        workspace.path("queues.toml"),
+    )
+    .expect("a copy");
+    workspace.serve();
+    let leases = workspace.call("claim orders --limit 9").json();
+    let keys: Vec<_> = leases.iter().map(|lease| lease["key"].as_str()).collect();
+    assert_eq!(
+        keys,
+        [Some("2"), Some("3")],
+        "the first row was processed before"
+    );
+}
+
+#[test]
+fn undo_file_gives_the_table_back() {
+    let workspace = with_table(ORDERS);
+    let before = state(&workspace, "Orders");
+    let adopted = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    assert_ne!(state(&workspace, "Orders"), before);
+    let undo = std::fs::read_to_string(workspace.path("orders.undo.sql")).expect("the undo file");
+    workspace
+        .database()
+        .execute_batch(&undo)
+        .expect("valid SQL");
+    assert_eq!(state(&workspace, "Orders"), before);
+}
+
+#[test]
+fn nothing_changes_without_confirmation() {
+    let workspace = with_table(ORDERS);
+    let before = state(&workspace, "Orders");
+    let refused = workspace.run(ADOPT);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    assert!(
+        refused.out.contains("[queues.orders]"),
+        "the proposal is shown: {refused:?}"
+    );
+    assert!(
+        refused.out.contains("add the ready index"),
+        "the plan is shown: {refused:?}"
+    );
+    assert_eq!(state(&workspace, "Orders"), before);
+    assert!(!workspace.path("orders.toml").exists());
+}
+
+#[test]
+fn existing_files_are_not_overwritten() {
+    let workspace = with_table(ORDERS);
+    workspace.write("orders.toml", "mine");
+    let before = state(&workspace, "Orders");
+    let refused = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(
+        refused.err.contains("orders.toml already exists"),
+        "{refused:?}"
+    );
+    assert_eq!(state(&workspace, "Orders"), before);
+    let kept = std::fs::read_to_string(workspace.path("orders.toml")).expect("the file");
+    assert_eq!(kept, "mine");
+}
+
+#[test]
+fn mistakes_name_what_there_is() {
+    let workspace = with_table(&format!("{ORDERS} CREATE TABLE log (line TEXT)"));
+    let missing = workspace.run("adopt --store q.db --yes");
+    assert!(
+        missing
+            .err
+            .contains("--table is missing; the database has Orders, log"),
+        "{missing:?}"
+    );
+    let unknown = workspace.run("adopt --store q.db --table Ordres --yes");
+    assert!(
+        unknown
+            .err
+            .contains("no table \"Ordres\"; it has Orders, log"),
+        "{unknown:?}"
+    );
+    let keyless = workspace.run("adopt --store q.db --table log --yes");
+    assert!(
+        keyless.err.contains("table \"log\" has no primary key"),
+        "{keyless:?}"
+    );
+    let column = workspace.run(&format!("{ADOPT} --writable Totl --yes"));
+    assert!(column.err.contains("has no column \"Totl\""), "{column:?}");
+    let mirror = workspace.run(&format!("{ADOPT} --mirror done:Processed=1 --yes"));
+    assert!(mirror.err.contains("STATE:COLUMN=VALUE"), "{mirror:?}");
+    let file = workspace.run("adopt --store absent.db --yes");
+    assert_eq!(
+        (file.code, workspace.path("absent.db").exists()),
+        (74, false),
+        "{file:?}"
+    );
+    for refused in [missing, unknown, keyless, column, mirror] {
+        assert_eq!(refused.code, 64, "{refused:?}");
+    }
+}
+
+#[test]
+fn columns_of_our_names_stay_those_of_the_table() {
+    let workspace = with_table(
+        "CREATE TABLE jobs (id INTEGER PRIMARY KEY, lease_owner TEXT, trace_parent INTEGER);
+        INSERT INTO jobs (lease_owner, trace_parent) VALUES ('tenant', 7);",
+    );
+    let before = state(&workspace, "jobs");
+    let adopted = workspace.run("adopt --store q.db --yes");
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    assert!(
+        adopted.out.contains("lease_owner = \"lb_lease_owner\""),
+        "{adopted:?}"
+    );
+    let dropped = workspace.run("schema drop --config jobs.toml jobs --run");
+    assert_eq!(dropped.code, 0, "{dropped:?}");
+    assert_eq!(state(&workspace, "jobs"), before);
+}
+
+#[test]
+fn questions_in_a_terminal_lead_to_a_queue() {
+    let workspace = with_table(&format!("{ORDERS} CREATE TABLE log (line TEXT)"));
+    let mut terminal = Terminal::run(workspace.folder.path(), &["adopt", "--store", "q.db"]);
+    terminal.answer("Table", "\r");
+    terminal.answer("Name of the queue", "\r");
+    terminal.answer("a row is done", "\r");
+    terminal.answer("workers may write", "\r");
+    terminal.answer("Write orders.toml and change the table Orders?", "y");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(0), "{screen}");
+    let check = workspace.run("schema check --config orders.toml");
+    assert_eq!((check.code, &*check.out), (0, "orders: ok\n"), "{check:?}");
+}
+
+#[test]
+fn answer_no_in_a_terminal_changes_nothing() {
+    let workspace = with_table(ORDERS);
+    let before = state(&workspace, "Orders");
+    let arguments = [
+        "adopt",
+        "--store",
+        "q.db",
+        "--queue",
+        "orders",
+        "--mirror",
+        "",
+        "--writable",
+        "",
+    ];
+    let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
+    terminal.answer("Write orders.toml and change the table Orders?", "n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(1), "{screen}");
+    assert_eq!(state(&workspace, "Orders"), before);
+}
