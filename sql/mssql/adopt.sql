@@ -69,17 +69,19 @@ CREATE TABLE lease_broker_fence (
 )
 
 -- :: record
-INSERT lease_broker_added (table_name, kind, name) SELECT {recorded_table}, {kind}, {name}
-WHERE NOT EXISTS (SELECT * FROM lease_broker_added WHERE table_name = {recorded_table} AND kind = {kind} AND name = {name});
+DECLARE @recorded nvarchar(300) = {recorded_table};
+IF NOT EXISTS (SELECT * FROM lease_broker_added AS a WHERE a.table_name = @recorded AND a.kind = {kind} AND a.name = {name})
+INSERT lease_broker_added (table_name, kind, name) VALUES (@recorded, {kind}, {name});
 
 -- :: recorded_table
 CONCAT(OBJECT_SCHEMA_NAME(OBJECT_ID({object_literal})), N'.', OBJECT_NAME(OBJECT_ID({object_literal})))
 
 -- :: forget_table
-DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'column' AND name IN ({names});
-INSERT lease_broker_fence (table_name, fence) SELECT {recorded_table}, 0
-WHERE NOT EXISTS (SELECT * FROM lease_broker_fence WHERE table_name = {recorded_table});
-UPDATE lease_broker_fence SET fence = {first_fence} WHERE table_name = {recorded_table} AND fence < {first_fence}
+DECLARE @recorded nvarchar(300) = {recorded_table};
+DELETE lease_broker_added WHERE table_name = @recorded AND kind = 'column' AND name IN ({names});
+IF NOT EXISTS (SELECT * FROM lease_broker_fence AS f WHERE f.table_name = @recorded)
+INSERT lease_broker_fence (table_name, fence) VALUES (@recorded, 0);
+UPDATE lease_broker_fence SET fence = {first_fence} WHERE table_name = @recorded AND fence < {first_fence}
 
 -- :: read_record
 SELECT CAST(a.kind AS nvarchar(8)) AS lb_kind, a.name AS lb_name, CAST(NULL AS bigint) AS lb_fence

@@ -19,10 +19,10 @@ DROP INDEX {index} ON {indexed_table};
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name}
 
 -- :: keep_fence
-INSERT lease_broker_fence (table_name, fence) SELECT {recorded_table}, 0
-WHERE NOT EXISTS (SELECT * FROM lease_broker_fence WHERE table_name = {recorded_table});
-UPDATE lease_broker_fence SET fence = (SELECT MAX(t.{lease_fence}) FROM {table} AS t)
-WHERE table_name = {recorded_table} AND fence < (SELECT MAX(t.{lease_fence}) FROM {table} AS t)
+DECLARE @recorded nvarchar(300) = {recorded_table}, @fence bigint = (SELECT MAX(t.{lease_fence}) FROM {table} AS t);
+IF NOT EXISTS (SELECT * FROM lease_broker_fence AS f WHERE f.table_name = @recorded)
+INSERT lease_broker_fence (table_name, fence) VALUES (@recorded, 0);
+UPDATE lease_broker_fence SET fence = @fence WHERE table_name = @recorded AND fence < @fence
 
 -- :: drop_default
 SET LOCK_TIMEOUT 10000;

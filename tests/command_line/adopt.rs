@@ -36,8 +36,7 @@ fn proposals_are_written_and_the_queue_serves() {
         workspace.run("adopt --store q.db --listen 127.0.0.1:50052 --config queues2.toml --yes");
     assert_eq!(adopted.code, 0, "{adopted:?}");
     let toml = std::fs::read_to_string(workspace.path("queues2.toml")).expect("the configuration");
-    let expected = r#"# The table Orders as the queue orders. Written by `lease-broker adopt`.
-# deploy/config.default.toml documents all settings. Those that are not here have its values.
+    let expected = r#"# The table Orders as the queue orders, as `lease-broker adopt` wrote it. All settings: deploy/config.default.toml.
 
 [store]
 path = "q.db"

@@ -190,7 +190,10 @@ fn drop_removes_only_applied_changes() {
     // The configuration names this column, and the table had it before.
     let kept = "-- table \"Rainfall Events\" keeps Process_ID: ";
     assert!(shown.out.contains(kept), "{shown:?}");
-    assert!(!shown.out.contains("DROP COLUMN \"Process_ID\""), "{shown:?}");
+    assert!(
+        !shown.out.contains("DROP COLUMN \"Process_ID\""),
+        "{shown:?}"
+    );
     assert_ne!(
         columns(&workspace),
         before,

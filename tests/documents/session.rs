@@ -1,5 +1,6 @@
 //! Runs a document as a reader would. `sql` or `tsql` blocks go to the database, `toml` blocks to the configuration file,
-//! `python` blocks to the file `worker.py`, and `console` blocks to a shell.
+//! `python` blocks to the file `worker.py`, and `console` blocks to a shell. If a command has written the configuration file, a
+//! `toml` block shows its text.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -67,6 +68,7 @@ impl Session {
     fn run_sql(&mut self, sql: &str) {
         if self.configuration.is_empty() {
             self.sql.push_str(sql);
+            std::fs::write(self.folder.path().join("orders.sql"), &self.sql).expect("a file");
         } else {
             let folder = self.folder.path();
             self.store.run_sql(sql, folder, &self.configuration);
@@ -77,6 +79,9 @@ impl Session {
     fn configure(&mut self, toml: &str) {
         self.configuration = self.with_free_ports(toml);
         let folder = self.folder.path();
+        if let Ok(written) = std::fs::read_to_string(folder.join("orders.toml")) {
+            return assert_eq!(written, self.configuration);
+        }
         self.store.make(&self.sql, folder, &self.configuration);
         // The README and the recipes use different file names.
         for name in ["queues.toml", "orders.toml"] {
@@ -102,6 +107,9 @@ impl Session {
             .replace("cargo run --release -- ", "lease-broker ");
         let command = self.with_free_ports(&command);
         eprintln!("$ {command}");
+        if let Some(files) = command.strip_prefix("sqlite3 ") {
+            return self.run_sqlite(files);
+        }
         let shown: Vec<String> = step
             .shown
             .iter()
@@ -143,6 +151,15 @@ impl Session {
                 "{command}\nshown {shown:#?}\nprinted {printed:#?}"
             );
         }
+    }
+
+    /// Does the same as the program sqlite3 with the arguments `DATABASE < SQL`. The machine need not have that program.
+    fn run_sqlite(&self, files: &str) {
+        let (database, sql) = files.split_once(" < ").expect("DATABASE < SQL");
+        let path = |file| self.folder.path().join(file);
+        let sql = std::fs::read_to_string(path(sql)).expect("the file");
+        let connection = rusqlite::Connection::open(path(database)).expect("a database");
+        connection.execute_batch(&sql).expect("valid SQL");
     }
 
     fn shell(&self, command: &str, output: &Path) -> Command {

@@ -19,8 +19,8 @@ pub(super) enum Database<'a> {
 pub(super) fn render(proposal: &Proposal, database: &Database<'_>, listen: Option<&str>) -> String {
     let Proposal { queue, table, .. } = proposal;
     let mut out = format!(
-        "# The table {table} as the queue {queue}. Written by `lease-broker adopt`.\n\
-         # deploy/config.default.toml documents all settings. Those that are not here have its values.\n\n[store]\n"
+        "# The table {table} as the queue {queue}, as `lease-broker adopt` wrote it. All settings: deploy/config.default.toml.\n\n\
+         [store]\n"
     );
     let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();
     match database {

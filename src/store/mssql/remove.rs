@@ -64,19 +64,33 @@ pub(super) async fn plan(
             queue.table
         )));
     }
-    for column in dropped {
+    let steps = drop_columns(queue, &dropped, &defaults);
+    removal.steps.extend(steps);
+    removal.kept.extend(kept_columns(queue, &kept));
+    Ok(removal)
+}
+
+/// Returns the steps that drop soft-lock columns. `defaults` are their default constraints, by column.
+pub(super) fn drop_columns(
+    queue: &QueueSpec,
+    columns: &[SoftLockColumn],
+    defaults: &[(String, String)],
+) -> Vec<Step> {
+    let placeholders = placeholders::of_queue(queue);
+    let mut steps = Vec::new();
+    for &column in columns {
         let name = queue.soft_lock.name(column);
         let placeholders = naming(&placeholders, &queue.table, name);
         if column == SoftLockColumn::Fence {
             let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
-            removal.steps.push(step.reading_all_rows());
+            steps.push(step.reading_all_rows());
         }
         let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
         if let Some((_, constraint)) = defaults.iter().find(of_column) {
             let placeholders = with(&placeholders, [("constraint", quote(constraint))]);
             let purpose = format!("drop the default of {name}");
             let step = removal_step(purpose, "drop_default", &placeholders);
-            removal.steps.push(step);
+            steps.push(step);
         }
         let values = [
             ("column", quote(name)),
@@ -84,10 +98,9 @@ pub(super) async fn plan(
         ];
         let purpose = format!("drop the column {name}");
         let step = removal_step(purpose, "drop_column", &with(&placeholders, values));
-        removal.steps.push(step);
+        steps.push(step);
     }
-    removal.kept.extend(kept_columns(queue, &kept));
-    Ok(removal)
+    steps
 }
 
 /// Returns the step that drops the index `name` of `table`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::adopt;
+use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
@@ -17,6 +18,7 @@ use super::super::item_bytes::TextBytes;
 use super::super::key_source::KeySource;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
+use super::super::remove;
 use super::super::secrets;
 use super::super::soft_lock_types::queue_columns;
 use super::super::{MssqlOperations, Pool, Settings};
@@ -26,6 +28,7 @@ use crate::lease_id::LeaseRef;
 use crate::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
+use crate::store::index_role::IndexRole;
 use crate::store::table::{Filter, Index, IndexColumn};
 use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
 use crate::value::{Key, Value};
@@ -133,7 +136,22 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut steps = adopt::add_columns(spec, before, &placeholders, true);
     let indexes = adopt::add_indexes(spec, before, &columns.order, &placeholders, true, None);
     steps.extend(indexes);
+    let record = adopt_sql::render("create_record", &placeholders);
+    show("create the record", &record);
     for step in steps {
+        show(&step.purpose, &step.sql);
+    }
+    let default = ("lease_fence".to_owned(), "DF__item".to_owned());
+    let last = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
+    let removal = remove::drop_columns(spec, &last, &[default]);
+    let index = index::name(IndexRole::Ready, spec);
+    let drop_index = remove::drop_index(
+        "drop the ready index".to_owned(),
+        &placeholders,
+        &spec.table,
+        &index,
+    );
+    for step in [drop_index].into_iter().chain(removal) {
         show(&step.purpose, &step.sql);
     }
     let operations_start = out.len();
