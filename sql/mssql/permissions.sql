@@ -3,7 +3,7 @@
 -- run it again at any time. Run it again when you add a queue.
 --
 -- Run it when the tables are ready. A login that may change the schema (part 5) first runs these commands, in this order:
---   lease-broker schema apply --config FILE      adds soft-lock columns, indexes and archives to adopted tables
+--   lease-broker schema apply --config FILE      adds soft-lock columns, indexes and archives to adopted tables, and records them
 --   lease-broker stats --config FILE             creates the broker's own tables, lease_broker_*, and those of managed queues
 -- After that both commands find nothing to change, and `serve` needs no right to change the schema.
 --
@@ -68,8 +68,8 @@ GO
 -- 5. Changes of the schema: another login, used by a person or by a deployment. It needs these rights:
 --   to change tables and create indexes                 ALTER on the table
 --   to fill the new columns of existing rows            SELECT and UPDATE on the table
---   to create archives, managed tables, lease_broker_*  CREATE TABLE in the database, and ALTER, SELECT, INSERT and UPDATE
---                                                       on the schema
+--   to create archives, managed tables, lease_broker_*  CREATE TABLE in the database, and ALTER, SELECT, INSERT, UPDATE
+--                                                       and DELETE on the schema
 -- These fixed roles have all of them. CHANGE the name and uncomment the lines:
 -- ALTER ROLE db_ddladmin ADD MEMBER lease_broker_deployment;
 -- ALTER ROLE db_datareader ADD MEMBER lease_broker_deployment;

@@ -167,6 +167,48 @@ async fn dropping_restores_the_table() {
 }
 
 #[tokio::test]
+async fn adopt_command_makes_a_queue_and_its_undo_file_works() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    program.run(ORDERS).await;
+    program
+        .run("ALTER TABLE orders ADD lease_owner nvarchar(20) NULL")
+        .await;
+    let before = table_state(&program).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("db.secret");
+    std::fs::write(&secret, &program.connection_string).expect("a file");
+    let adopted = std::process::Command::new(env!("CARGO_BIN_EXE_lease-broker"))
+        .current_dir(folder.path())
+        .args([
+            "adopt",
+            "--connection-string-file",
+            "db.secret",
+            "--table",
+            "orders",
+            "--yes",
+        ])
+        .output()
+        .expect("the program runs");
+    assert!(adopted.status.success(), "{adopted:?}");
+    let read = |name| std::fs::read_to_string(folder.path().join(name)).expect(name);
+    let (toml, undo) = (read("orders.toml"), read("orders.undo.sql"));
+    for line in [
+        "completed = { processed = 1 }",
+        "lease_owner = \"lb_lease_owner\"",
+        "writable = [\"urgency\"]",
+    ] {
+        assert!(toml.contains(line), "{toml}");
+    }
+    let completed = "SELECT COUNT(*) FROM orders WHERE lease_state = 3";
+    assert_eq!(program.number(completed).await, 1);
+    let scripts: Vec<String> = vec![undo];
+    run_by_hand(&program, &scripts, false).await;
+    assert_eq!(table_state(&program).await, before);
+}
+
+#[tokio::test]
 async fn suggestions_name_improvements_with_their_sql() {
     let Some((harness, program)) = start_on_sql_server("LOCK_ESCALATION").await else {
         return;

@@ -1,7 +1,6 @@
 //! Another program on the database of a test. It runs plain T-SQL for features that the harness does not cover.
 
 use lease_broker::store::mssql::{MssqlSchema, Settings};
-use lease_broker::store::schema::Step;
 use tiberius::{Client, ColumnData, Config};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
@@ -44,14 +43,9 @@ pub(crate) async fn start_on_sql_server(feature: &str) -> Option<(MssqlHarness, 
 impl Program {
     /// Connects to the database of the harness. The harness does not tell its name, so a query asks for it.
     async fn on(harness: &MssqlHarness) -> Self {
-        let ask_name = Step {
-            purpose: "read the name of the database".to_owned(),
-            sql: "CREATE TABLE database_name (name nvarchar(128) NOT NULL);
-                INSERT database_name (name) SELECT DB_NAME()"
-                .to_owned(),
-            until_no_rows: false,
-        };
-        harness.run(&ask_name).await.expect("a table");
+        let ask_name = "CREATE TABLE database_name (name nvarchar(128) NOT NULL);
+            INSERT database_name (name) SELECT DB_NAME()";
+        harness.run_sql(ask_name).await.expect("a table");
         let name = harness.rows("database_name", &["name"]).await;
         harness.drop_table("database_name").await;
         let [lease_broker::value::Value::Text(name)] = &*name[0] else {
