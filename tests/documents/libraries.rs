@@ -31,7 +31,7 @@ fn run(language: &str, tools: &[&str]) {
     reader.show_clone();
     let clone = Path::new(env!("CARGO_MANIFEST_DIR"));
     if language == "rust" {
-        // As in `clients/rust/check`: the dependencies are compiled once, in the versions of the repository.
+        // The dependencies are compiled once, in the versions of the repository.
         reader.set_variable("CARGO_TARGET_DIR", clone.join("target/ci/rust-client"));
         let lock = std::fs::copy(clone.join("Cargo.lock"), reader.path("Cargo.lock"));
         lock.expect("the versions are copied");
