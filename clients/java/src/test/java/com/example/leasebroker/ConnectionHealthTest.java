@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.ClaimBatchRequest;
 import com.example.leasebroker.v1.ClaimBatchResponse;
+import com.example.leasebroker.v1.HeartbeatRequest;
+import com.example.leasebroker.v1.HeartbeatResponse;
 import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
 import com.example.leasebroker.v1.ReleaseRequest;
 import com.example.leasebroker.v1.ReleaseResponse;
@@ -87,6 +89,13 @@ class ConnectionHealthTest {
         answer.onNext(ClaimBatchResponse.getDefaultInstance());
         answer.onCompleted();
       }
+    }
+
+    /** The keeper connects by an empty heartbeat. */
+    @Override
+    public void heartbeat(HeartbeatRequest request, StreamObserver<HeartbeatResponse> answer) {
+      answer.onNext(HeartbeatResponse.getDefaultInstance());
+      answer.onCompleted();
     }
 
     @Override
