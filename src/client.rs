@@ -5,13 +5,13 @@
 //! ```no_run
 //! use lease_broker::client::{Context, Done, HandlerError, Item, Worker};
 //!
-//! async fn ship(item: Item, _context: Context) -> Result<Done, HandlerError> {
-//!     println!("order {} of {}", item.key(), item.text("customer")?);
-//!     Ok(Done::new().column("shipped", true))
+//! async fn price(item: Item, _context: Context) -> Result<Done, HandlerError> {
+//!     println!("order {} of {}", item.key(), item.text("Customer")?);
+//!     Ok(Done::new().column("Total", 12.5))
 //! }
 //!
 //! fn main() -> std::process::ExitCode {
-//!     Worker::new("127.0.0.1:50051", "orders").concurrency(8).main(ship)
+//!     Worker::new("127.0.0.1:50052", "orders").concurrency(8).main(price)
 //! }
 //! ```
 //!

@@ -10,6 +10,8 @@ mod fixture;
 mod handlers;
 #[path = "client/leases.rs"]
 mod leases;
+#[path = "client/outages.rs"]
+mod outages;
 #[path = "client/producers.rs"]
 mod producers;
 #[path = "client/scripted.rs"]

@@ -1,16 +1,20 @@
-//! Runs the commands and the SQL that the README and pages of `docs` show, and compares the output with the output shown.
+//! Runs the commands and the SQL that the READMEs and pages of `docs` show, and compares the output with the output shown.
 //!
 //! The recipes and the page about plain SQL run on both stores.
 
 #[path = "harness/harness.rs"]
 mod harness;
 
+#[path = "documents/libraries.rs"]
+mod libraries;
 #[path = "documents/output.rs"]
 mod output;
 #[path = "support/ports.rs"]
 mod ports;
 #[path = "documents/session.rs"]
 mod session;
+#[path = "support/signal.rs"]
+mod signal;
 #[path = "support/skipped.rs"]
 mod skipped;
 #[path = "documents/store.rs"]

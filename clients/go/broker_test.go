@@ -32,10 +32,6 @@ min_lease_duration = "1s"
 max_attempts = 3
 [queues.next]
 managed_columns = { number = "integer not null" }
-[queues.orders]
-managed_columns = { customer = "text" }
-[queues.mail]
-managed_columns = { text = "text" }
 [queues.daily]
 managed_columns = { note = "text" }
 writable = ["note"]

@@ -183,6 +183,14 @@ func (f *failure) mayPass() bool {
 	}
 }
 
+// text returns the code, the broker's reason and the message.
+func (f *failure) text() string {
+	if f.reason == "" {
+		return f.code.String() + ": " + f.message
+	}
+	return f.code.String() + " (" + f.reason + "): " + f.message
+}
+
 func (f *failure) error(rpc string) *CallError {
 	return &CallError{RPC: rpc, Code: f.code, Reason: f.reason, Message: f.message, Fields: f.fields}
 }

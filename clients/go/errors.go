@@ -40,10 +40,7 @@ type CallError struct {
 }
 
 func (e *CallError) Error() string {
-	if e.Reason == "" {
-		return fmt.Sprintf("%s: %s: %s", e.RPC, e.Code, e.Message)
-	}
-	return fmt.Sprintf("%s: %s (%s): %s", e.RPC, e.Code, e.Reason, e.Message)
+	return e.RPC + ": " + (&failure{code: e.Code, reason: e.Reason, message: e.Message}).text()
 }
 
 // refusesRequest is true if the broker refused the request for what it contains.

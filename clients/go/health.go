@@ -1,21 +1,51 @@
-// Whether the broker answers: the events "connected" and "disconnected", and one half of Worker.Health.
+// The health of the calls to the broker: the events "connected" and "disconnected", the warnings while no call is answered,
+// and one half of Worker.Health.
 
 package leasebroker
 
 import (
+	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 )
 
+// firstWarning is the time without an answer before the first warning. nextWarning is the time between two warnings.
+const (
+	firstWarning = 2 * time.Second
+	nextWarning  = 30 * time.Second
+)
+
 type connectionHealth struct {
-	emit func(Event)
+	emit    func(Event)
+	address string
+	logger  *slog.Logger
+	// firstWarning and nextWarning are the constants, except in a test.
+	firstWarning, nextWarning time.Duration
 
 	mu        sync.Mutex
 	connected bool
-	// failingSince is the time of the first attempt that failed since the last one that was answered.
+	// failingSince is the time since which no call was answered. Zero: the last call was answered.
 	failingSince time.Time
+	cause        string
+	hasWarned    bool
+	timer        *time.Timer
+}
+
+func newConnectionHealth(o *options, emit func(Event)) *connectionHealth {
+	return &connectionHealth{
+		emit: emit, address: strings.Join(o.addresses, ", "), logger: o.logger,
+		firstWarning: firstWarning, nextWarning: nextWarning,
+	}
+}
+
+// start expects the first answer from now on. The first attempt can take long to fail.
+func (h *connectionHealth) start() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begin("no answer yet")
 }
 
 // note takes the result of an attempt, nil if it was answered. An error of the broker is an answer, unless it says that
@@ -25,13 +55,18 @@ func (h *connectionHealth) note(failure *failure) {
 	h.mu.Lock()
 	changed := answered != h.connected
 	h.connected = answered
-	switch {
-	case answered:
-		h.failingSince = time.Time{}
-	case h.failingSince.IsZero():
-		h.failingSince = time.Now()
+	failingFor, hasWarned := h.failingForLocked(), h.hasWarned
+	if answered {
+		h.stopTimer()
+		h.failingSince, h.hasWarned = time.Time{}, false
+	} else {
+		h.begin(failure.text())
 	}
 	h.mu.Unlock()
+	if answered && hasWarned {
+		// A warning too: a log that shows the problem also shows its end.
+		h.logger.Warn("broker answers again", "address", h.address, "after", failingFor.Round(time.Second))
+	}
 	switch {
 	case changed && answered:
 		h.emit(Event{Name: EventConnected})
@@ -40,12 +75,58 @@ func (h *connectionHealth) note(failure *failure) {
 	}
 }
 
+// answers is true if the last call was answered.
+func (h *connectionHealth) answers() bool { return h.failingFor() == 0 }
+
 // failingFor returns the time for which no call has been answered. 0: the last one was.
 func (h *connectionHealth) failingFor() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.failingForLocked()
+}
+
+// close ends the warnings.
+func (h *connectionHealth) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopTimer()
+}
+
+func (h *connectionHealth) failingForLocked() time.Duration {
 	if h.failingSince.IsZero() {
 		return 0
 	}
-	return time.Since(h.failingSince)
+	return max(time.Since(h.failingSince), 1)
+}
+
+func (h *connectionHealth) begin(cause string) {
+	h.cause = cause
+	if h.failingSince.IsZero() {
+		h.failingSince = time.Now()
+		h.warnAfter(h.firstWarning)
+	}
+}
+
+func (h *connectionHealth) warnAfter(wait time.Duration) {
+	since := h.failingSince
+	h.timer = time.AfterFunc(wait, func() {
+		h.mu.Lock()
+		// An answer may have come while this waited for the lock.
+		if h.timer == nil || h.failingSince != since {
+			h.mu.Unlock()
+			return
+		}
+		h.hasWarned = true
+		failingFor, cause := h.failingForLocked(), h.cause
+		h.warnAfter(h.nextWarning)
+		h.mu.Unlock()
+		h.logger.Warn("calls to the broker fail", "address", h.address, "for", failingFor.Round(time.Second), "cause", cause)
+	})
+}
+
+func (h *connectionHealth) stopTimer() {
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
 }

@@ -4,6 +4,9 @@ package leasebroker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -15,7 +18,8 @@ import (
 type Item struct {
 	// Key is the identity of the row, as the broker writes it.
 	Key string
-	// Columns has the values of the row's columns. NULL is nil, and present.
+	// Columns has the values of the row's columns. NULL is nil, and present. As in any map, an unknown name has the value
+	// nil too. The methods below return an error for it.
 	Columns Row
 	// Attempt is the number of this attempt, 1 for the first.
 	Attempt int
@@ -49,7 +53,7 @@ func itemFromProto(lease *pb.Lease) *Item {
 	return item
 }
 
-// Int64 returns the value of an integer column. NULL is an error, as is a column of another type.
+// Int64 returns the value of an integer column. NULL is an error, as are an unknown column and one of another type.
 func (i *Item) Int64(column string) (int64, error) { return typedColumn[int64](i, column) }
 
 // Float64 returns the value of a floating-point column.
@@ -70,10 +74,19 @@ func (i *Item) Time(column string) (time.Time, error) { return typedColumn[time.
 // Decimal returns the value of a column of exact decimal numbers.
 func (i *Item) Decimal(column string) (Decimal, error) { return typedColumn[Decimal](i, column) }
 
-// IsNull is true if the column exists and is NULL.
-func (i *Item) IsNull(column string) bool {
-	value, ok := i.Columns[column]
-	return ok && value == nil
+// IsNull is true if the column is NULL. An unknown column is an error.
+func (i *Item) IsNull(column string) (bool, error) {
+	value, err := i.column(column)
+	return err == nil && value == nil, err
+}
+
+// column returns the value of a column, or an error with the names of the columns that the item has.
+func (i *Item) column(name string) (any, error) {
+	value, ok := i.Columns[name]
+	if !ok {
+		return nil, fmt.Errorf("no column %q; the item has %s", name, strings.Join(slices.Sorted(maps.Keys(i.Columns)), ", "))
+	}
+	return value, nil
 }
 
 // TimeLeft returns the time until the lease ends if no further heartbeat is answered.
@@ -152,9 +165,9 @@ func newItem(columns Row, delay time.Duration, traceParent string) (*pb.NewItem,
 
 func typedColumn[T any](item *Item, column string) (T, error) {
 	var zero T
-	value, ok := item.Columns[column]
-	if !ok {
-		return zero, fmt.Errorf("column %q: the item has no such column", column)
+	value, err := item.column(column)
+	if err != nil {
+		return zero, err
 	}
 	if value == nil {
 		return zero, fmt.Errorf("column %q is NULL", column)

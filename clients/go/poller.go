@@ -28,6 +28,7 @@ const (
 type poller struct {
 	state     *state
 	caller    *caller
+	health    *connectionHealth
 	transport *transport
 	onFatal   func(error)
 }
@@ -69,11 +70,16 @@ func (p *poller) waitForSlots() int {
 func (p *poller) claim(ctx context.Context, slots int) error {
 	p.releaseAbandoned(ctx, true)
 	options := p.state.options
+	wait := options.wait
+	if !p.health.answers() {
+		// Without an answer before, a claim that waits for items looks like a broker that does not answer.
+		wait = 0
+	}
 	request := &pb.ClaimBatchRequest{
 		Queue:       options.queue,
 		WorkerId:    options.workerID,
 		MaxItems:    int32(slots * options.slotSize()),
-		WaitTimeout: durationpb.New(options.wait),
+		WaitTimeout: durationpb.New(wait),
 		RequestId:   newRequestID(),
 		MaxBytes:    maxResponseBytes,
 	}
@@ -82,7 +88,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	}
 	begun := time.Now()
 	answer, err := call(ctx, p.caller, "ClaimBatch", p.transport.client.ClaimBatch, request,
-		callOptions{attemptTimeout: options.wait + 5*time.Second})
+		callOptions{attemptTimeout: options.wait + 5*time.Second, onRetry: func() { request.WaitTimeout = nil }})
 	p.state.update(func() {
 		var refused *CallError
 		if err != nil && !(errors.As(err, &refused) && refused.Reason != "") {
@@ -94,7 +100,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 		return err
 	}
 	warnOfTooLarge(p.state, answer.message.GetTooLarge())
-	if len(answer.message.GetLeases()) == 0 && time.Since(begun) < options.wait/2 {
+	if len(answer.message.GetLeases()) == 0 && time.Since(begun) < wait/2 {
 		sleep(ctx, earlyAnswerPause/2+time.Duration(rand.Int64N(int64(earlyAnswerPause))))
 	}
 	return nil

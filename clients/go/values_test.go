@@ -45,8 +45,15 @@ func TestTypedColumns(t *testing.T) {
 	if _, err := item.Text("number"); err == nil {
 		t.Error("a number is a text")
 	}
-	if !item.IsNull("nothing") || item.IsNull("missing") || item.IsNull("number") {
-		t.Error("IsNull is wrong")
+	if null, err := item.IsNull("nothing"); !null || err != nil {
+		t.Errorf("%t, %v", null, err)
+	}
+	if null, err := item.IsNull("number"); null || err != nil {
+		t.Errorf("%t, %v", null, err)
+	}
+	_, err := item.IsNull("missing")
+	if err == nil || err.Error() != `no column "missing"; the item has nothing, number` {
+		t.Error(err)
 	}
 }
 

@@ -91,7 +91,7 @@ func newWorker(address, queue string, batch int, handler BatchHandler, given []O
 	events := newEventLog(queue, o.onEvent, o.logger)
 	w := &Worker{
 		options: o, handler: handler, events: events,
-		state: newState(o, events), health: &connectionHealth{emit: events.emit},
+		state: newState(o, events), health: newConnectionHealth(o, events.emit),
 		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	w.state.handle = func(run *run) { runHandler(w.state, handler, run) }
@@ -148,9 +148,10 @@ func (w *Worker) Start() error {
 	w.keeperTransport.connection.Connect() // The first heartbeat must not wait for it.
 	w.started = true
 	caller := &caller{token: w.options.token, onAttempt: w.health.note, onRetry: w.onRetry}
-	w.poller = &poller{w.state, caller, w.transport, w.onFatal}
+	w.poller = &poller{w.state, caller, w.health, w.transport, w.onFatal}
 	settler := &settler{w.state, caller, w.transport, w.onFatal}
 	keeper := &keeper{state: w.state, caller: caller, transport: w.keeperTransport, onFatal: w.onFatal}
+	w.health.start()
 	w.settles.start(settler.run)
 	w.keeps.start(keeper.run)
 	for range w.options.pollers() {
@@ -234,6 +235,7 @@ func (w *Worker) stop(grace time.Duration) {
 	<-released
 	w.poller.releaseAbandoned(context.Background(), true)
 	w.settles.cancel()
+	w.health.close()
 	w.transport.close()
 	w.keeperTransport.close()
 	w.events.emit(Event{Name: EventStopped})

@@ -24,6 +24,9 @@ pub(super) trait Rpc: Clone + Send + Sync + 'static {
     type Response: Send;
     const NAME: &'static str;
 
+    /// Changes the request before it is sent again.
+    fn before_retry(&mut self) {}
+
     fn send(
         client: LeaseBrokerServiceClient<Channel>,
         request: Request<Self>,
@@ -31,10 +34,12 @@ pub(super) trait Rpc: Clone + Send + Sync + 'static {
 }
 
 macro_rules! rpcs {
-    ($($name:literal $method:ident $request:ident $response:ident,)*) => {$(
+    ($($name:literal $method:ident $request:ident $response:ident $({ $before_retry:item })?,)*) => {$(
         impl Rpc for proto::$request {
             type Response = proto::$response;
             const NAME: &'static str = $name;
+
+            $($before_retry)?
 
             async fn send(
                 mut client: LeaseBrokerServiceClient<Channel>,
@@ -47,7 +52,12 @@ macro_rules! rpcs {
 }
 
 rpcs! {
-    "ClaimBatch" claim_batch ClaimBatchRequest ClaimBatchResponse,
+    "ClaimBatch" claim_batch ClaimBatchRequest ClaimBatchResponse {
+        // A claim that waits for items looks like a broker that does not answer.
+        fn before_retry(&mut self) {
+            self.wait_timeout = None;
+        }
+    },
     "Heartbeat" heartbeat HeartbeatRequest HeartbeatResponse,
     "Complete" complete CompleteRequest CompleteResponse,
     "Fail" fail FailRequest FailResponse,
@@ -114,7 +124,7 @@ impl Caller {
     /// Sends a request until it is answered, or until another attempt is of no use.
     pub(super) async fn call<R: Rpc>(
         &self,
-        request: R,
+        mut request: R,
         options: CallOptions<'_>,
     ) -> Result<Answer<R::Response>, CallError> {
         let first_sent_at = Instant::now();
@@ -169,6 +179,7 @@ impl Caller {
             if let Some(on_retry) = options.on_retry {
                 on_retry();
             }
+            request.before_retry();
             tokio::time::sleep(wait).await;
         }
     }

@@ -2,9 +2,11 @@
 
 use tonic::Code;
 
+use super::failure::status_text;
+
 /// The error of a call that is not sent again.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{rpc}: {code:?}{}: {message}", if reason.is_empty() { String::new() } else { format!(" ({reason})") })]
+#[error("{rpc}: {}", status_text(*code, reason, message))]
 pub struct CallError {
     /// The name of the method, such as `ClaimBatch`.
     pub rpc: &'static str,

@@ -1,11 +1,13 @@
 //! The error of one attempt of a call, and whether the request can be sent again.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::errors::CallError;
+use super::handler_error::with_sources;
 
 /// The domain of the broker's reasons.
 const DOMAIN: &str = "leasebroker";
@@ -42,6 +44,10 @@ impl Failure {
     pub(super) fn from_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
         let reason = info.filter(|info| info.domain == DOMAIN);
+        // The message of an error of the connection has no cause, such as "connection refused". Its sources have.
+        let message = status
+            .source()
+            .map_or_else(|| status.message().to_owned(), with_sources);
         let fields = status.get_details_bad_request().map(|request| {
             let fields = request.field_violations.into_iter();
             fields.map(|violation| violation.field).collect()
@@ -50,8 +56,13 @@ impl Failure {
             reason: reason.map(|info| info.reason).unwrap_or_default(),
             fields: fields.unwrap_or_default(),
             pushback: pushback(status),
-            ..Self::new(status.code(), status.message())
+            ..Self::new(status.code(), message)
         }
+    }
+
+    /// Returns the code, the broker's reason and the message.
+    pub(super) fn text(&self) -> String {
+        status_text(self.code, &self.reason, &self.message)
     }
 
     /// Returns whether the same request can succeed later.
@@ -82,6 +93,15 @@ impl Failure {
             message: self.message,
             fields: self.fields,
         }
+    }
+}
+
+/// Returns the text of a status with the broker's reason, if there is one.
+pub(super) fn status_text(code: Code, reason: &str, message: &str) -> String {
+    if reason.is_empty() {
+        format!("{code:?}: {message}")
+    } else {
+        format!("{code:?} ({reason}): {message}")
     }
 }
 

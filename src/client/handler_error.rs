@@ -56,7 +56,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
             ErrorKind::Failed { retry_after: None }
         };
         let name = type_name(std::any::type_name::<E>());
-        let text = match message(given) {
+        let text = match with_sources(given) {
             message if message.is_empty() => name.to_owned(),
             message => format!("{name}: {message}"),
         };
@@ -71,7 +71,7 @@ fn type_name(path: &str) -> &str {
 }
 
 /// Returns the message of an error, followed by those of its sources that it does not contain itself.
-fn message(error: &dyn Error) -> String {
+pub(super) fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

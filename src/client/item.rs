@@ -32,8 +32,13 @@ struct Leased {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
     /// The item does not have the column.
-    #[error("column {0:?} does not exist")]
-    Missing(String),
+    #[error("no column {column:?}; the item has {}", known.join(", "))]
+    Missing {
+        /// The name that was asked for.
+        column: String,
+        /// The names of the item's columns.
+        known: Vec<String>,
+    },
     /// The column is NULL.
     #[error("column {0:?} is NULL")]
     Null(String),
@@ -122,7 +127,10 @@ impl Item {
     /// The column does not exist.
     pub fn value(&self, column: &str) -> Result<&Value, ColumnError> {
         let value = self.0.columns.get(column);
-        value.ok_or_else(|| ColumnError::Missing(column.to_owned()))
+        value.ok_or_else(|| ColumnError::Missing {
+            column: column.to_owned(),
+            known: self.0.columns.keys().cloned().collect(),
+        })
     }
 
     typed!(/** Returns the value of a text column. */ text "text" &str: Value::Text(text) => text);
@@ -132,9 +140,12 @@ impl Item {
     typed!(/** Returns the value of a column of bytes. */ bytes "bytes" &[u8]: Value::Bytes(bytes) => bytes);
     typed!(/** Returns the value of an exact decimal column as text, such as `-12.50`. */ decimal "a decimal number" &str: Value::Decimal(digits) => digits);
 
-    /// Returns whether the column exists and is NULL.
-    pub fn is_null(&self, column: &str) -> bool {
-        self.0.columns.get(column) == Some(&Value::Null)
+    /// Returns whether the column is NULL.
+    ///
+    /// # Errors
+    /// The column does not exist.
+    pub fn is_null(&self, column: &str) -> Result<bool, ColumnError> {
+        Ok(*self.value(column)? == Value::Null)
     }
 
     /// Returns the number of this attempt, 1 for the first.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::calls::{CallOptions, Caller};
 use super::errors::CallError;
+use super::health::ConnectionHealth;
 use super::state::State;
 use super::values::{after, duration_to_proto};
 use crate::proto;
@@ -25,6 +26,7 @@ pub(super) const MAX_RESPONSE_BYTES: i64 = 1 << 30;
 pub(super) struct Poller {
     pub(super) state: Arc<State>,
     pub(super) caller: Caller,
+    pub(super) health: Arc<ConnectionHealth>,
 }
 
 impl Poller {
@@ -68,7 +70,8 @@ impl Poller {
     async fn claim(&self, slots: usize, stopping: &CancellationToken) -> Result<(), CallError> {
         self.release_abandoned(true).await;
         let options = &self.state.options;
-        let wait = if options.until_empty {
+        // Without an answer before, a claim that waits for items looks like a broker that does not answer.
+        let wait = if options.until_empty || !self.health.answers() {
             Duration::ZERO
         } else {
             options.wait
@@ -85,7 +88,7 @@ impl Poller {
         let request_id = request.request_id.clone();
         let begun = Instant::now();
         let call_options = CallOptions {
-            attempt_timeout: Some(after_wait(wait)),
+            attempt_timeout: Some(after_wait(options.wait)),
             ..CallOptions::default()
         };
         let call = self.caller.call(request, call_options);

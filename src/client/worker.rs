@@ -163,6 +163,7 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
         poller: Poller {
             state: state.clone(),
             caller: caller.clone(),
+            health: health.clone(),
         },
         settler: Settler {
             state: state.clone(),
@@ -173,11 +174,15 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
         keeper_ended: CancellationToken::new(),
     };
     let stop_keeper = calls.stop_keeper.clone();
-    spawn(
-        "lease-broker keep",
-        calls.keeper_ended.clone(),
-        keeper.run(stop_keeper),
-    )?;
+    spawn("lease-broker keep", calls.keeper_ended.clone(), {
+        let (health, options) = (health.clone(), options.clone());
+        async move {
+            tokio::select! {
+                () = keeper.run(stop_keeper) => {}
+                () = health.warn(&options.address) => {}
+            }
+        }
+    })?;
     spawn("lease-broker call", control.stopped.clone(), calls.run())?;
     let handle = Handle {
         control,

@@ -162,7 +162,11 @@ async fn item_has_typed_columns() {
             item.text("result").expect_err("NULL").to_string(),
             item.text("nothing").expect_err("missing").to_string(),
         ];
-        let known = (item.attempt(), item.fencing_token(), item.is_null("result"));
+        let known = (
+            item.attempt(),
+            item.fencing_token(),
+            item.is_null("result")?,
+        );
         assert_eq!(known, (1, 1, true));
         assert_eq!(item.trace_parent().len(), 55);
         Err(DeadLetter::new(errors.join("; ")).into())
@@ -173,7 +177,7 @@ async fn item_has_typed_columns() {
     assert_eq!(
         failed.error,
         "DeadLetter: column \"payload\" is text, not an integer; column \"result\" is NULL; \
-         column \"nothing\" does not exist"
+         no column \"nothing\"; the item has id, payload, result"
     );
 }
 

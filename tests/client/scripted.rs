@@ -41,9 +41,16 @@ impl Scripted {
 
     /// Serves until the test ends.
     pub(crate) async fn serve(&self, tls: Option<ServerTlsConfig>) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a port is free");
+        self.serve_on(([127, 0, 0, 1], 0).into(), tls).await
+    }
+
+    /// Serves at this address until the test ends.
+    pub(crate) async fn serve_at(&self, address: SocketAddr) {
+        self.serve_on(address, None).await;
+    }
+
+    async fn serve_on(&self, address: SocketAddr, tls: Option<ServerTlsConfig>) -> SocketAddr {
+        let listener = TcpListener::bind(address).await.expect("the port is free");
         let address = listener.local_addr().expect("an address");
         let mut server = Server::builder();
         if let Some(tls) = tls {

@@ -21,6 +21,13 @@ static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .into()
 });
 
+/// Removes the codes for colours, which no terminal shows. Maven prints them even if it prints nothing else.
+pub(crate) fn without_colours(text: &str) -> String {
+    static COLOUR: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new("\x1b\\[[0-9;]*m").expect("a pattern"));
+    COLOUR.replace_all(text, "").into_owned()
+}
+
 /// Replaces the parts of a line that differ from run to run.
 pub(crate) fn without_volatile_parts(line: &str) -> String {
     let line = VOLATILE_PARTS

@@ -1,23 +1,28 @@
 //! Runs a document as a reader would. `sql` or `tsql` blocks go to the database, `toml` blocks to the configuration file,
-//! `python` blocks to the file `worker.py`, and `console` blocks to a shell. If a command has written the configuration file, a
-//! `toml` block shows its text.
+//! and `console` blocks to a shell. Other blocks are saved as files, if the paragraph before them names a file. If a command has
+//! written the configuration file, a `toml` block shows its text.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::output::{matches, without_volatile_parts};
+use super::output::{matches, without_colours, without_volatile_parts};
 use super::store::Store;
 use crate::ports::free_port;
+use crate::signal;
 
 /// Time limit for a service to print the output shown, and for the retries of a command while the store is unavailable.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Session {
-    folder: tempfile::TempDir,
+    /// The folder in which the commands run. It is in a temporary folder that is removed with the session.
+    folder: PathBuf,
+    root: tempfile::TempDir,
+    /// Environment variables of the commands, in addition to those of the store.
+    environment: Vec<(&'static str, PathBuf)>,
     /// The ports that the document names, with the free port that replaces each of them.
     ports: HashMap<String, u16>,
     services: Vec<Child>,
@@ -35,8 +40,17 @@ struct Step {
 
 impl Session {
     pub(crate) fn start(store: Store) -> Self {
+        Self::start_in(store, tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Starts in an empty folder that it makes below `root`.
+    pub(crate) fn start_in(store: Store, root: tempfile::TempDir) -> Self {
+        let folder = root.path().join("folder");
+        std::fs::create_dir(&folder).expect("a folder");
         Self {
-            folder: tempfile::tempdir().expect("a folder"),
+            folder,
+            root,
+            environment: Vec::new(),
             ports: HashMap::new(),
             services: Vec::new(),
             store,
@@ -48,17 +62,20 @@ impl Session {
     /// Runs the document's blocks in order.
     pub(crate) fn run(&mut self, document: &str) {
         let mut rest = document;
-        while let Some((_, after)) = rest.split_once("\n```") {
+        while let Some((before, after)) = rest.split_once("\n```") {
             let (kind, after) = after.split_once('\n').expect("a block begins with a line");
             let (block, after) = after.split_once("```").expect("a block ends");
             match kind {
                 language if language == self.store.language() => self.run_sql(block),
                 "toml" => self.configure(block),
-                "python" => self.save_worker(block),
                 "console" => steps(block)
                     .into_iter()
                     .for_each(|step| self.run_step(&step)),
-                _ => {}
+                language => {
+                    if let Some(name) = file_name(before, language) {
+                        self.save(name, block);
+                    }
+                }
             }
             rest = after;
         }
@@ -68,37 +85,61 @@ impl Session {
     fn run_sql(&mut self, sql: &str) {
         if self.configuration.is_empty() {
             self.sql.push_str(sql);
-            std::fs::write(self.folder.path().join("orders.sql"), &self.sql).expect("a file");
+            std::fs::write(self.folder.join("orders.sql"), &self.sql).expect("a file");
         } else {
-            let folder = self.folder.path();
-            self.store.run_sql(sql, folder, &self.configuration);
+            self.store.run_sql(sql, &self.folder, &self.configuration);
         }
     }
 
     /// Creates the tables shown so far and saves the configuration.
     fn configure(&mut self, toml: &str) {
         self.configuration = self.with_free_ports(toml);
-        let folder = self.folder.path();
-        if let Ok(written) = std::fs::read_to_string(folder.join("orders.toml")) {
+        if let Ok(written) = std::fs::read_to_string(self.folder.join("orders.toml")) {
             return assert_eq!(written, self.configuration);
         }
-        self.store.make(&self.sql, folder, &self.configuration);
+        self.store
+            .make(&self.sql, &self.folder, &self.configuration);
         // The README and the recipes use different file names.
         for name in ["queues.toml", "orders.toml"] {
-            std::fs::write(folder.join(name), &self.configuration)
+            std::fs::write(self.folder.join(name), &self.configuration)
                 .expect("the configuration is saved");
         }
     }
 
-    fn save_worker(&mut self, python: &str) {
-        let python = self.with_free_ports(python);
-        std::fs::write(self.folder.path().join("worker.py"), python).expect("a file");
+    fn save(&mut self, name: &str, text: &str) {
+        let text = self.with_free_ports(text);
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
     }
 
     /// Makes a folder of the repository visible where the commands run, as it is in a clone.
     pub(crate) fn show_folder(&self, name: &str) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        symlink(folder, self.folder.path().join(name)).expect("a link");
+        symlink(folder, self.folder.join(name)).expect("a link");
+    }
+
+    /// Makes the repository visible beside the folder where the commands run, as a clone with the name `lease-broker`.
+    pub(crate) fn show_clone(&self) {
+        let clone = self.root.path().join("lease-broker");
+        symlink(env!("CARGO_MANIFEST_DIR"), clone).expect("a link");
+    }
+
+    /// Sets an environment variable of the commands.
+    pub(crate) fn set_variable(&mut self, name: &'static str, path: PathBuf) {
+        self.environment.push((name, path));
+    }
+
+    /// Returns the path of a file in the folder where the commands run.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Stops the command that was last started in the background, as a supervisor would.
+    pub(crate) fn stop_last_service(&mut self) -> ExitStatus {
+        let mut service = self.services.pop().expect("a command in the background");
+        signal::send(&service, "TERM");
+        service.wait().expect("its status")
     }
 
     fn run_step(&mut self, step: &Step) {
@@ -115,12 +156,10 @@ impl Session {
             .iter()
             .map(|line| without_volatile_parts(line))
             .collect();
-        let output = self.folder.path().join("output");
+        let output = self.root.path().join("output");
         if let Some(service) = command.strip_suffix(" &") {
-            let output = self
-                .folder
-                .path()
-                .join(format!("output-{}", self.services.len()));
+            let output = format!("output-{}", self.services.len());
+            let output = self.root.path().join(output);
             let service = self.shell(&format!("exec {service}"), &output).spawn();
             self.services.push(service.expect("the service starts"));
             let deadline = Instant::now() + TIMEOUT;
@@ -131,11 +170,13 @@ impl Session {
             };
             loop {
                 let printed = self.printed(&output);
-                if has_started(&printed) && matches(&shown, &printed) {
+                // Handlers that run at the same time print in any order.
+                let is_shown = matches(&shown, &printed) || sorted(&shown) == sorted(&printed);
+                if has_started(&printed) && is_shown {
                     break;
                 }
                 assert!(Instant::now() < deadline, "{command} printed {printed:#?}");
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(10));
             }
         } else {
             let deadline = Instant::now() + TIMEOUT;
@@ -156,7 +197,7 @@ impl Session {
     /// Does the same as the program sqlite3 with the arguments `DATABASE < SQL`. The machine need not have that program.
     fn run_sqlite(&self, files: &str) {
         let (database, sql) = files.split_once(" < ").expect("DATABASE < SQL");
-        let path = |file| self.folder.path().join(file);
+        let path = |file: &str| self.folder.join(file);
         let sql = std::fs::read_to_string(path(sql)).expect("the file");
         let connection = rusqlite::Connection::open(path(database)).expect("a database");
         connection.execute_batch(&sql).expect("valid SQL");
@@ -169,12 +210,13 @@ impl Session {
         let mut shell = Command::new("sh");
         shell
             .args(["-c", command])
-            .current_dir(self.folder.path())
+            .current_dir(&self.folder)
             .env(
                 "PATH",
                 format!("{}:{path}", binary.parent().expect("a folder").display()),
             )
             .envs(self.store.environment())
+            .envs(self.environment.iter().cloned())
             .env("LEASE_BROKER_LOG__LEVEL", "error")
             .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
             .env(
@@ -196,7 +238,8 @@ impl Session {
 
     /// Returns the output of a command so far, with the ports of the document instead of the free ports.
     fn printed(&self, output: &Path) -> Vec<String> {
-        let mut text = std::fs::read_to_string(output).unwrap_or_default();
+        let text = std::fs::read_to_string(output).unwrap_or_default();
+        let mut text = without_colours(&text);
         for (shown, free) in &self.ports {
             text = text.replace(&format!("127.0.0.1:{free}"), &format!("127.0.0.1:{shown}"));
         }
@@ -239,6 +282,28 @@ impl Drop for Session {
             let _ = service.wait();
         }
     }
+}
+
+/// Returns the name of the file that the last paragraph of a text names, for a block in a language.
+fn file_name<'a>(text: &'a str, language: &str) -> Option<&'a str> {
+    let extension = match language {
+        "python" => ".py",
+        "js" => ".mjs",
+        "rust" => ".rs",
+        "go" => ".go",
+        "java" => ".java",
+        "xml" => ".xml",
+        _ => return None,
+    };
+    let (_, paragraph) = text.trim_end().rsplit_once("\n\n").unwrap_or(("", text));
+    let quoted = paragraph.split('`').skip(1).step_by(2);
+    quoted.filter(|name| name.ends_with(extension)).last()
+}
+
+fn sorted(lines: &[String]) -> Vec<&String> {
+    let mut lines: Vec<_> = lines.iter().collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Splits a `console` block into commands with their output.

@@ -13,6 +13,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { now } from "./clock.js";
 import type { Token } from "./credentials.js";
 import { asError, type Failure, readFailure } from "./details.js";
+import { CallHealth } from "./health.js";
 import type { Transport } from "./transport.js";
 
 /** Milliseconds. */
@@ -51,6 +52,8 @@ export interface CallOptions {
   readonly attemptTimeout?: number;
   /** Ends the call. */
   readonly signal?: AbortSignal;
+  /** Is called before the request is sent again. It can change the request. */
+  readonly beforeRetry?: () => void;
 }
 
 /** The call was ended by its signal. */
@@ -60,15 +63,11 @@ export class Aborted extends Error {
 
 /** Sends requests, and sends them again while that can help. */
 export class Caller {
-  /** The time of the monotonic clock of the last success. */
-  lastSuccess = now();
-  /** The time of the monotonic clock of the last failure. */
-  lastFailure = -Infinity;
-
   constructor(
     private readonly transport: Transport,
     private readonly token: Token | null,
     private readonly onRetry: (event: RetryEvent) => void = () => undefined,
+    private readonly health = new CallHealth(),
   ) {}
 
   /**
@@ -80,7 +79,7 @@ export class Caller {
   async call<I extends DescMessage, O extends DescMessage>(
     rpc: DescMethodUnary<I, O>,
     request: MessageShape<I>,
-    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal }: CallOptions = {},
+    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal, beforeRetry }: CallOptions = {},
   ): Promise<Answer<MessageShape<O>>> {
     let backoff = MIN_WAIT;
     let freshToken = false;
@@ -99,12 +98,12 @@ export class Caller {
       let failure: Failure;
       try {
         const message = await sent.response;
-        this.lastSuccess = now();
+        this.health.note(null);
         return { message, sentAt, firstSentAt, attempts: attempt };
       } catch (error) {
         if (!isServiceError(error)) throw error;
         failure = readFailure(error);
-        this.lastFailure = now();
+        if (!signal?.aborted) this.health.note(failure);
       } finally {
         signal?.removeEventListener("abort", cancel);
       }
@@ -126,6 +125,7 @@ export class Caller {
       lastFailure = failure;
       const { reason, message } = failure;
       this.onRetry({ rpc: rpc.name, code: status[failure.code], reason, error: message, attempt, wait });
+      beforeRetry?.();
       await pause(wait, signal);
     }
   }

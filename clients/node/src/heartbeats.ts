@@ -6,6 +6,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { durationMilliseconds, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
 import { readFailure } from "./details.js";
+import type { FailedAttempt } from "./health.js";
 import { MAX_ITEMS_PER_CALL } from "./options.js";
 import { rpcs, Transport } from "./transport.js";
 import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, RenewalSchema } from "./v1.js";
@@ -55,7 +56,7 @@ export interface Renewed {
 export type Report =
   | { readonly type: "ready" }
   | { readonly type: "beat"; readonly sentAt: number; readonly results: Renewed[] }
-  | { readonly type: "failed"; readonly code: string; readonly text: string }
+  | { readonly type: "failed"; readonly failure: FailedAttempt }
   | { readonly type: "unauthenticated" }
   | { readonly type: "checkpoint_refused"; readonly id: string; readonly bytes: number; readonly text: string };
 
@@ -200,7 +201,8 @@ export class Heartbeats {
   ): void {
     const failure = readFailure(error);
     this.#schedule(now() + period / 4);
-    this.report({ type: "failed", code: status[failure.code], text: failure.message });
+    const { code, reason, message } = failure;
+    this.report({ type: "failed", failure: { code, reason, message } });
     if (failure.code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
     const index = /^renewals\[([0-9]+)\]\.checkpoint$/.exec(failure.violation?.field ?? "")?.[1];
     const lease = index === undefined ? undefined : leases[Number(index)];

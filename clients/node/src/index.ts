@@ -19,5 +19,5 @@ export type { Event, EventName, Observer } from "./events.js";
 export type { FollowUp, Item, Result } from "./item.js";
 export type { Context } from "./leases.js";
 export type { BatchOptions, Logger, WorkerOptions } from "./options.js";
-export { type ColumnValue, Decimal, type NewColumnValue, type Row } from "./values.js";
+export { type ColumnValue, Decimal, type NewColumnValue, type Row, UnknownColumnError } from "./values.js";
 export { type BatchHandler, type Handler, Worker } from "./worker.js";

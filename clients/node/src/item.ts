@@ -5,8 +5,8 @@ import { create } from "@bufbuild/protobuf";
 import { type Duration, durationMessage, milliseconds } from "./clock.js";
 import {
   type ColumnValue,
+  columnsFromMessages,
   dateFromMessage,
-  fromMessage,
   type Row,
   rowToMessages,
 } from "./values.js";
@@ -16,7 +16,7 @@ import { FollowUpSchema, type FollowUp as FollowUpMessage, type Lease, NewItemSc
 export interface Item {
   /** The identity of the row, as the broker writes it. */
   readonly key: string;
-  /** The values of the row's columns, by name. NULL is `null`. */
+  /** The values of the row's columns, by name. NULL is `null`. Reading an unknown column throws an `UnknownColumnError`. */
   readonly columns: Readonly<Record<string, ColumnValue>>;
   /** The number of this attempt, 1 for the first. */
   readonly attempt: number;
@@ -62,15 +62,9 @@ export function followUpMessage(followUp: FollowUp): FollowUpMessage {
 
 /** Returns the row of a lease. */
 export function readItem(lease: Lease): Item {
-  const columns: Record<string, ColumnValue> = {};
-  const messages = lease.item?.columns;
-  for (const name in messages) {
-    const message = messages[name];
-    columns[name] = message === undefined ? null : fromMessage(message);
-  }
   return {
     key: lease.item?.key ?? "",
-    columns,
+    columns: columnsFromMessages(lease.item?.columns ?? {}),
     attempt: lease.attempt,
     maxAttempts: lease.maxAttempts,
     fencingToken: lease.fencingToken,

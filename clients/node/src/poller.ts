@@ -8,6 +8,7 @@ import type { AbandonedClaims } from "./abandoned.js";
 import { Aborted, type Caller, pause } from "./calls.js";
 import { durationMessage, now } from "./clock.js";
 import { LeaseBrokerError } from "./errors.js";
+import type { CallHealth } from "./health.js";
 import type { State } from "./state.js";
 import { rpcs } from "./transport.js";
 import { ClaimBatchRequestSchema, type Lease, type TooLargeItem } from "./v1.js";
@@ -33,6 +34,7 @@ export class Poller {
     private readonly state: State,
     private readonly caller: Caller,
     private readonly abandoned: AbandonedClaims,
+    private readonly health: CallHealth,
     private readonly onFatal: (error: unknown) => void,
   ) {}
 
@@ -59,7 +61,9 @@ export class Poller {
 
   async #claim(slots: number): Promise<void> {
     const { state, caller } = this;
-    const { queue, workerId, slotSize, lease, wait } = state.options;
+    const { queue, workerId, slotSize, lease } = state.options;
+    // Without an answer before, a claim that waits for items looks like a broker that does not answer.
+    const wait = this.health.answers ? state.options.wait : 0;
     const request = create(ClaimBatchRequestSchema, {
       queue,
       workerId,
@@ -75,8 +79,9 @@ export class Poller {
     let rest = 0;
     try {
       const answer = await caller.call(rpcs.claimBatch, request, {
-        attemptTimeout: wait + 5_000,
+        attemptTimeout: state.options.wait + 5_000,
         signal: this.#abort.signal,
+        beforeRetry: () => delete request.waitTimeout,
       });
       ({ leases } = answer.message);
       ({ sentAt } = answer);

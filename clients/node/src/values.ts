@@ -5,10 +5,17 @@
  * points in time `Date`, and NULL is `null`. JavaScript has no exact decimals: they arrive as `string`.
  */
 
+import { inspect } from "node:util";
+
 import { create } from "@bufbuild/protobuf";
 import { NullValue, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 
 import { type Value, ValueSchema } from "./v1.js";
+
+/** The item has no column with this name. */
+export class UnknownColumnError extends Error {
+  override name = "UnknownColumnError";
+}
 
 /** An exact decimal number such as "-12.50", to be written into a column. A column of exact decimals is read as `string`. */
 export class Decimal {
@@ -40,6 +47,33 @@ export function toMessage(column: string, value: NewColumnValue): Value {
 /** Returns the messages for the columns of a row. */
 export function rowToMessages(row: Row): Record<string, Value> {
   return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, toMessage(column, value)]));
+}
+
+/**
+ * The prototype of the columns of an item: reading an unknown column throws. Without it the value would be `undefined`, and
+ * a text such as `order of ${item.columns.Custmer}` would be written.
+ *
+ * `await` reads `then`, `JSON.stringify` reads `toJSON`, and `console.log` would read other names.
+ */
+const COLUMNS = new Proxy(Object.create(Object.prototype, { [inspect.custom]: { value: asPlainObject } }) as object, {
+  get(target, name, columns): unknown {
+    if (typeof name === "symbol" || name in target || name === "then" || name === "toJSON") {
+      return Reflect.get(target, name, columns);
+    }
+    const known = Object.keys(columns as object).sort().join(", ") || "no columns";
+    throw new UnknownColumnError(`no column "${name}"; the item has ${known}`);
+  },
+});
+
+function asPlainObject(this: object): object {
+  return { ...this };
+}
+
+/** Returns the values of the columns that a lease carries. */
+export function columnsFromMessages(messages: Readonly<Record<string, Value>>): Record<string, ColumnValue> {
+  const columns = Object.create(COLUMNS) as Record<string, ColumnValue>;
+  for (const [name, message] of Object.entries(messages)) columns[name] = fromMessage(message);
+  return columns;
 }
 
 /** Returns the value that a message holds. */

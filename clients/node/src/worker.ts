@@ -1,11 +1,14 @@
 /** A worker: claims the items of one queue, runs a handler for each, and settles them. */
 
+import { status } from "@grpc/grpc-js";
+
 import { AbandonedClaims } from "./abandoned.js";
 import { Caller } from "./calls.js";
 import { type Duration, milliseconds, now } from "./clock.js";
 import { checkPlaintext } from "./credentials.js";
 import { ShutdownError } from "./errors.js";
 import { type EventName, Events, type Observer } from "./events.js";
+import { CallHealth } from "./health.js";
 import type { Report } from "./heartbeats.js";
 import type { Item, Result } from "./item.js";
 import { type Keeper, startKeeper } from "./keeper.js";
@@ -52,9 +55,9 @@ export class Worker {
   readonly #events: Events;
   readonly #state: State;
   readonly #handler: AnyHandler;
+  readonly #health: CallHealth;
   #starting: Promise<void> | null = null;
   #started: Started | null = null;
-  #caller: Caller | null = null;
   #stopping: Promise<boolean> | null = null;
   #error: unknown = null;
   #hurry = false;
@@ -88,6 +91,7 @@ export class Worker {
     this.#events = new Events(queue, this.#options.logger, options.onEvent);
     this.#state = new State(this.#options, this.#events);
     this.#handler = handler as AnyHandler;
+    this.#health = new CallHealth(address, this.#options.logger);
   }
 
   /** Adds an observer of one kind of events. */
@@ -136,19 +140,19 @@ export class Worker {
     const transport = new Transport(options.address, options.credentials);
     const caller = new Caller(transport, options.token, (event) => {
       this.#events.emit("retry", undefined, event);
-    });
+    }, this.#health);
     const abandoned = new AbandonedClaims(options, caller);
-    const poller = new Poller(state, caller, abandoned, this.#onFatal);
+    const poller = new Poller(state, caller, abandoned, this.#health, this.#onFatal);
     const settler = new Settler(state, caller, abandoned, this.#onFatal);
     const watchdog = new Watchdog(state);
     const keeper = await startKeeper(options, this.#onReport, this.#onFatal);
     const runner = new Runner(state, this.#handler, await loadTracing());
     state.parts = { keeper, start: runner.start, watch: watchdog.watch, look: watchdog.look };
-    this.#caller = caller;
     this.#started = { transport, abandoned, poller, keeper, watchdog };
     transport.watchConnection((connected) => {
       this.#events.emit(connected ? "connected" : "disconnected");
     });
+    this.#health.start();
     settler.start();
     poller.start();
   }
@@ -173,9 +177,7 @@ export class Worker {
    */
   health(): boolean {
     if (this.#state.tooManyStuck || this.#error !== null) return false;
-    if (this.#caller === null) return true;
-    const { lastSuccess, lastFailure } = this.#caller;
-    return lastFailure <= lastSuccess || now() - lastSuccess < this.#state.leaseDuration;
+    return this.#health.failingFor() <= this.#state.leaseDuration;
   }
 
   /** Returns the number of events by name. */
@@ -207,6 +209,7 @@ export class Worker {
     await keeper.close();
     await released;
     await abandoned.release();
+    this.#health.close();
     transport.close();
     this.#events.emit("stopped");
     return left.length === 0;
@@ -224,7 +227,7 @@ export class Worker {
     const state = this.#state;
     switch (report.type) {
       case "beat": {
-        if (this.#caller !== null) this.#caller.lastSuccess = now();
+        this.#health.note(null);
         const [only, ...others] = report.results;
         const item = only === undefined || others.length > 0 ? undefined : state.held.get(only.id)?.item;
         this.#events.emit("heartbeat", item, { count: report.results.length });
@@ -238,8 +241,8 @@ export class Worker {
         break;
       }
       case "failed":
-        if (this.#caller !== null) this.#caller.lastFailure = now();
-        this.#options.logger.debug(`a heartbeat failed: ${report.code}: ${report.text}`);
+        this.#health.note(report.failure);
+        this.#options.logger.debug(`a heartbeat failed: ${status[report.failure.code]}: ${report.failure.message}`);
         break;
       case "checkpoint_refused": {
         const lease = state.held.get(report.id);

@@ -109,8 +109,10 @@ test("an empty response that comes early is followed by a pause", async (t) => {
   const server = await startServer(t, { claimBatch: [{ message: {} }], release: [{ message: {} }] });
   const worker = new Worker(server.address, "work", () => undefined, { logger: quiet });
   await worker.start();
-  while (server.of("ClaimBatch").length < 5) await new Promise((resolve) => setTimeout(resolve, 10));
+  while (server.of("ClaimBatch").length < 6) await new Promise((resolve) => setTimeout(resolve, 10));
   await worker.stop();
   const times = server.of("ClaimBatch").map((arrival) => arrival.at);
-  for (const [index, at] of times.slice(1, 5).entries()) assert.ok(at - (times[index] ?? 0) > 45);
+  // The first claim does not wait for items. Its empty response is not early.
+  const [, ...waiting] = times;
+  for (const [index, at] of waiting.slice(1, 5).entries()) assert.ok(at - (waiting[index] ?? 0) > 45);
 });

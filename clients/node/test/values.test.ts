@@ -2,14 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { inspect } from "node:util";
 
 import { create } from "@bufbuild/protobuf";
 
 import { durationMessage, durationMilliseconds, durationText, milliseconds } from "../src/clock.js";
 import { errorText } from "../src/errors.js";
-import { Decimal, type NewColumnValue } from "../src/index.js";
+import { Decimal, type NewColumnValue, UnknownColumnError } from "../src/index.js";
 import { ValueSchema } from "../src/v1.js";
-import { fromMessage, toMessage } from "../src/values.js";
+import { columnsFromMessages, fromMessage, rowToMessages, toMessage } from "../src/values.js";
 
 test("values survive the way to the broker and back", () => {
   const dates = [new Date(0), new Date("0001-01-01T00:00:00.001Z"), new Date("9999-12-31T23:59:59.999Z")];
@@ -17,6 +18,19 @@ test("values survive the way to the broker and back", () => {
     assert.deepEqual(fromMessage(toMessage("c", value)), value);
   }
   assert.equal(fromMessage(create(ValueSchema)), null);
+});
+
+test("columns are used as a plain object is", async () => {
+  const columns = columnsFromMessages(rowToMessages({ Total: 1.5, Customer: null }));
+  assert.throws(() => columns.customer, new UnknownColumnError('no column "customer"; the item has Customer, Total'));
+  assert.equal(columns.Customer, null);
+  assert.equal("customer" in columns, false);
+  const { Total, ...rest } = columns;
+  assert.deepEqual([Total, rest], [1.5, { Customer: null }]);
+  assert.equal(JSON.stringify(columns), '{"Total":1.5,"Customer":null}');
+  assert.equal(inspect(columns), "{ Total: 1.5, Customer: null }");
+  assert.deepEqual(structuredClone(columns), { Total: 1.5, Customer: null });
+  assert.equal(await Promise.resolve(columns), columns);
 });
 
 test("numbers without a fraction are sent as integers", () => {

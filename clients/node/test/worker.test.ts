@@ -48,10 +48,20 @@ test("items have the values and the numbers of their lease", async (t) => {
   await work(broker, (item) => void seen.push(item), (journal) => journal.waitFor("completed"));
   const [item] = seen;
   assert.ok(item);
-  assert.deepEqual(item.columns, { id: 1n, payload: null, amount: 2n ** 62n, result: null } satisfies Record<string, ColumnValue>);
+  assert.deepEqual({ ...item.columns }, { id: 1n, payload: null, amount: 2n ** 62n, result: null } satisfies Record<string, ColumnValue>);
   assert.deepEqual([item.attempt, item.maxAttempts, item.fencingToken, item.checkpoint], [1, 3, 1n, null]);
   assert.ok(item.readyTime instanceof Date && Math.abs(item.readyTime.getTime() - Date.now()) < 60_000);
   assert.match(item.traceParent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/);
+});
+
+test("an unknown column fails the item with the known ones", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const handler: Handler = (item) => ({ columns: { result: `for ${String(item.columns.customer)}` } });
+  await work(broker, handler, (journal) => journal.waitFor("failed"));
+  const text = 'UnknownColumnError: no column "customer"; the item has amount, id, payload, result';
+  assert.deepEqual(broker.sql("SELECT result, lease_error FROM work"), [{ result: null, lease_error: text }]);
 });
 
 for (const [name, error, state, text] of [

@@ -35,9 +35,9 @@ Answer = Callable[[Any, grpc.ServicerContext], Any]
 
 
 class ScriptedServer(grpc.GenericRpcHandler):
-    """A gRPC server on a free port. Each call takes the next answer of its rpc; the last one is repeated."""
+    """A gRPC server, by default on a free port. A call takes the next answer of its rpc. The last one is repeated."""
 
-    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
+    def __init__(self, credentials: grpc.ServerCredentials | None = None, address: str = "127.0.0.1:0") -> None:
         self.requests: dict[str, list[Any]] = defaultdict(list)
         self.headers: list[dict[str, str]] = []
         self._answers: dict[str, deque[Answer]] = defaultdict(deque)
@@ -45,9 +45,9 @@ class ScriptedServer(grpc.GenericRpcHandler):
         self._server = grpc.server(ThreadPoolExecutor(10))
         self._server.add_generic_rpc_handlers((self,))
         if credentials is None:
-            port = self._server.add_insecure_port("127.0.0.1:0")
+            port = self._server.add_insecure_port(address)
         else:
-            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+            port = self._server.add_secure_port(address, credentials)
         self.address = f"127.0.0.1:{port}"
         self._server.start()
 

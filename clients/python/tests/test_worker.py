@@ -106,6 +106,13 @@ def test_values_of_columns_have_types_of_python(broker: Broker) -> None:
     assert seen[0].columns["amount"] == 2**62
 
 
+def test_unknown_column_fails_the_item_with_the_known_ones(broker: Broker) -> None:
+    enqueue(broker, [{"payload": "x"}])
+    work(broker, lambda item: item.columns["customer"], lambda counts: counts["failed"] == 1)
+    text = "UnknownColumnError: no column 'customer'; the item has amount, id, payload, result"
+    assert broker.rows("SELECT lease_error FROM work") == [(text,)]
+
+
 @pytest.mark.parametrize(
     ("error", "state", "text"),
     [

@@ -41,14 +41,11 @@ export class Broker {
   address = "127.0.0.1:0";
   #process!: ChildProcess;
 
-  constructor(
-    private readonly binary: string,
-    private readonly configuration: string,
-  ) {}
+  constructor(private readonly binary: string) {}
 
   /** Starts the process, on its last port if it had one. */
   async start(): Promise<void> {
-    writeFileSync(join(this.folder, "queues.toml"), this.configuration);
+    writeFileSync(join(this.folder, "queues.toml"), CONFIGURATION);
     const args = ["serve", "--config", "queues.toml", "--listen", this.address];
     this.#process = spawn(this.binary, args, { cwd: this.folder, stdio: ["ignore", "pipe", "ignore"] });
     if (this.#process.stdout === null) throw new Error("the broker has no output");
@@ -100,13 +97,13 @@ export class Broker {
 }
 
 /** Starts a broker for a test. Skips the test and returns null if there is no binary. */
-export async function startBroker(test: TestContext, configuration = CONFIGURATION): Promise<Broker | null> {
+export async function startBroker(test: TestContext): Promise<Broker | null> {
   const binary = process.env.LEASE_BROKER;
   if (binary === undefined) {
     test.skip("the environment variable LEASE_BROKER is not set");
     return null;
   }
-  const broker = new Broker(binary, configuration);
+  const broker = new Broker(binary);
   test.after(() => broker.close());
   await broker.start();
   return broker;

@@ -38,10 +38,10 @@ export class ScriptedServer {
 
   constructor(private readonly script: Script) {}
 
-  async listen(credentials = ServerCredentials.createInsecure()): Promise<void> {
+  async listen(credentials = ServerCredentials.createInsecure(), address = "127.0.0.1:0"): Promise<void> {
     for (const [name, method] of Object.entries(LeaseBrokerService.method)) this.#add(name as keyof Script, method);
     const port = await new Promise<number>((resolve, reject) => {
-      this.#server.bindAsync("127.0.0.1:0", credentials, (error, port) => {
+      this.#server.bindAsync(address, credentials, (error, port) => {
         if (error === null) resolve(port);
         else reject(error);
       });
@@ -89,12 +89,13 @@ export async function startServer(
   test: TestContext,
   script: Script,
   credentials?: ServerCredentials,
+  address?: string,
 ): Promise<ScriptedServer> {
   const server = new ScriptedServer(script);
   test.after(() => {
     server.close();
   });
-  await server.listen(credentials);
+  await server.listen(credentials, address);
   return server;
 }
 

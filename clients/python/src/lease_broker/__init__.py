@@ -6,6 +6,7 @@ from lease_broker.errors import BatchError, Cancelled, DeadLetter, LeaseBrokerEr
 from lease_broker.events import Event
 from lease_broker.item import FollowUp, Item, Result
 from lease_broker.leases import Context
+from lease_broker.values import UnknownColumnError
 from lease_broker.worker import Worker
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Release",
     "Result",
     "Retry",
+    "UnknownColumnError",
     "Worker",
     "plaintext",
     "tls",

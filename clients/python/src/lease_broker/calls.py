@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from lease_broker.credentials import Token, TokenError
 from lease_broker.errors import LeaseBrokerError
+from lease_broker.health import CallHealth
 from lease_broker.transport import Transport
 
 _DOMAIN = "leasebroker"
@@ -63,25 +64,6 @@ class Answer:
     """How often the request was sent."""
     first_sent_at: float
     """The moment before the first attempt was sent."""
-
-
-class CallHealth:
-    """Remembers since when no call has succeeded. Several callers share it."""
-
-    def __init__(self) -> None:
-        self._failing_since: float | None = None
-
-    def note(self, succeeded: bool) -> None:
-        """Notes the end of an attempt."""
-        if succeeded:
-            self._failing_since = None
-        elif self._failing_since is None:
-            self._failing_since = time.monotonic()
-
-    def failing_for(self) -> float:
-        """Returns the seconds since the first attempt that failed after the last success. 0: no attempt has failed."""
-        since = self._failing_since
-        return 0.0 if since is None else time.monotonic() - since
 
 
 class Abort:
@@ -172,7 +154,7 @@ class Caller:
                     future = self._transport.start(rpc, request, timeout, metadata)
                     abort.watch(future)
                     message = future.result()
-                self._health.note(succeeded=True)
+                self._health.note(None)
                 return Answer(message, sent_at, attempt, first_sent_at)
             except TokenError as error:
                 # A file that is being replaced, or an identity service that is down.
@@ -183,7 +165,7 @@ class Caller:
                 failure = read_failure(error)
             if abort is not None and abort.is_set:
                 raise Aborted
-            self._health.note(succeeded=False)
+            self._health.note(failure)
             unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED
             if unauthenticated and self._token is not None and not asked_for_fresh_token:
                 asked_for_fresh_token, pause = True, 0.0

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from lease_broker import v1
 from lease_broker.errors import seconds
-from lease_broker.values import Row, duration, from_message, row_to_messages, to_datetime
+from lease_broker.values import Columns, Row, duration, from_message, row_to_messages, to_datetime
 
 
 class Item:
@@ -32,16 +32,16 @@ class Item:
         self.key = key
         self.attempt = attempt
         self.fencing_token = fencing_token
-        self._columns = columns
+        self._columns = None if columns is None else Columns(columns)
         # Its fields are translated when the handler asks, because the poller would do it under the worker's lock.
         self._lease = lease or v1.Lease()
 
     @property
     def columns(self) -> Row:
-        """The values of the row's columns. NULL is None."""
+        """The values of the row's columns. NULL is None. An unknown name raises an `UnknownColumnError`."""
         if self._columns is None:
             values: Mapping[str, v1.Value] = self._lease.item.columns
-            self._columns = {name: from_message(value) for name, value in values.items()}
+            self._columns = Columns({name: from_message(value) for name, value in values.items()})
         return self._columns
 
     @property

@@ -15,8 +15,9 @@ from typing import Any
 import grpc
 
 from lease_broker import endings, v1
-from lease_broker.calls import Caller, CallFailure, CallHealth, read_failure
+from lease_broker.calls import Caller, CallFailure, read_failure
 from lease_broker.credentials import TokenError
+from lease_broker.health import CallHealth
 from lease_broker.leases import HeldLease, Phase, Run
 from lease_broker.runners import Runner
 from lease_broker.state import State, beat_period
@@ -172,7 +173,7 @@ class Keeper:
     ) -> None:
         """Notes the answer to a heartbeat."""
         state = self._state
-        self._health.note(succeeded=True)
+        self._health.note(None)
         self._needs_fresh_token = False
         extended = 0
         with state.lock:
@@ -194,7 +195,7 @@ class Keeper:
     def _note_failure(self, leases: list[HeldLease], failure: CallFailure, period: float) -> None:
         """Sends the next heartbeat soon after one that failed."""
         state = self._state
-        self._health.note(succeeded=False)
+        self._health.note(failure)
         if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None:
             self._transport.reconnect()
         pause = period / 4

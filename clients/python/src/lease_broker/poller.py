@@ -10,6 +10,7 @@ from collections.abc import Callable
 from lease_broker import v1
 from lease_broker.calls import Abort, Aborted, Caller
 from lease_broker.errors import LeaseBrokerError
+from lease_broker.health import CallHealth
 from lease_broker.state import State
 from lease_broker.values import duration
 
@@ -28,9 +29,12 @@ _RELEASE_SECONDS = 2.0
 class Poller:
     """Claims items while slots are free, all endings are settled, and the worker does not stop."""
 
-    def __init__(self, state: State, caller: Caller, on_fatal: Callable[[LeaseBrokerError], None]) -> None:
+    def __init__(
+        self, state: State, caller: Caller, health: CallHealth, on_fatal: Callable[[LeaseBrokerError], None]
+    ) -> None:
         self._state = state
         self._caller = caller
+        self._health = health
         self._on_fatal = on_fatal
         self._abort = Abort()
 
@@ -87,11 +91,13 @@ class Poller:
     def _claim(self, slots: int) -> None:
         state, options = self._state, self._state.options
         self.release_abandoned(forget=True)
+        # Without an answer before, a claim that waits for items looks like a broker that does not answer.
+        wait = options.wait if self._health.answers else 0.0
         request = v1.ClaimBatchRequest(
             queue=options.queue,
             worker_id=options.worker_id,
             max_items=slots * options.slot_size,
-            wait_timeout=duration(options.wait),
+            wait_timeout=duration(wait),
             request_id=str(uuid.uuid4()),
             max_bytes=MAX_BYTES,
         )
@@ -101,7 +107,13 @@ class Poller:
         messages: list[v1.Lease] = []
         sent_at = begun
         try:
-            answer = self._caller.call("ClaimBatch", request, attempt_timeout=options.wait + 5, abort=self._abort)
+            answer = self._caller.call(
+                "ClaimBatch",
+                request,
+                attempt_timeout=options.wait + 5,
+                abort=self._abort,
+                on_retry=lambda: request.ClearField("wait_timeout"),
+            )
             messages, sent_at = list(answer.message.leases), answer.sent_at
             state.note_too_large(answer.message.too_large)
         except BaseException:
@@ -111,5 +123,5 @@ class Poller:
         finally:
             with state.lock:
                 state.accept(messages, slots, sent_at)
-        if not messages and time.monotonic() - begun < options.wait / 2:
+        if not messages and time.monotonic() - begun < wait / 2:
             self._abort.wait(_PAUSE_AFTER_EARLY_ANSWER * random.uniform(0.5, 1.5))

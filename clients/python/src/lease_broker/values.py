@@ -21,6 +21,22 @@ ColumnValue: TypeAlias = "bool | int | float | str | bytes | datetime | Decimal 
 Row: TypeAlias = Mapping[str, ColumnValue]
 """Values by column name."""
 
+
+class UnknownColumnError(KeyError):
+    """The item has no column with this name."""
+
+    def __str__(self) -> str:
+        # The text of a KeyError is quoted.
+        return str(self.args[0])
+
+
+class Columns(dict[str, "ColumnValue"]):
+    """The columns of an item. Reading an unknown column with [] raises an `UnknownColumnError`."""
+
+    def __missing__(self, column: str) -> ColumnValue:
+        raise UnknownColumnError(f"no column {column!r}; the item has {', '.join(sorted(self)) or 'no columns'}")
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

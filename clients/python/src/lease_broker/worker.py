@@ -15,10 +15,11 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
-from lease_broker.calls import Caller, CallHealth, RetryEvent
+from lease_broker.calls import Caller, RetryEvent
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
 from lease_broker.errors import seconds
 from lease_broker.events import Events, Observer
+from lease_broker.health import CallHealth
 from lease_broker.keeper import Keeper
 from lease_broker.options import Options, default_worker_id
 from lease_broker.poller import Poller
@@ -97,7 +98,7 @@ class Worker:
         self._handler = handler
         self._events = Events(queue, on_event, self._options.logger)
         self._state = State(self._options, self._events)
-        self._health = CallHealth()
+        self._health = CallHealth(address, self._options.logger)
         self._error: Exception | None = None
         self._stopping = threading.Event()
         self._start_lock = threading.Lock()
@@ -201,9 +202,10 @@ class Worker:
         self._keeper_transport = Transport(options.address, options.credentials)
         self._transport.watch(lambda ready: self._events.emit("connected" if ready else "disconnected"))
         self._caller = Caller(self._transport, options.token, self._on_retry, self._health)
-        self._poller = Poller(state, self._caller, self._on_fatal)
+        self._poller = Poller(state, self._caller, self._health, self._on_fatal)
         self._settler = Settler(state, self._caller, self._on_fatal)
         self._keeper = Keeper(state, self._keeper_transport, self._caller, self._runner, self._health)
+        self._health.start()
         for name, part in (("poller", self._poller), ("settler", self._settler), ("keeper", self._keeper)):
             thread = threading.Thread(target=self._guard, args=(part.run,), name=f"lease-broker-{name}", daemon=True)
             setattr(self, f"_{name}_thread", thread)
@@ -273,6 +275,7 @@ class Worker:
         self._keeper_thread.join()  # type: ignore[attr-defined]
         self._poller.release_abandoned(forget=True)
         self._runner.close()
+        self._health.close()
         self._transport.close()
         self._keeper_transport.close()
         self._events.emit("stopped")

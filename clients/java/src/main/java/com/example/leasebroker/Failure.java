@@ -68,6 +68,11 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
     }
   }
 
+  /** Returns the code, the broker's reason and the message. */
+  String text() {
+    return code + (reason.isEmpty() ? "" : " (" + reason + ")") + ": " + message;
+  }
+
   /** True if the same request can succeed later. */
   boolean mayPass() {
     if (pushbackNanos != null && pushbackNanos < 0) {

@@ -6,6 +6,7 @@ import java.time.Instant;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.Optional;
+import java.util.TreeSet;
 
 /** A leased row. */
 public final class Item {
@@ -36,7 +37,7 @@ public final class Item {
 
   /**
    * Returns the values of the row's columns: Boolean, Long, Double, String, byte[], Instant in UTC or BigDecimal. NULL is null,
-   * and present.
+   * and present. As in any map, an unknown name has the value null too. The methods below throw for it.
    */
   public Map<String, Object> columns() {
     return columns;
@@ -72,12 +73,12 @@ public final class Item {
     return traceParent;
   }
 
-  /** True if the column is NULL. */
+  /** True if the column is NULL. An unknown column is an error, here and in the methods below. */
   public boolean isNull(String column) {
     return value(column) == null;
   }
 
-  /** Returns the value of an integer column. NULL and other types are errors, here and in the methods below. */
+  /** Returns the value of an integer column. NULL and other types are errors too. */
   public long getLong(String column) {
     return typed(column, Long.class);
   }
@@ -114,7 +115,8 @@ public final class Item {
 
   private Object value(String column) {
     if (!columns.containsKey(column)) {
-      throw new NoSuchElementException("column \"" + column + "\": the item has no such column");
+      throw new NoSuchElementException(
+          "no column \"" + column + "\"; the item has " + String.join(", ", new TreeSet<>(columns.keySet())));
     }
     return columns.get(column);
   }

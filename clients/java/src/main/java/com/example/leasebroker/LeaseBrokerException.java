@@ -13,7 +13,7 @@ public final class LeaseBrokerException extends RuntimeException {
   private final transient List<String> fields;
 
   LeaseBrokerException(String rpc, Failure failure) {
-    super(rpc + ": " + failure.code() + (failure.reason().isEmpty() ? "" : " (" + failure.reason() + ")") + ": " + failure.message());
+    super(rpc + ": " + failure.text());
     this.rpc = rpc;
     this.code = failure.code();
     this.reason = failure.reason();

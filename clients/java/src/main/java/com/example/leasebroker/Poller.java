@@ -5,6 +5,7 @@ import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
 import com.example.leasebroker.v1.ReleaseRequest;
 import com.example.leasebroker.v1.TooLargeItem;
+import java.time.Duration;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
@@ -26,12 +27,14 @@ final class Poller {
 
   private final State state;
   private final Caller caller;
+  private final ConnectionHealth health;
   private final Consumer<LeaseBrokerException> onFatal;
   private final Abort abort = new Abort();
 
-  Poller(State state, Caller caller, Consumer<LeaseBrokerException> onFatal) {
+  Poller(State state, Caller caller, ConnectionHealth health, Consumer<LeaseBrokerException> onFatal) {
     this.state = state;
     this.caller = caller;
+    this.health = health;
     this.onFatal = onFatal;
   }
 
@@ -74,12 +77,14 @@ final class Poller {
   private void claim(int slots) {
     releaseAbandoned(true);
     Options options = state.options;
+    // Without an answer before, a claim that waits for items looks like a broker that does not answer.
+    Duration wait = health.answers() ? options.pollWait() : Duration.ZERO;
     ClaimBatchRequest.Builder request =
         ClaimBatchRequest.newBuilder()
             .setQueue(options.queue())
             .setWorkerId(options.workerId())
             .setMaxItems(slots * options.slotSize())
-            .setWaitTimeout(Values.duration(options.pollWait()))
+            .setWaitTimeout(Values.duration(wait))
             .setRequestId(UUID.randomUUID().toString())
             .setMaxBytes(MAX_RESPONSE_BYTES);
     if (options.lease() != null) {
@@ -87,10 +92,10 @@ final class Poller {
     }
     long begun = Clock.now();
     long timeout = options.pollWait().toNanos() + 5 * Clock.SECOND;
-    Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, () -> {}, false);
+    Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, request::clearWaitTimeout, false);
     Caller.Answer<ClaimBatchResponse> answer;
     try {
-      answer = caller.call("ClaimBatch", LeaseBrokerServiceBlockingStub::claimBatch, request.build(), limits);
+      answer = caller.call("ClaimBatch", (stub, claim) -> stub.claimBatch(claim.build()), request, limits);
     } catch (RuntimeException error) {
       boolean refused = error instanceof LeaseBrokerException failed && !failed.reason().isEmpty();
       state.update(
@@ -105,7 +110,7 @@ final class Poller {
     ClaimBatchResponse response = answer.message();
     state.update(() -> state.accept(response.getLeasesList(), slots, answer.sentAt(), answer.arrivedAt()));
     warnOfTooLarge(state, response.getTooLargeList());
-    if (response.getLeasesCount() == 0 && Clock.now() - begun < options.pollWait().toNanos() / 2) {
+    if (response.getLeasesCount() == 0 && Clock.now() - begun < wait.toNanos() / 2) {
       abort.sleep(ThreadLocalRandom.current().nextLong(EARLY_ANSWER_PAUSE / 2, EARLY_ANSWER_PAUSE * 3 / 2));
     }
   }

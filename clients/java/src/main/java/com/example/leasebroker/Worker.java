@@ -52,7 +52,7 @@ public final class Worker {
     this.options = options;
     events = new EventLog(options.queue(), options.onEvent(), options.logger());
     state = new State(options, events);
-    health = new ConnectionHealth(events::emit);
+    health = new ConnectionHealth(options, events::emit);
     runner = new Runner(state, handler);
   }
 
@@ -109,9 +109,10 @@ public final class Worker {
     state.start = run -> executor.execute(() -> runner.run(run));
     Caller caller = new Caller(transport, options.token(), health::note, this::onRetry);
     Caller keeperCaller = new Caller(keeperTransport, options.token(), health::note, this::onRetry);
-    poller = new Poller(state, caller, this::onFatal);
+    poller = new Poller(state, caller, health, this::onFatal);
     settler = new Settler(state, caller, calls, this::onFatal);
     keeper = new Keeper(state, keeperCaller, calls, this::onFatal);
+    health.start();
     settlerThread = startThread("lease-broker-settler", settler::run);
     keeperThread = startThread("lease-broker-keeper", keeper::run);
     for (int i = 0; i < options.pollers(); i++) {
@@ -186,6 +187,7 @@ public final class Worker {
     poller.releaseAbandoned(true);
     calls.shutdown();
     handlers.shutdown();
+    health.close();
     transport.close();
     keeperTransport.close();
     events.emit(Event.of(Event.Name.STOPPED));

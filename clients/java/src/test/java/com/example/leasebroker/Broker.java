@@ -37,10 +37,6 @@ final class Broker implements AutoCloseable {
       max_attempts = 3
       [queues.next]
       managed_columns = { number = "integer not null" }
-      [queues.orders]
-      managed_columns = { customer = "text" }
-      [queues.mail]
-      managed_columns = { text = "text" }
       [queues.daily]
       managed_columns = { note = "text" }
       writable = ["note"]

@@ -12,7 +12,9 @@ import java.math.BigDecimal;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
+import java.util.NoSuchElementException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 class ValuesTest {
   private static final Handler NOTHING = (item, context) -> null;
@@ -44,7 +46,9 @@ class ValuesTest {
     assertFalse(item.isNull("number"));
     assertThrows(IllegalStateException.class, () -> item.getLong("nothing"));
     assertThrows(IllegalStateException.class, () -> item.getString("number"));
-    assertThrows(RuntimeException.class, () -> item.getLong("missing"));
+    for (Executable read : List.<Executable>of(() -> item.getLong("missing"), () -> item.isNull("missing"))) {
+      assertEquals("no column \"missing\"; the item has nothing, number", assertThrows(NoSuchElementException.class, read).getMessage());
+    }
   }
 
   @Test

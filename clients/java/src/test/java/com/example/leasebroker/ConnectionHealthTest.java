@@ -1,0 +1,196 @@
+package com.example.leasebroker;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.example.leasebroker.v1.ClaimBatchRequest;
+import com.example.leasebroker.v1.ClaimBatchResponse;
+import com.example.leasebroker.v1.HeartbeatRequest;
+import com.example.leasebroker.v1.HeartbeatResponse;
+import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
+import com.example.leasebroker.v1.ReleaseRequest;
+import com.example.leasebroker.v1.ReleaseResponse;
+import io.grpc.Grpc;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Server;
+import io.grpc.Status;
+import io.grpc.stub.StreamObserver;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.text.MessageFormat;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.ResourceBundle;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** The warnings of a worker while no broker answers. */
+class ConnectionHealthTest {
+  private static final Duration NOW = Duration.ZERO;
+
+  /** Collects the warnings. */
+  private static final class Log implements System.Logger {
+    private final BlockingQueue<String> warnings = new LinkedBlockingQueue<>();
+
+    @Override
+    public String getName() {
+      return "test";
+    }
+
+    @Override
+    public boolean isLoggable(Level level) {
+      return level == Level.WARNING;
+    }
+
+    @Override
+    public void log(Level level, ResourceBundle bundle, String message, Throwable thrown) {
+      log(level, bundle, message);
+    }
+
+    @Override
+    public void log(Level level, ResourceBundle bundle, String format, Object... values) {
+      if (isLoggable(level)) {
+        warnings.add(MessageFormat.format(format, values));
+      }
+    }
+
+    String next() throws InterruptedException {
+      String warning = warnings.poll(30, TimeUnit.SECONDS);
+      assertNotNull(warning, "no warning within 30 s");
+      return warning;
+    }
+  }
+
+  /** A broker without items. It keeps the times that claims wait. */
+  private static final class Claims extends LeaseBrokerServiceGrpc.LeaseBrokerServiceImplBase implements AutoCloseable {
+    private final BlockingQueue<Duration> waits = new LinkedBlockingQueue<>();
+    private final int failing;
+    private final Server server;
+    private int calls;
+
+    /** The call with the number `failing` fails. */
+    Claims(int port, int failing) throws IOException {
+      this.failing = failing;
+      server = Grpc.newServerBuilderForPort(port, InsecureServerCredentials.create()).addService(this).build().start();
+    }
+
+    @Override
+    public synchronized void claimBatch(ClaimBatchRequest request, StreamObserver<ClaimBatchResponse> answer) {
+      waits.add(Duration.ofNanos(Values.nanos(request.getWaitTimeout())));
+      if (++calls == failing) {
+        answer.onError(Status.UNAVAILABLE.withDescription("away").asRuntimeException());
+      } else {
+        answer.onNext(ClaimBatchResponse.getDefaultInstance());
+        answer.onCompleted();
+      }
+    }
+
+    /** The keeper connects by an empty heartbeat. */
+    @Override
+    public void heartbeat(HeartbeatRequest request, StreamObserver<HeartbeatResponse> answer) {
+      answer.onNext(HeartbeatResponse.getDefaultInstance());
+      answer.onCompleted();
+    }
+
+    @Override
+    public void release(ReleaseRequest request, StreamObserver<ReleaseResponse> answer) {
+      answer.onNext(ReleaseResponse.getDefaultInstance());
+      answer.onCompleted();
+    }
+
+    @Override
+    public void close() {
+      server.shutdownNow();
+    }
+  }
+
+  private static ServerSocket listen() throws IOException {
+    return new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+  }
+
+  private static Worker startWorker(int port, Log log) {
+    Worker worker = Worker.builder("127.0.0.1:" + port, "work", (item, context) -> null).logger(log).build();
+    worker.start();
+    return worker;
+  }
+
+  @Test
+  void outageIsWarnedAboutUntilItsEnd() throws Exception {
+    int port;
+    try (ServerSocket free = listen()) {
+      port = free.getLocalPort();
+    }
+    Log log = new Log();
+    long begun = System.nanoTime();
+    Worker worker = startWorker(port, log);
+    try {
+      String warning = log.next();
+      assertTrue(System.nanoTime() - begun >= 2_000_000_000L);
+      assertTrue(warning.startsWith("calls to the broker at 127.0.0.1:" + port + " have failed for 2 s: UNAVAILABLE: "), warning);
+      assertTrue(warning.contains("Connection refused"), warning);
+      try (Claims broker = new Claims(port, 0)) {
+        String end = log.next();
+        assertTrue(end.startsWith("the broker at 127.0.0.1:" + port + " answers again after "), end);
+        assertEquals(NOW, broker.waits.peek());
+        worker.stop(NOW);
+      }
+    } finally {
+      worker.stop(NOW);
+    }
+  }
+
+  @Test
+  void brokerThatAcceptsAndIsSilentIsWarnedAbout() throws Exception {
+    try (ServerSocket silent = listen()) {
+      Log log = new Log();
+      Worker worker = startWorker(silent.getLocalPort(), log);
+      try {
+        assertEquals("calls to the broker at 127.0.0.1:" + silent.getLocalPort() + " have failed for 2 s: no answer yet", log.next());
+      } finally {
+        worker.stop(NOW);
+      }
+    }
+  }
+
+  @Test
+  void warningIsRepeatedWithTheLatestCause() throws Exception {
+    Log log = new Log();
+    ConnectionHealth health = new ConnectionHealth("a:1, b:2", log, event -> {}, Clock.SECOND / 50, Clock.SECOND / 50);
+    health.note(new Failure(Status.Code.RESOURCE_EXHAUSTED, "OVERLOADED", "an answer", List.of(), null));
+    health.start();
+    assertEquals("calls to the broker at a:1, b:2 have failed for 0 s: no answer yet", log.next());
+    health.note(new Failure(Status.Code.UNAVAILABLE, "STORE_UNAVAILABLE", "the database is away", List.of(), null));
+    String cause = "UNAVAILABLE (STORE_UNAVAILABLE): the database is away";
+    while (!log.next().equals("calls to the broker at a:1, b:2 have failed for 0 s: " + cause)) {
+      // A warning with the first cause can come between.
+    }
+    health.note(null);
+    String last = log.next();
+    while (last.startsWith("calls to the broker")) {
+      last = log.next();
+    }
+    assertEquals("the broker at a:1, b:2 answers again after 0 s", last);
+    assertNull(log.warnings.poll(100, TimeUnit.MILLISECONDS));
+  }
+
+  @Test
+  void claimWaitsOnlyAfterAnAnswer() throws Exception {
+    try (Claims broker = new Claims(0, 3)) {
+      Worker worker = startWorker(broker.server.getPort(), new Log());
+      List<Duration> waits = new ArrayList<>();
+      for (int i = 0; i < 5; i++) {
+        waits.add(broker.waits.poll(30, TimeUnit.SECONDS));
+      }
+      worker.stop(NOW);
+      Duration wait = Duration.ofSeconds(20);
+      // The fourth request is the third one, sent again.
+      assertEquals(List.of(NOW, wait, wait, NOW, wait), waits);
+    }
+  }
+}

@@ -1,0 +1,111 @@
+//! Warnings in the log while no broker answers.
+
+use std::fmt::{self, Write as _};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use lease_broker::client::{Context, Done, Item, RunningWorker, Worker};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context as LayerContext, Layer, SubscriberExt as _};
+
+use crate::scripted::Scripted;
+use crate::support::timeout::with_timeout;
+
+/// Passes the warnings of all threads to all tests. Workers have threads of their own, so the subscriber is global.
+struct Warnings(broadcast::Sender<String>);
+
+/// The message of an event and its fields.
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = match field.name() {
+            "message" => write!(self.0, "{value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        written.expect("a text can grow");
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: LayerContext<'_, S>) {
+        if *event.metadata().level() == Level::WARN {
+            let mut text = Text::default();
+            event.record(&mut text);
+            // No test may listen.
+            let _ = self.0.send(text.0);
+        }
+    }
+}
+
+/// The warnings about one address.
+struct Watcher {
+    address: String,
+    warnings: broadcast::Receiver<String>,
+}
+
+impl Watcher {
+    fn new(address: impl fmt::Display) -> Self {
+        static WARNINGS: OnceLock<broadcast::Sender<String>> = OnceLock::new();
+        let sender = WARNINGS.get_or_init(|| {
+            let sender = broadcast::Sender::new(1_000);
+            let subscriber = tracing_subscriber::registry().with(Warnings(sender.clone()));
+            tracing::subscriber::set_global_default(subscriber).expect("it is the first one");
+            sender
+        });
+        Self {
+            address: format!("{:?}", address.to_string()),
+            warnings: sender.subscribe(),
+        }
+    }
+
+    async fn next(&mut self) -> String {
+        loop {
+            let warning = with_timeout(self.warnings.recv()).await;
+            let warning = warning.expect("the log is read in time");
+            if warning.contains(&self.address) {
+                return warning.replace(&self.address, "ADDRESS");
+            }
+        }
+    }
+}
+
+fn start(address: impl fmt::Display) -> RunningWorker {
+    let worker = Worker::new(address.to_string(), "work");
+    let worker = worker.start(async |_: Item, _: Context| Ok(Done::new()));
+    worker.expect("it starts")
+}
+
+#[tokio::test]
+async fn outage_is_warned_about_until_its_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let mut log = Watcher::new(address);
+    let begun = Instant::now();
+    let worker = start(address);
+    let warning = log.next().await;
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    let expected = "calls to the broker fail address=ADDRESS seconds=2 cause=\"Unavailable: ";
+    assert!(warning.starts_with(expected), "{warning}");
+    assert!(warning.contains("Connection refused"), "{warning}");
+    Scripted::default().serve_at(address).await;
+    let end = log.next().await;
+    let expected = "broker answers again address=ADDRESS seconds=";
+    assert!(end.starts_with(expected), "{end}");
+    worker.stop(Duration::ZERO).await.expect("it stops");
+}
+
+#[tokio::test]
+async fn broker_that_accepts_and_is_silent_is_warned_about() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut log = Watcher::new(address);
+    let _worker = start(address);
+    let expected = "calls to the broker fail address=ADDRESS seconds=2 cause=\"no answer yet\"";
+    assert_eq!(log.next().await, expected);
+}
