@@ -6,12 +6,16 @@ mod support;
 mod admin;
 #[path = "command_line/bench.rs"]
 mod bench;
+#[path = "command_line/connect.rs"]
+mod connect;
 #[path = "command_line/connections.rs"]
 mod connections;
 #[path = "command_line/demo.rs"]
 mod demo;
 #[path = "command_line/enqueue.rs"]
 mod enqueue;
+#[path = "command_line/environment.rs"]
+mod environment;
 #[path = "command_line/exit_codes.rs"]
 mod exit_codes;
 #[path = "command_line/help.rs"]

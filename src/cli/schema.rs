@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, SchemaAccess, open_schema};
-use super::output::print_line;
+use super::output::{plural, print_line};
 use crate::queue::QueueSpec;
 use crate::store::schema;
 
@@ -112,7 +112,7 @@ fn apply_step(
     })?;
     bar.finish_and_clear();
     let rows = if step.until_no_rows {
-        format!(" ({rows} rows)")
+        format!(" ({})", plural(rows, "row"))
     } else {
         String::new()
     };
