@@ -96,7 +96,7 @@ impl Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// The address and port to listen on. Port 0 selects a free port.
+    /// The IP address and port to listen on. `localhost` is 127.0.0.1. Port 0 selects a free port.
     #[serde(deserialize_with = "address::deserialize")]
     pub listen: SocketAddr,
     /// TLS. `None`: plain text.

@@ -299,7 +299,7 @@ fn log_unknown_variables() {
 /// Logs which environment variables of OpenTelemetry take effect.
 fn log_otel_variables(variables: &OtelVariables) {
     for (variable, reason) in &variables.ignored {
-        tracing::warn!(variable, reason, "environment variable ignored");
+        tracing::warn!(variable, %reason, "environment variable ignored");
     }
     if !variables.used.is_empty() {
         let names = variables.used.join(" ");

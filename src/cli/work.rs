@@ -25,6 +25,9 @@ use crate::client::{
 use crate::config::{Log, LogFormat};
 use crate::logging;
 
+/// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
+const LOG_LEVEL: &str = "warn,lease_broker::client::stop=off";
+
 /// Run a command for each item of a queue
 ///
 /// Claims items, runs the command once per item, and settles each item by the exit code of its command. Heartbeats keep the
@@ -139,9 +142,9 @@ impl Mistake {
 
 impl Work {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        // The worker library reports outages and mistakes to the log.
+        // The worker library warns of outages by the log.
         let _logging = logging::start(&Log {
-            level: "warn".to_owned(),
+            level: LOG_LEVEL.to_owned(),
             format: LogFormat::Human,
         })
         .map_err(CommandError::io)?;

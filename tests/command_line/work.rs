@@ -1,6 +1,6 @@
 //! Tests of `work`, which runs a command for each item.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -233,13 +233,12 @@ fn variable_that_cannot_be_set_is_refused_at_the_start() {
     assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
 }
 
-/// Reads standard error of a worker until a line contains this text.
-fn read_until(child: &mut std::process::Child, part: &str) -> String {
-    let mut lines = BufReader::new(child.stderr.as_mut().expect("a pipe"));
+/// Reads lines until one contains this text. Returns the lines.
+fn read_until(lines: &mut impl BufRead, part: &str) -> String {
     let mut read = String::new();
     while !read.contains(part) {
         let count = lines.read_line(&mut read).expect("text");
-        assert!(count > 0, "{part} is not in {read}");
+        assert!(count > 0, "{part:?} is not in {read}");
     }
     read
 }
@@ -264,7 +263,8 @@ fn work_warns_while_no_service_listens() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let warning = read_until(&mut child, "trying for");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let warning = read_until(&mut errors, "trying for");
     let nothing = format!("nothing listens on {address}");
     assert!(warning.contains(&nothing), "{warning}");
     child.kill().expect("it runs");
@@ -282,9 +282,10 @@ fn work_shows_the_warnings_of_the_worker_library() {
         rows(&workspace)[0].0 == COMPLETED
     });
     workspace.process.as_mut().expect("a service").kill();
-    read_until(&mut child, "disconnected");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    read_until(&mut errors, "disconnected");
     crate::support::signal::send(&child, "TERM");
-    let log = read_until(&mut child, "abandoned claims");
+    let log = read_until(&mut errors, "abandoned claims");
     assert!(log.contains("WARN"), "{log}");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
@@ -326,6 +327,7 @@ fn refused_worker_ends_work_with_1() {
     );
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("lease_duration"), "{refused:?}");
+    assert_eq!(refused.err.lines().count(), 1, "{refused:?}");
 }
 
 #[test]
