@@ -12,7 +12,7 @@ use crate::value::Value;
 
 /// Reads the columns of the table `@P1` in their order, one per row: its name, whether it has a default, whether it is in a
 /// unique index or in a foreign key, and the number of CHECK constraints and triggers of the table, which can refuse any value.
-const COLUMNS: &str = "SELECT CAST(c.name AS nvarchar(128)),
+const COLUMNS: &str = "SELECT CAST(c.name AS nvarchar(128)) AS lb_name,
     CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END,
     CASE WHEN EXISTS (SELECT * FROM sys.index_columns AS k
         INNER JOIN sys.indexes AS i ON i.object_id = k.object_id AND i.index_id = k.index_id
