@@ -43,7 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// {"timestamp": "2026-11-20T22:15:20Z"}.
 ///
 /// Run the same command again if a run of --file was interrupted. It continues, and no item is added twice. For the queue's
-/// enqueue_memory, 24 hours by default, a further run of the same file adds nothing. To add the file once more, give the
+/// `enqueue_memory`, 24 hours by default, a further run of the same file adds nothing. To add the file once more, give the
 /// second run an own --run-id.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -1,7 +1,7 @@
 //! Environment variables that have the prefix of this program and that it does not read. Such a variable is probably a
 //! mistyped one, so each command warns of it.
 
-use clap::{Command, CommandFactory as _};
+use clap::{Arg, Command, CommandFactory as _};
 
 use super::Cli;
 use super::similar::best;
@@ -40,12 +40,13 @@ fn unknown_of(variables: impl Iterator<Item = (String, String)>) -> Vec<UnknownV
             return false;
         };
         // The name of a setting is checked when the configuration is loaded.
-        !rest.contains(SETTING_SEPARATOR)
-            && !flags.iter().any(|flag| flag == name)
-            && !KNOWN_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
-            && !OF_BUILD.contains(&rest)
-            && !(cfg!(feature = "sabotage") && rest == OF_SABOTAGE)
-            && !is_of_kubernetes(rest, value)
+        let is_known = rest.contains(SETTING_SEPARATOR)
+            || flags.iter().any(|flag| flag == name)
+            || KNOWN_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
+            || OF_BUILD.contains(&rest)
+            || (cfg!(feature = "sabotage") && rest == OF_SABOTAGE)
+            || is_of_kubernetes(rest, value);
+        !is_known
     };
     let unknown = variables.filter(|(name, value)| is_unknown(name, value));
     let mut unknown: Vec<UnknownVariable> = unknown
@@ -60,13 +61,8 @@ fn unknown_of(variables: impl Iterator<Item = (String, String)>) -> Vec<UnknownV
 
 /// Adds the variables that stand for flags of a command and of its subcommands.
 fn collect_flags(command: &Command, names: &mut Vec<String>) {
-    for argument in command.get_arguments() {
-        let name = argument.get_env().map(|name| name.to_string_lossy());
-        names.extend(
-            name.map(|name| name.into_owned())
-                .filter(|name| !names.contains(name)),
-        );
-    }
+    let variables = command.get_arguments().filter_map(Arg::get_env);
+    names.extend(variables.map(|name| name.to_string_lossy().into_owned()));
     for command in command.get_subcommands() {
         collect_flags(command, names);
     }

@@ -348,10 +348,11 @@ fn announce(
         return;
     };
     let columns = example.iter();
-    let columns: String = columns
-        .map(|(column, value)| format!(" --set {}", shell_word(&format!("{column}={value}"))))
+    let columns: Vec<String> = columns
+        .map(|(column, value)| format!("--set {}", shell_word(&format!("{column}={value}"))))
         .collect();
-    print_line!("try:  lease-broker enqueue {name}{address_flag}{columns}");
+    let columns = columns.join(" ");
+    print_line!("try:  lease-broker enqueue {name}{address_flag} {columns}");
     print_line!("      {claim}");
 }
 

@@ -12,19 +12,25 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::Notify;
+use tokio::time::timeout;
+use tonic::Code;
 
 use self::child::Child;
 use self::variables::Variables;
 use super::CommandError;
 use super::client_args;
 use super::connect::Attempts;
-use super::credential_args::CredentialArgs;
+use super::credential_args::{AuthorizedChannel, CredentialArgs};
 use crate::client::{
     Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
 };
 use crate::config::{Log, LogFormat};
+use crate::grpc::proto::WakeRequest;
+use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::logging;
 
+/// The time limit of the check of the follow-up queue.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
 const LOG_LEVEL: &str = "warn,lease_broker::client::stop=off";
 
@@ -56,7 +62,7 @@ If the lease is lost, the time limit has passed or `work` stops, the process gro
 SIGKILL 4s later. SIGTERM or Ctrl-C stops `work`: it claims nothing more and waits for commands.
 
 Exit codes: 0 stopped, or no item is left; 1 the service refused the worker, or a command did not end; 64 the command
-cannot be run, or the queue has no column of this name; 69 no connection within --connect-timeout. After 64 the items are
+cannot be run, or a column or a queue does not exist; 69 no connection within --connect-timeout. After 64 the items are
 ready again, and no attempt counts.
 
 Examples:
@@ -150,9 +156,13 @@ impl Work {
         .map_err(CommandError::io)?;
         // The worker itself would wait for the service without a limit.
         let addresses = self.credentials.addresses(&self.address)?;
-        addresses
+        let (channel, _) = addresses
             .connect(self.connect_timeout, Attempts::UntilLimit)
             .await?;
+        if let Some(queue) = &self.follow_up {
+            let channel = self.credentials.bearer()?.authorize(channel);
+            check_follow_up(channel, queue).await?;
+        }
         let credentials = self.credentials.of_worker(&self.address)?;
         let mut broker = self.credentials.variables();
         broker.push((client_args::ADDRESS, self.address.clone().into()));
@@ -217,6 +227,23 @@ async fn run_command(
     let child = Child::spawn(&settings, &item)?;
     let ended = child.run(input, &settings, &item, &context).await?;
     outcome::of_command(ended, &settings, &context).await
+}
+
+/// Checks that the service has the queue of the follow-ups. Otherwise it would refuse each completion, and the items would use
+/// up their attempts. The check is a wake-up, the only call that names a queue and changes nothing.
+async fn check_follow_up(channel: AuthorizedChannel, queue: &str) -> Result<(), CommandError> {
+    let request = WakeRequest {
+        queue: queue.to_owned(),
+    };
+    let mut client = LeaseBrokerServiceClient::new(channel);
+    match timeout(CHECK_LIMIT, client.wake(request)).await {
+        Ok(Err(status)) if status.code() == Code::NotFound => Err(CommandError::usage(format!(
+            "--follow-up {queue}: {}",
+            status.message()
+        ))),
+        // The completions show other errors.
+        _ => Ok(()),
+    }
 }
 
 /// Writes the events that a person wants to see to standard error.

@@ -59,7 +59,7 @@ fn wrong_protocol_of_a_port_is_named_with_a_remedy() {
         let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
     });
     // The connections stay open for as long as the test runs.
-    let silent = server(|stream| std::mem::forget(stream));
+    let silent = server(std::mem::forget);
     let closing = server(drop);
     for (address, parts) in [
         (

@@ -223,6 +223,17 @@ fn mistyped_column_releases_its_item_and_ends_with_64() {
 }
 
 #[test]
+fn mistyped_follow_up_queue_ends_with_64() {
+    let workspace = serving(&["x"]);
+    let printed = run(&workspace, &["--follow-up", "otbox"], &["/bin/true"]);
+    assert_eq!(printed.code, 64, "{printed:?}");
+    for part in ["--follow-up otbox", "not configured"] {
+        assert!(printed.err.contains(part), "{part}: {printed:?}");
+    }
+    assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
+}
+
+#[test]
 fn variable_that_cannot_be_set_is_refused_at_the_start() {
     let workspace = serving(&["x"]);
     for env in ["payload=A=B", "payload=LEASE_BROKER_KEY", "payload"] {

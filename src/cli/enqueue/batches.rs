@@ -33,9 +33,9 @@ pub(super) fn read(items: Items, size: usize, skip: u64) -> Receiver<Result<Batc
             Err(error) => return Some(Err(error)),
         };
         let batch = Batch {
-            position,
-            lines,
             items,
+            lines,
+            position,
         };
         position += batch.items.len() as u64;
         Some(Ok(batch))
