@@ -14,27 +14,38 @@ mod command_error;
 mod completions;
 mod config_args;
 mod confirm;
+mod connect;
+mod connection;
+mod connection_failure;
 mod credential_args;
 mod demo;
 mod enqueue;
+mod environment;
 mod health;
 mod inspect;
 pub(crate) mod item_file;
 mod item_input;
 mod lease_args;
 mod output;
+mod port_protocol;
 mod purge;
 mod schema;
 mod secret;
 mod serve;
 mod settle;
+mod similar;
 mod token;
 mod work;
 
 pub use self::command_error::{CommandError, EXIT_USAGE};
 
+use std::io::Write as _;
+
 use clap::{Parser, Subcommand};
 use tokio::runtime::Builder;
+
+use self::environment::{UnknownVariable, unknown_variables};
+use crate::text::visible;
 
 /// Leases rows of ordinary SQL tables to workers in any language, over gRPC.
 #[derive(Debug, Parser)]
@@ -94,6 +105,10 @@ enum Command {
 impl Cli {
     /// Runs the command. Blocks until it ends.
     pub fn run(self) -> Result<(), CommandError> {
+        // `serve` reports them in its log.
+        if !matches!(self.command, Command::Serve(_)) {
+            warn_of_unknown_variables();
+        }
         match self.command {
             Command::Completions(command) => {
                 command.run();
@@ -122,6 +137,17 @@ impl Cli {
             Command::Redrive(command) => block_on(command.run()),
             Command::Purge(command) => block_on(command.run()),
         }
+    }
+}
+
+/// Writes a line to standard error for each environment variable that is probably mistyped.
+fn warn_of_unknown_variables() {
+    for UnknownVariable { name, similar } in unknown_variables() {
+        let hint = similar.map(|similar| format!("; did you mean {similar}?"));
+        let hint = hint.unwrap_or_default();
+        let line = format!("lease-broker: the environment variable {name} has no effect{hint}");
+        // The reader of standard error may have ended.
+        let _ = writeln!(std::io::stderr(), "{}", visible(&line));
     }
 }
 

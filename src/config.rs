@@ -4,6 +4,7 @@
 //! the sources, checks the result, and names the file and line, the variable or the flag of a setting that cannot be
 //! used.
 
+mod address;
 mod admin;
 mod auth;
 mod duration;
@@ -20,6 +21,7 @@ mod sources;
 mod store;
 mod telemetry;
 mod tls;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +42,7 @@ pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
 pub use self::telemetry::{Destination, OtlpProtocol, Signal, Telemetry};
 pub use self::tls::{ClientCertificates, Tls, TlsVersion};
+pub use self::variables::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};
 use crate::queue::QueueSpec;
 
 /// The text of the default configuration file, `deploy/config.default.toml`.
@@ -93,7 +96,8 @@ impl Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// The address and port to listen on. Port 0 selects a free port.
+    /// The IP address and port to listen on. `localhost` is 127.0.0.1. Port 0 selects a free port.
+    #[serde(deserialize_with = "address::deserialize")]
     pub listen: SocketAddr,
     /// TLS. `None`: plain text.
     pub tls: Option<Tls>,

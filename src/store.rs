@@ -20,6 +20,7 @@ mod added_parts;
 mod adoption;
 mod enqueue_once;
 mod error;
+mod example_item;
 mod follow_ups;
 mod foreign_keys;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -105,6 +106,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns the names of the columns whose values [`ClaimedItem::columns`] holds, in the same order.
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
+
+    /// Returns columns with values, as text, of an item with which a user can try [`Self::enqueue`]. `None`: the store knows no
+    /// item that the table certainly accepts, because a rule of the table can refuse the values.
+    async fn example_item(
+        &self,
+        queue: QueueIndex,
+    ) -> Result<Option<Vec<(String, String)>>, StoreError>;
 
     /// Leases ready items to each call. Returns one result per call, in the order of the calls.
     ///
@@ -607,7 +615,7 @@ pub struct FollowUp {
 }
 
 /// An item to add.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NewItem {
     /// The columns that the item sets, with their values. All other columns take the table's defaults.
     pub columns: Vec<(String, Value)>,

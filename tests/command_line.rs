@@ -8,12 +8,16 @@ mod admin;
 mod adopt;
 #[path = "command_line/bench.rs"]
 mod bench;
+#[path = "command_line/connect.rs"]
+mod connect;
 #[path = "command_line/connections.rs"]
 mod connections;
 #[path = "command_line/demo.rs"]
 mod demo;
 #[path = "command_line/enqueue.rs"]
 mod enqueue;
+#[path = "command_line/environment.rs"]
+mod environment;
 #[path = "command_line/exit_codes.rs"]
 mod exit_codes;
 #[path = "command_line/help.rs"]

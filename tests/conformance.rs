@@ -26,6 +26,8 @@ mod delay;
 mod enqueue;
 #[path = "conformance/enqueue_once.rs"]
 mod enqueue_once;
+#[path = "conformance/example_item.rs"]
+mod example_item;
 #[path = "conformance/expire.rs"]
 mod expire;
 #[path = "conformance/follow_ups.rs"]
@@ -256,6 +258,12 @@ macro_rules! conformance {
                     item_without_its_key_is_refused
                     item_with_a_null_key_is_refused
                     refused_list_succeeds_without_the_bad_item
+                }
+                example_item {
+                    example_sets_required_columns_of_all_kinds
+                    example_sets_one_of_several_optional_columns
+                    required_column_without_a_known_value_has_no_example
+                    example_with_a_unique_column_is_added_each_time
                 }
                 expire {
                     expired_lease_is_reported_and_its_item_ready

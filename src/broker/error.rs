@@ -173,15 +173,15 @@ impl From<StoreError> for Error {
                 Self::unavailable(outage)
             }
             StoreError::Io(reason) => {
-                tracing::error!(reason, "call failed: the store is unavailable");
+                tracing::error!(%reason, "call failed: the store is unavailable");
                 Self::unavailable(reason.into())
             }
             StoreError::Misconfigured(problem) => {
-                tracing::error!(problem, "call failed: the store refuses it");
+                tracing::error!(%problem, "call failed: the store refuses it");
                 Self::StoreMisconfigured(problem)
             }
             StoreError::Bug(cause) => {
-                tracing::error!(cause, "bug found: please report it");
+                tracing::error!(%cause, "bug found: please report it");
                 Self::Internal
             }
         }

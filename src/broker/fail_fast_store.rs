@@ -155,6 +155,13 @@ impl Store for FailFastStore {
         self.store.columns(queue)
     }
 
+    async fn example_item(
+        &self,
+        queue: QueueIndex,
+    ) -> Result<Option<Vec<(String, String)>>, StoreError> {
+        self.store.example_item(queue).await
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,

@@ -15,7 +15,7 @@ use self::config_file::{Database, mirror_lines};
 use self::proposal::{Mirror, Proposal};
 use super::config_args::{SchemaAccess, open_schema};
 use super::confirm::{confirm_in_terminal, is_terminal, unanswered};
-use super::output::{self, print_line};
+use super::output::{self, plural, print_line};
 use super::schema::apply_step;
 use super::{Cli, CommandError};
 use crate::config::{Config, Sources};
@@ -379,10 +379,7 @@ fn print_plan(
 ) -> Result<(), CommandError> {
     print_line!("-- {}", config.display());
     print_line!("{text}");
-    let rows = match survey.rows {
-        1 => "1 row".to_owned(),
-        rows => format!("{rows} rows"),
-    };
+    let rows = plural(survey.rows, "row");
     print_line!(
         "-- {} changes to the table {}, which has {rows}",
         steps.len(),

@@ -6,28 +6,32 @@ use std::time::Duration;
 use clap::Args;
 
 use super::CommandError;
-use super::credential_args::{AuthorizedChannel, CredentialArgs};
+use super::connect::Attempts;
+use super::connection::Connection;
+use super::credential_args::CredentialArgs;
 use super::output::OutputFormat;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
 /// The address that `serve` listens on by default.
 pub(super) const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 50_051));
+/// Environment variable that stands for `--address`.
+pub(super) const ADDRESS: &str = "LEASE_BROKER_ADDRESS";
 
 /// Arguments of every command that calls a running service.
 #[derive(Debug, Args)]
 pub(super) struct ClientArgs {
-    /// URL of the service. https:// encrypts the connection
+    /// URL of the service, or several with commas between them. https:// encrypts the connection
     #[arg(
         long,
         value_name = "URL",
-        env = "LEASE_BROKER_ADDRESS",
+        env = ADDRESS,
         default_value = "http://127.0.0.1:50051"
     )]
     address: String,
-    /// Maximum duration of a call. A claim may take the time of --wait in addition
+    /// Maximum time to connect, and maximum duration of a call. A claim may take the time of --wait in addition
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Output format: a table, or one JSON object per line
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     pub(super) output: OutputFormat,
@@ -36,42 +40,30 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Connects to the service. Each call on the connection fails after the timeout plus `wait`, which is the time that
-    /// the service itself may wait before it answers.
+    /// Connects to the service. Tries until the timeout has passed. Each call on the connection fails after the timeout plus
+    /// `wait`, which is the time that the service itself may wait before it answers.
     pub(super) async fn connect(
         &self,
         wait: Duration,
-    ) -> Result<LeaseBrokerServiceClient<AuthorizedChannel>, CommandError> {
-        let channel = self.channel(wait).await?;
-        Ok(LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX))
+    ) -> Result<LeaseBrokerServiceClient<Connection>, CommandError> {
+        let connection = self.connection(wait, Attempts::UntilLimit).await?;
+        Ok(LeaseBrokerServiceClient::new(connection).max_decoding_message_size(usize::MAX))
     }
 
     /// Connects to the service, for another client than that of [`Self::connect`].
-    pub(super) async fn channel(&self, wait: Duration) -> Result<AuthorizedChannel, CommandError> {
-        let address = &self.address;
+    pub(super) async fn connection(
+        &self,
+        wait: Duration,
+        attempts: Attempts,
+    ) -> Result<Connection, CommandError> {
         let bearer = self.credentials.bearer()?;
-        let endpoint = self.credentials.endpoint(address)?;
-        let endpoint = endpoint
-            .timeout(self.timeout + wait)
-            .connect_timeout(self.timeout);
-        let connected = endpoint.connect().await.map_err(|error| {
-            let cause = innermost_cause(&error);
-            CommandError::unavailable(format!(
-                "cannot connect to the service at {address}: {cause}; start it with `lease-broker serve`, or name another \
-                 address with --address"
-            ))
-        });
-        connected.map(|channel| bearer.authorize(channel))
+        let mut addresses = self.credentials.addresses(&self.address)?;
+        for endpoint in &mut addresses.endpoints {
+            *endpoint = endpoint.clone().timeout(self.timeout + wait);
+        }
+        let (channel, endpoint) = addresses.connect(self.timeout, attempts).await?;
+        Ok(Connection::new(bearer.authorize(channel), endpoint))
     }
-}
-
-/// Returns the text of the error that caused another one, such as an invalid certificate.
-pub(super) fn innermost_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 /// Converts a duration to the type of the API.

@@ -6,12 +6,15 @@ use std::process::ExitCode;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use super::connection::ConnectionError;
 use crate::config::ConfigError;
 use crate::store::StoreError;
 use crate::text;
 
 /// Exit code of a wrong command line or configuration (`EX_USAGE`).
 pub const EXIT_USAGE: u8 = 64;
+/// Exit code of a service that cannot be reached (`EX_UNAVAILABLE`).
+const EXIT_UNAVAILABLE: u8 = 69;
 /// Exit code of a bug in this program (`EX_SOFTWARE`).
 const EXIT_SOFTWARE: u8 = 70;
 
@@ -35,7 +38,7 @@ impl CommandError {
 
     /// Exit code 69: the service cannot be reached or did not answer in time.
     pub(super) fn unavailable(text: impl Into<String>) -> Self {
-        Self::new(69, text)
+        Self::new(EXIT_UNAVAILABLE, text)
     }
 
     /// Exit code 74: a file, a port or the database cannot be used.
@@ -54,6 +57,11 @@ impl CommandError {
     pub(super) fn with_context(mut self, context: impl fmt::Display) -> Self {
         self.text = format!("{context}: {}", self.text);
         self
+    }
+
+    /// Returns whether the service cannot be reached or did not answer in time.
+    pub(super) fn is_outage(&self) -> bool {
+        self.code == EXIT_UNAVAILABLE
     }
 
     /// Returns the exit code for the process.
@@ -88,6 +96,9 @@ impl From<StoreError> for CommandError {
 
 impl From<Status> for CommandError {
     fn from(status: Status) -> Self {
+        if let Some(error) = ConnectionError::of_status(&status) {
+            return Self::unavailable(error.to_string());
+        }
         let reason = status
             .get_details_error_info()
             .map(|info| format!(" ({})", info.reason))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::CommandError;
+use super::similar::most_similar;
 use crate::config::{self, Config, Flag, Sources, StoreKind};
 use crate::store::mssql::{self, MssqlSchema, MssqlStore};
 use crate::store::schema::Schema;
@@ -49,6 +50,20 @@ impl ConfigArgs {
         }
         Ok(config)
     }
+}
+
+/// Returns the error of a command whose queue is not configured or, as `None`, not given.
+pub(super) fn unknown_queue(config: &Config, name: Option<&str>) -> CommandError {
+    let names: Vec<&str> = config.queues.iter().map(|queue| &*queue.name).collect();
+    let configured = names.join(", ");
+    CommandError::usage(match name {
+        None => format!("name a queue; configured are {configured}"),
+        Some(name) => {
+            let hint = most_similar(name, names).map(|name| format!("; did you mean {name}?"));
+            let hint = hint.unwrap_or_default();
+            format!("no queue {name:?} is configured; configured are {configured}{hint}")
+        }
+    })
 }
 
 /// Opens the configured store. On SQLite, creates the file if it does not exist.

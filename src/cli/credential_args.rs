@@ -1,5 +1,6 @@
 //! Arguments by which a command proves to a service who it is, and checks the service.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,7 +11,15 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Request, Status};
 
 use super::CommandError;
+use super::connect::Addresses;
 use crate::client::{Credentials, Tls, Token};
+
+/// Environment variables that stand for the flags.
+const CA: &str = "LEASE_BROKER_CA";
+const CERTIFICATE: &str = "LEASE_BROKER_CERTIFICATE";
+const KEY: &str = "LEASE_BROKER_KEY";
+const SERVER_NAME: &str = "LEASE_BROKER_SERVER_NAME";
+const TOKEN_FILE: &str = "LEASE_BROKER_TOKEN_FILE";
 
 /// A connection on which each call carries the token of the command.
 pub(super) type AuthorizedChannel = InterceptedService<Channel, Bearer>;
@@ -20,13 +29,13 @@ pub(super) type AuthorizedChannel = InterceptedService<Channel, Bearer>;
 #[command(next_help_heading = "Credentials")]
 pub(super) struct CredentialArgs {
     /// Trust the authorities in this PEM file, not those of the system; only with https://
-    #[arg(long, value_name = "FILE", env = "LEASE_BROKER_CA")]
+    #[arg(long, value_name = "FILE", env = CA)]
     ca: Option<PathBuf>,
     /// Show this certificate (PEM) to the service; only with https://
     #[arg(
         long,
         value_name = "FILE",
-        env = "LEASE_BROKER_CERTIFICATE",
+        env = CERTIFICATE,
         requires = "key"
     )]
     certificate: Option<PathBuf>,
@@ -34,15 +43,15 @@ pub(super) struct CredentialArgs {
     #[arg(
         long,
         value_name = "FILE",
-        env = "LEASE_BROKER_KEY",
+        env = KEY,
         requires = "certificate"
     )]
     key: Option<PathBuf>,
     /// Name in the certificate of the service [default: the host of the address]
-    #[arg(long, value_name = "NAME", env = "LEASE_BROKER_SERVER_NAME")]
+    #[arg(long, value_name = "NAME", env = SERVER_NAME)]
     server_name: Option<String>,
     /// Send the token in this file with each call
-    #[arg(long, value_name = "FILE", env = "LEASE_BROKER_TOKEN_FILE")]
+    #[arg(long, value_name = "FILE", env = TOKEN_FILE)]
     token_file: Option<PathBuf>,
 }
 
@@ -89,22 +98,56 @@ impl CredentialArgs {
         Ok(Bearer(Some(value)))
     }
 
-    /// Returns the endpoint of an address, which is a URL or `host:port`.
-    pub(super) fn endpoint(&self, address: &str) -> Result<Endpoint, CommandError> {
-        let problem = |error: tonic::transport::Error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            let cause = cause.unwrap_or_else(|| error.to_string());
-            CommandError::usage(format!("--address {address}: {cause}"))
+    /// Returns the endpoints of an address, or of several with commas between them. An address is a URL or `host:port`. If
+    /// the first one starts with `https://`, all have TLS.
+    pub(super) fn addresses(&self, text: &str) -> Result<Addresses, CommandError> {
+        let problem = |address: &str, problem: &dyn std::fmt::Display| {
+            CommandError::usage(format!("--address {address}: {problem}"))
         };
-        let url = match address.split_once("://") {
-            Some(_) => address.to_owned(),
-            None => format!("http://{address}"),
+        let tls = self.tls(text)?.map(ClientTlsConfig::from);
+        let scheme = tls.as_ref().map_or("http", |_| "https");
+        let endpoint = |address: &str| {
+            let authority = match address.split_once("://") {
+                Some(("http" | "https", authority)) => authority,
+                Some(_) => {
+                    return Err(problem(address, &"must start with http:// or https://"));
+                }
+                None => address,
+            };
+            let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"));
+            let endpoint = endpoint.and_then(|endpoint| match &tls {
+                None => Ok(endpoint),
+                Some(tls) => endpoint.tls_config(tls.clone()),
+            });
+            endpoint.map_err(|error| {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                problem(address, &cause.unwrap_or_else(|| error.to_string()))
+            })
         };
-        let endpoint = Endpoint::from_shared(url).map_err(problem)?;
-        match self.tls(address)? {
-            None => Ok(endpoint),
-            Some(tls) => endpoint.tls_config(tls.into()).map_err(problem),
-        }
+        let endpoints = text.split(',').map(str::trim).map(endpoint);
+        Ok(Addresses {
+            text: text.to_owned(),
+            endpoints: endpoints.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns the environment variables that pass the credentials on to a command of this program. Paths are absolute,
+    /// because the program that calls the command may change the folder.
+    pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let files = [
+            (CA, &self.ca),
+            (CERTIFICATE, &self.certificate),
+            (KEY, &self.key),
+            (TOKEN_FILE, &self.token_file),
+        ];
+        let files = files.into_iter().filter_map(|(name, path)| {
+            let path = path.as_ref()?;
+            let absolute = std::path::absolute(path);
+            Some((name, absolute.unwrap_or_else(|_| path.clone()).into()))
+        });
+        let server_name = self.server_name.iter();
+        let server_name = server_name.map(|name| (SERVER_NAME, name.into()));
+        files.chain(server_name).collect()
     }
 
     /// Returns the credentials of a worker for an address, or for several with commas between them.

@@ -1,45 +1,62 @@
 //! `enqueue`: adds one item, or all items of a file, by calls to the service.
 
+mod batches;
+mod run;
+
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, json};
+use tokio::signal::unix::SignalKind;
+use tokio::time::Instant;
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
+use self::batches::Batch;
+use self::run::Run;
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::credential_args::AuthorizedChannel;
+use super::connection::{Connection, ConnectionError};
 use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
+use super::output::plural;
+use super::serve::stop_signal;
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
-/// The number of times that a call is sent while the service is unavailable, and the pause after the first. Each further
-/// pause is twice as long.
-const TRIES: u32 = 4;
+/// The pause before a call is sent again, because the service is unavailable. Each further pause is twice as long, up to
+/// the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Add an item or a file of items to a queue
+///
+/// --set adds a single item. --file adds the items of a file.
 ///
 /// The first line of a CSV file names the columns. Values are sent as text, and the database converts them to the types
 /// of the columns. An empty value leaves its column at the default of the table. A file of JSON lines has one object per
 /// item. Write a value of a type that JSON lacks as {"bytes": "base64"}, {"decimal": "12.50"} or
 /// {"timestamp": "2026-11-20T22:15:20Z"}.
+///
+/// Run the same command again if a run of --file was interrupted. It continues, and no item is added twice. For the queue's
+/// `enqueue_memory`, 24 hours by default, a further run of the same file adds nothing. To add the file once more, give the
+/// second run an own --run-id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker enqueue default --set payload=hello
+  lease-broker enqueue orders --set customer=Ada --set total=12.50 --delay 10m
   lease-broker enqueue events --file events.csv
+  lease-broker enqueue events --file events.csv --run-id second     add the same file once more
   zcat events.jsonl.gz | lease-broker enqueue events --file - --format jsonl --delay 10m")]
 pub(super) struct Enqueue {
     /// Queue to add the items to
     queue: String,
-    /// Column and value of a single item. Repeat for more columns
+    /// Column and value of a single item, such as --set payload=hello. Repeat for more columns
     #[arg(long, value_name = "COLUMN=VALUE", conflicts_with = "file")]
     set: Vec<String>,
     /// File of items, or - for standard input
@@ -54,6 +71,10 @@ pub(super) struct Enqueue {
     /// Number of items to skip at the start of the file, because an earlier run has added them
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
+    /// Name of this run. A run with the name of an earlier one adds only the items that are missing. Such a run needs the same
+    /// items, --batch and --delay [default: a digest of the file; for standard input, a random name]
+    #[arg(long, value_name = "TEXT", conflicts_with = "set")]
+    run_id: Option<String>,
     /// Number of items per call
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     batch: u16,
@@ -78,7 +99,7 @@ impl Enqueue {
 
     async fn enqueue_one(
         self,
-        mut client: LeaseBrokerServiceClient<AuthorizedChannel>,
+        mut client: LeaseBrokerServiceClient<Connection>,
     ) -> Result<(), CommandError> {
         let item = proto::NewItem {
             columns: columns_from_flags(&self.set)?,
@@ -90,7 +111,7 @@ impl Enqueue {
             items: vec![item],
             request_id: Uuid::new_v4().to_string(),
         };
-        let keys = send(&mut client, request).await?.keys;
+        let keys = send(&mut client, request, self.client.timeout).await?.keys;
         let row = |key| Map::from_iter([("key".to_owned(), json!(key))]);
         self.client
             .output
@@ -100,51 +121,67 @@ impl Enqueue {
 
     async fn enqueue_file(
         self,
-        mut client: LeaseBrokerServiceClient<AuthorizedChannel>,
-        file: &PathBuf,
+        mut client: LeaseBrokerServiceClient<Connection>,
+        file: &Path,
     ) -> Result<(), CommandError> {
+        let run = Run::new(file, self.run_id.as_deref())?;
         let bar = progress_bar(file);
-        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
-        let mut items = self.read(file, &bar)?.skip(skip);
+        let mut batches = batches::read(self.read(file, &bar)?, self.batch.into(), self.skip);
+        let (mut interrupt, mut terminate) = (
+            stop_signal(SignalKind::interrupt())?,
+            stop_signal(SignalKind::terminate())?,
+        );
         let mut added = 0;
         loop {
-            let batch: Vec<(u64, proto::NewItem)> = items
-                .by_ref()
-                .take(self.batch.into())
-                .collect::<Result<_, _>>()
-                .map_err(|error| self.with_resume_hint(error, added))?;
-            if batch.is_empty() {
-                break;
-            }
-            let (lines, batch): (Vec<u64>, Vec<_>) = batch.into_iter().unzip();
-            let count = batch.len() as u64;
-            let request = proto::EnqueueRequest {
-                queue: self.queue.clone(),
-                items: batch,
-                request_id: Uuid::new_v4().to_string(),
+            let add_next = async {
+                let Some(batch) = batches.recv().await else {
+                    return Ok(None);
+                };
+                let batch = batch?;
+                let count = batch.items.len() as u64;
+                self.add(&mut client, &run.id, batch).await?;
+                Ok(Some(count))
             };
-            let enqueued = send(&mut client, request).await;
-            enqueued.map_err(|status| self.with_resume_hint(with_line(status, &lines), added))?;
+            let outcome = tokio::select! {
+                outcome = add_next => outcome,
+                _ = interrupt.recv() => return Err(run.interrupted(added)),
+                _ = terminate.recv() => return Err(run.interrupted(added)),
+            };
+            let outcome = outcome.map_err(|error| run.with_resume_hint(error, self.skip, added));
+            let Some(count) = outcome? else { break };
             added += count;
-            bar.set_message(format!("{added} items"));
+            bar.set_message(plural(added, "item"));
         }
         bar.finish_and_clear();
-        let row = Map::from_iter([("added".to_owned(), json!(added))]);
-        self.client.output.print(&[row], "");
+        let row = [
+            ("items".to_owned(), json!(added)),
+            ("run_id".to_owned(), json!(run.id)),
+        ];
+        self.client.output.print(&[Map::from_iter(row)], "");
         Ok(())
     }
 
-    /// Adds to an error the number of items added before it, and the flag that continues after them.
-    fn with_resume_hint(&self, error: CommandError, added: u64) -> CommandError {
-        let skip = self.skip + added;
-        error.with_context(format!(
-            "{added} items were added before an error; correct it and continue with --skip {skip}"
-        ))
+    /// Adds the items of a batch.
+    async fn add(
+        &self,
+        client: &mut LeaseBrokerServiceClient<Connection>,
+        run_id: &str,
+        batch: Batch,
+    ) -> Result<(), CommandError> {
+        let request_id = batches::request_id(&self.queue, run_id, batch.position);
+        let request = proto::EnqueueRequest {
+            queue: self.queue.clone(),
+            items: batch.items,
+            request_id: request_id.to_string(),
+        };
+        let sent = send(client, request, self.client.timeout).await;
+        sent.map(drop)
+            .map_err(|status| refusal(status, &batch.lines, run_id))
     }
 
-    fn read(&self, file: &PathBuf, bar: &ProgressBar) -> Result<Items, CommandError> {
+    fn read(&self, file: &Path, bar: &ProgressBar) -> Result<Items, CommandError> {
         let name = file.display().to_string();
-        let input: Box<dyn Read> = if name == "-" {
+        let input: Box<dyn Read + Send> = if name == "-" {
             Box::new(io::stdin())
         } else {
             let file = File::open(file);
@@ -173,46 +210,56 @@ impl Enqueue {
     }
 }
 
-/// Sends a request. Sends it again while the service is unavailable, up to [`TRIES`] times together. Its request id makes this
+/// Sends a request. Sends it again while the service is unavailable, until `limit` has passed. Its request id makes this
 /// safe.
 async fn send(
-    client: &mut LeaseBrokerServiceClient<AuthorizedChannel>,
+    client: &mut LeaseBrokerServiceClient<Connection>,
     request: proto::EnqueueRequest,
+    limit: Duration,
 ) -> Result<proto::EnqueueResponse, Status> {
+    let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
-    for _ in 1..TRIES {
+    loop {
         match client.enqueue(request.clone()).await {
-            Err(status) if status.code() == Code::Unavailable => {}
+            Err(status) if is_outage(&status) && begun.elapsed() + pause < limit => {}
             outcome => return outcome.map(Response::into_inner),
         }
         tokio::time::sleep(pause).await;
-        pause *= 2;
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
-    client.enqueue(request).await.map(Response::into_inner)
 }
 
-/// Converts a status to an error, prefixed with the line number of the refused item if the status names one.
-fn with_line(status: tonic::Status, lines: &[u64]) -> CommandError {
-    let line = status
-        .get_details_bad_request()
-        .and_then(|request| {
-            request
-                .field_violations
-                .first()
-                .map(|field| field.field.clone())
-        })
-        .and_then(|field| {
-            let index = field.strip_prefix("items[")?.split_once(']')?.0;
-            lines.get(index.parse::<usize>().ok()?).copied()
-        });
+/// Returns whether the same call can succeed later.
+fn is_outage(status: &Status) -> bool {
+    let connection = ConnectionError::of_status(status);
+    status.code() == Code::Unavailable || connection.is_some_and(|error| error.can_pass)
+}
+
+/// Converts a status to an error. Adds the line of the refused item if the status names one.
+fn refusal(status: Status, lines: &[u64], run_id: &str) -> CommandError {
+    let details = status.get_details_bad_request();
+    let fields = details.map(|request| request.field_violations);
+    let field = fields.and_then(|fields| fields.into_iter().next());
+    let field = field.map(|violation| violation.field).unwrap_or_default();
+    if field == "request_id" {
+        let line = lines.first().copied().unwrap_or_default();
+        return CommandError::failed(format!(
+            "line {line}: the run {run_id} has added other items before: use the same --batch and --delay as then, or \
+             another --run-id to add all items"
+        ));
+    }
+    let index = field.strip_prefix("items[").and_then(|rest| {
+        let (index, _) = rest.split_once(']')?;
+        index.parse::<usize>().ok()
+    });
     let error = CommandError::from(status);
-    match line {
+    match index.and_then(|index| lines.get(index)) {
         Some(line) => error.with_context(format!("line {line}")),
         None => error,
     }
 }
 
-fn progress_bar(file: &PathBuf) -> ProgressBar {
+fn progress_bar(file: &Path) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

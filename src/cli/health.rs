@@ -1,5 +1,7 @@
 //! `health`: asks a running service whether it serves calls.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Map, json};
 use tonic_health::pb::HealthCheckRequest;
@@ -8,11 +10,13 @@ use tonic_health::pb::health_client::HealthClient;
 
 use super::CommandError;
 use super::client_args::ClientArgs;
+use super::connect::Attempts;
 
 /// Ask a running service whether it serves calls
 ///
 /// It calls grpc.health.v1.Health/Check, for health checks of containers and for scripts. Exit code 0: it serves. 1: it is
-/// draining or its database is unavailable. 69: it cannot be reached or does not answer in time.
+/// draining or its database is unavailable. 69: it cannot be reached or does not answer in time. Unlike other commands, it
+/// tries to connect only once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,11 +32,11 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let channel = self.client.channel(std::time::Duration::ZERO).await?;
+        let connection = self.client.connection(Duration::ZERO, Attempts::One);
         let request = HealthCheckRequest {
             service: self.service,
         };
-        let response = HealthClient::new(channel).check(request).await?;
+        let response = HealthClient::new(connection.await?).check(request).await?;
         let status = response.into_inner().status();
         let row = Map::from_iter([("status".to_owned(), json!(status.as_str_name()))]);
         self.client.output.print(&[row], "");

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
-use super::config_args::{ConfigArgs, open_existing_store};
-use super::output::{OutputFormat, format_duration, print_line};
+use super::config_args::{ConfigArgs, open_existing_store, unknown_queue};
+use super::output::{OutputFormat, format_duration, plural, print_line};
 use crate::config::Config;
 use crate::item_state::State;
 use crate::store::{self, Checkpoints, QueueIndex, Store};
@@ -46,11 +46,12 @@ struct StoreArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  lease-broker list                              print the names of the queues
   lease-broker list rainfall                     list leased items and their workers
   lease-broker list rainfall --state dead        list dead items and their last errors")]
 pub(super) struct List {
-    /// Queue to list
-    queue: String,
+    /// Queue to list. Without it, the error names the configured queues
+    queue: Option<String>,
     /// State of the items
     #[arg(long, value_enum, default_value_t = StateName::Leased)]
     state: StateName,
@@ -128,7 +129,10 @@ impl Stats {
 impl List {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let config = self.args.config.load(Vec::new())?;
-        let (store, queue) = open_queue(&config, &self.queue).await?;
+        let Some(name) = &self.queue else {
+            return Err(unknown_queue(&config, None));
+        };
+        let (store, queue) = open_queue(&config, name).await?;
         let items = store.list(queue, self.state.into(), self.limit).await?;
         let rows: Vec<Map<String, Json>> = items
             .into_iter()
@@ -172,7 +176,8 @@ impl Redrive {
                 count => redriven += count,
             }
         }
-        print_line!("{redriven} items are ready again");
+        let verb = if redriven == 1 { "is" } else { "are" };
+        print_line!("{} {verb} ready again", plural(redriven as u64, "item"));
         Ok(())
     }
 }
@@ -213,8 +218,7 @@ pub(super) async fn open_queue(
     name: &str,
 ) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
     let index = config.queues.iter().position(|queue| queue.name == name);
-    let index =
-        index.ok_or_else(|| CommandError::usage(format!("no queue {name:?} is configured")))?;
+    let index = index.ok_or_else(|| unknown_queue(config, Some(name)))?;
     Ok((open_existing_store(config).await?, QueueIndex(index)))
 }
 

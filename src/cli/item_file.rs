@@ -9,13 +9,14 @@ use super::item_input::{columns_from_texts, item_from_json};
 use crate::grpc::proto;
 
 /// Items of a file, each with its line number.
-pub(crate) type Items = Box<dyn Iterator<Item = Result<(u64, proto::NewItem), CommandError>>>;
+pub(crate) type Items =
+    Box<dyn Iterator<Item = Result<(u64, proto::NewItem), CommandError>> + Send>;
 
 /// Reads CSV. An empty value leaves its column out.
 ///
 /// # Errors
 /// The first line cannot be read.
-pub(crate) fn csv(input: impl Read + 'static, name: &str) -> Result<Items, CommandError> {
+pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items, CommandError> {
     let name = name.to_owned();
     let mut reader = csv::Reader::from_reader(input);
     let columns = reader
@@ -39,7 +40,7 @@ pub(crate) fn csv(input: impl Read + 'static, name: &str) -> Result<Items, Comma
 }
 
 /// Reads JSON lines. Empty lines are skipped.
-pub(crate) fn jsonl(input: impl BufRead + 'static, name: &str) -> Items {
+pub(crate) fn jsonl(input: impl BufRead + Send + 'static, name: &str) -> Items {
     let name = name.to_owned();
     let lines = (1..).zip(input.lines());
     Box::new(lines.filter_map(move |(line, text)| {

@@ -103,6 +103,12 @@ pub(super) fn json_value(value: &proto::Value) -> Json {
     }
 }
 
+/// Returns a count with its noun, such as `1 item` or `2 items`.
+pub(super) fn plural(count: u64, noun: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
+
 /// Formats a duration with a precision of one millisecond, such as `1m 30s`.
 pub(super) fn format_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::CommandError;
 use super::config_args::ConfigArgs;
 use super::inspect::open_queue;
-use super::output::print_line;
+use super::output::{plural, print_line};
 use crate::broker::retention::{Walk, purge_archive_step};
 use crate::queue::{KeepFor, OnComplete, QueueSpec};
 use crate::store::{QueueIndex, Store, StoreError};
@@ -78,7 +78,7 @@ impl Purge {
             return Err(CommandError::failed("nothing was deleted"));
         }
         let deleted = self.delete(&*store, queue, count).await?;
-        print_line!("{deleted} rows deleted");
+        print_line!("{} deleted", plural(deleted, "row"));
         Ok(())
     }
 
@@ -110,15 +110,19 @@ impl Purge {
     fn describe(&self, count: u64) -> String {
         let age = humantime::format_duration(self.older_than);
         let queue = &self.queue;
+        let (items, rows) = (plural(count, "item"), plural(count, "row"));
+        let (were, have) = if count == 1 {
+            ("was", "has")
+        } else {
+            ("were", "have")
+        };
         match self.state {
             Purgeable::Completed => {
-                format!("{count} items of {queue} were completed more than {age} ago")
+                format!("{items} of {queue} {were} completed more than {age} ago")
             }
-            Purgeable::Dead => {
-                format!("{count} items of {queue} have been dead for more than {age}")
-            }
+            Purgeable::Dead => format!("{items} of {queue} {have} been dead for more than {age}"),
             Purgeable::Archive => {
-                format!("{count} rows in the archive of {queue} were completed more than {age} ago")
+                format!("{rows} in the archive of {queue} {were} completed more than {age} ago")
             }
         }
     }
@@ -172,7 +176,7 @@ impl Purge {
 
 /// Shows the number and asks on standard error. Returns true if the answer is yes.
 fn confirm(found: &str) -> Result<bool, CommandError> {
-    let _ = write!(stderr(), "{found}. Delete them? [y/N] ");
+    let _ = write!(stderr(), "{found}. Delete? [y/N] ");
     let mut answer = String::new();
     stdin()
         .read_line(&mut answer)

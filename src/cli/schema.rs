@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 
 use super::config_args::{ConfigArgs, SchemaAccess, open_schema};
-use super::output::print_line;
+use super::output::{plural, print_line};
 use super::{CommandError, confirm};
 use crate::queue::QueueSpec;
 use crate::store::schema;
@@ -145,10 +145,10 @@ pub(super) fn apply_step(
         bar.set_message(format!("{}: {changed} rows", step.purpose));
     })?;
     bar.finish_and_clear();
-    let rows = match rows {
-        _ if !step.until_no_rows => String::new(),
-        1 => " (1 row)".to_owned(),
-        rows => format!(" ({rows} rows)"),
+    let rows = if step.until_no_rows {
+        format!(" ({})", plural(rows, "row"))
+    } else {
+        String::new()
     };
     print_line!("{}: {}{rows}", queue.name, step.purpose);
     Ok(())

@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config_args::{ConfigArgs, open_store};
+use super::environment::{UnknownVariable, unknown_variables};
 use super::output::print_line;
 use super::{CommandError, run};
 use crate::admin::{self, AdminPort};
@@ -19,8 +20,8 @@ use crate::config::{Config, Flag, OtelVariables, StoreKind};
 use crate::grpc;
 use crate::logging::{self, LogLevel, Logging};
 use crate::process;
-use crate::queue::QueueSpec;
 use crate::security::Security;
+use crate::store::QueueIndex;
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
@@ -81,7 +82,7 @@ impl Serve {
                 let changed =
                     level.and_then(|config| logging.level.set_configured(&config.log.level));
                 if let Err(problem) = changed {
-                    tracing::error!(problem, "log level not changed");
+                    tracing::error!(%problem, "log level not changed");
                 }
             }
             std::future::pending().await
@@ -119,6 +120,7 @@ async fn serve(
 ) -> Result<(), CommandError> {
     limit_connections(&mut config)?;
     memory_limit::warn_if_exceeded(&config);
+    log_unknown_variables();
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
@@ -135,6 +137,8 @@ async fn serve(
         ))
     })?;
     let location = store.location();
+    // Without an example, the announcement is shorter.
+    let example = store.example_item(QueueIndex(0)).await.ok().flatten();
     let settings = broker::BrokerConfig::from(&config);
     let broker = Arc::new(Broker::start_observed(
         store,
@@ -155,7 +159,7 @@ async fn serve(
         id: telemetry.instance_id(),
         address: process::host_address(serving.address()),
     });
-    announce(&config, &location, serving.address());
+    announce(&config, &location, serving.address(), example.as_deref());
     if let Some(port) = &admin_port {
         print_line!("admin port: http://{}", port.address());
     }
@@ -281,10 +285,21 @@ fn log_span_counts(spans: &SpanCounters) {
     );
 }
 
+/// Logs the environment variables that are probably mistyped.
+fn log_unknown_variables() {
+    for UnknownVariable { name, similar } in unknown_variables() {
+        tracing::warn!(
+            variable = name,
+            similar,
+            "unknown environment variable has no effect"
+        );
+    }
+}
+
 /// Logs which environment variables of OpenTelemetry take effect.
 fn log_otel_variables(variables: &OtelVariables) {
     for (variable, reason) in &variables.ignored {
-        tracing::warn!(variable, reason, "environment variable ignored");
+        tracing::warn!(variable, %reason, "environment variable ignored");
     }
     if !variables.used.is_empty() {
         let names = variables.used.join(" ");
@@ -298,8 +313,14 @@ pub(super) fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signa
         .map_err(|error| CommandError::io(format!("cannot install a signal handler: {error}")))
 }
 
-/// Prints the address of the service and two commands to try.
-fn announce(config: &Config, location: &str, address: std::net::SocketAddr) {
+/// Prints the address of the service and commands to try. `example` is an item of the first queue. `None`: no item is known
+/// that its table accepts.
+fn announce(
+    config: &Config,
+    location: &str,
+    address: std::net::SocketAddr,
+    example: Option<&[(String, String)]>,
+) {
     let names: Vec<&str> = config
         .queues
         .iter()
@@ -310,27 +331,37 @@ fn announce(config: &Config, location: &str, address: std::net::SocketAddr) {
         env!("CARGO_PKG_VERSION"),
         names.join(", ")
     );
-    if let Some(queue) = config.queues.first() {
-        let scheme = config.server.tls.as_ref().map_or("http", |_| "https");
-        let is_default = address == crate::cli::client_args::DEFAULT_ADDRESS;
-        let address_flag = if is_default && scheme == "http" {
-            String::new()
-        } else {
-            format!(" --address {scheme}://{address}")
-        };
-        print_line!(
-            "try:  lease-broker enqueue {}{address_flag} --set {}",
-            queue.name,
-            example_assignment(queue)
-        );
-        print_line!("      lease-broker claim {}{address_flag}", queue.name);
-    }
+    let Some(queue) = config.queues.first() else {
+        return;
+    };
+    let scheme = config.server.tls.as_ref().map_or("http", |_| "https");
+    let is_default = address == crate::cli::client_args::DEFAULT_ADDRESS;
+    let address_flag = if is_default && scheme == "http" {
+        String::new()
+    } else {
+        format!(" --address {scheme}://{address}")
+    };
+    let name = shell_word(&queue.name);
+    let claim = format!("lease-broker claim {name}{address_flag}");
+    let Some(example) = example else {
+        print_line!("try:  {claim}");
+        return;
+    };
+    let columns = example.iter();
+    let columns: Vec<String> = columns
+        .map(|(column, value)| format!("--set {}", shell_word(&format!("{column}={value}"))))
+        .collect();
+    let columns = columns.join(" ");
+    print_line!("try:  lease-broker enqueue {name}{address_flag} {columns}");
+    print_line!("      {claim}");
 }
 
-/// Returns an argument for `enqueue --set` with a column of the queue.
-fn example_assignment(queue: &QueueSpec) -> String {
-    let managed = queue.managed_columns.iter().flatten().map(|(name, _)| name);
-    let named = queue.columns.iter().flatten();
-    let column = managed.chain(named).next().map_or("COLUMN", String::as_str);
-    format!("{column}=hello")
+/// Quotes a text for a shell if a shell would change it.
+fn shell_word(text: &str) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "_-=.:/,@%+".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -4,6 +4,7 @@ mod child;
 mod input;
 mod lines;
 mod outcome;
+mod variables;
 
 use std::io::{self, Write as _};
 use std::sync::{Arc, OnceLock};
@@ -11,16 +12,27 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
+use tonic::Code;
 
 use self::child::Child;
+use self::variables::Variables;
 use super::CommandError;
-use super::client_args::innermost_cause;
-use super::credential_args::CredentialArgs;
-use crate::client::{Context, Done, Event, EventName, HandlerError, Item, Worker, WorkerError};
+use super::client_args;
+use super::connect::Attempts;
+use super::credential_args::{AuthorizedChannel, CredentialArgs};
+use crate::client::{
+    Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
+};
+use crate::config::{Log, LogFormat};
+use crate::grpc::proto::WakeRequest;
+use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use crate::logging;
 
-/// The pause between two attempts to connect at the start.
-const CONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// The time limit of the check of the follow-up queue.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
+/// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
+const LOG_LEVEL: &str = "warn,lease_broker::client::stop=off";
 
 /// Run a command for each item of a queue
 ///
@@ -30,16 +42,19 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// The command reads the item as one line of JSON on standard input, as `claim --output json` prints it, without the lease id.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Environment of the command: LEASE_BROKER_QUEUE, LEASE_BROKER_KEY, LEASE_BROKER_ATTEMPT, LEASE_BROKER_MAX_ATTEMPTS,
-LEASE_BROKER_FENCING_TOKEN, LEASE_BROKER_WORKER_ID, TRACEPARENT, and the variables of --env. All other variables
-LEASE_BROKER_… are removed.
+Environment of the command:
+  LEASE_BROKER_ITEM_QUEUE, LEASE_BROKER_ITEM_KEY, LEASE_BROKER_ITEM_ATTEMPT, LEASE_BROKER_ITEM_MAX_ATTEMPTS,
+  LEASE_BROKER_ITEM_FENCING_TOKEN, LEASE_BROKER_ITEM_WORKER_ID, TRACEPARENT     the item
+  LEASE_BROKER_ADDRESS, and those of the credentials that `work` uses           for a `lease-broker` in the command
+  the variables of --env
+All other variables LEASE_BROKER_… are removed.
 
 Exit code of the command, and the item:
   0              completed
   75             failed. Tried again while it has attempts left
   65             dead: not tried again
   69             released after a pause of 5s. The attempt does not count
-  126, 127       released, and `work` ends: the command cannot be run
+  126, 127       released, and `work` ends with 64: the command cannot be run
   any other      failed, with the last 1,024 characters of standard error
   a signal       failed, with the number of the signal
 
@@ -47,7 +62,8 @@ If the lease is lost, the time limit has passed or `work` stops, the process gro
 SIGKILL 4s later. SIGTERM or Ctrl-C stops `work`: it claims nothing more and waits for commands.
 
 Exit codes: 0 stopped, or no item is left; 1 the service refused the worker, or a command did not end; 64 the command
-cannot be run; 69 no connection within --connect-timeout.
+cannot be run, or a column or a queue does not exist; 69 no connection within --connect-timeout. After 64 the items are
+ready again, and no attempt counts.
 
 Examples:
   lease-broker work orders -- ./ship.sh
@@ -63,7 +79,7 @@ pub(super) struct Work {
     #[arg(
         long,
         value_name = "URL",
-        env = "LEASE_BROKER_ADDRESS",
+        env = client_args::ADDRESS,
         default_value = "http://127.0.0.1:50051"
     )]
     address: String,
@@ -91,7 +107,7 @@ pub(super) struct Work {
     /// End after N items
     #[arg(long, value_name = "N")]
     max_items: Option<usize>,
-    /// Set an environment variable of the command to the value of a column. May be repeated
+    /// Set an environment variable of the command to the value of a column. Not set if the value is NULL. May be repeated
     #[arg(long, value_name = "COLUMN=NAME", value_parser = parse_env)]
     env: Vec<(String, String)>,
     /// Add each line that the command prints, a JSON object of columns, to this queue when the item is completed
@@ -106,32 +122,50 @@ struct Settings {
     queue: String,
     worker_id: String,
     command: Vec<String>,
-    env: Vec<(String, String)>,
+    variables: Variables,
     follow_up: Option<String>,
     /// True: the output has the key of the item before each line.
     prefix_output: bool,
-    cannot_run: CannotRun,
+    mistake: Mistake,
 }
 
-/// The reason for which the command cannot be run, for any item.
+/// A mistake in the arguments of `work`, because of which the command cannot be run for any item.
 #[derive(Default)]
-struct CannotRun {
+struct Mistake {
     reason: OnceLock<String>,
     is_set: Notify,
 }
 
-impl CannotRun {
-    fn set(&self, reason: String) {
+impl Mistake {
+    /// Lets `work` end. Returns the error that releases the item.
+    fn set(&self, reason: String) -> HandlerError {
         // The first reason is reported.
         let _ = self.reason.set(reason);
         self.is_set.notify_one();
+        Release::new().into()
     }
 }
 
 impl Work {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        wait_for_service(&self.address, &self.credentials, self.connect_timeout).await?;
+        // The worker library warns of outages by the log.
+        let _logging = logging::start(&Log {
+            level: LOG_LEVEL.to_owned(),
+            format: LogFormat::Human,
+        })
+        .map_err(CommandError::io)?;
+        // The worker itself would wait for the service without a limit.
+        let addresses = self.credentials.addresses(&self.address)?;
+        let (channel, _) = addresses
+            .connect(self.connect_timeout, Attempts::UntilLimit)
+            .await?;
+        if let Some(queue) = &self.follow_up {
+            let channel = self.credentials.bearer()?.authorize(channel);
+            check_follow_up(channel, queue).await?;
+        }
         let credentials = self.credentials.of_worker(&self.address)?;
+        let mut broker = self.credentials.variables();
+        broker.push((client_args::ADDRESS, self.address.clone().into()));
         let mut worker = Worker::new(self.address, self.queue.clone())
             .credentials(credentials)
             .concurrency(self.concurrency)
@@ -159,10 +193,13 @@ impl Work {
             queue: self.queue,
             worker_id: worker.id().to_owned(),
             command: self.command,
-            env: self.env,
+            variables: Variables {
+                broker,
+                columns: self.env,
+            },
             follow_up: self.follow_up,
             prefix_output: self.concurrency > 1,
-            cannot_run: CannotRun::default(),
+            mistake: Mistake::default(),
         });
         let shared = settings.clone();
         let running = worker
@@ -171,9 +208,9 @@ impl Work {
         running.stop_on_signals();
         let ended = tokio::select! {
             ended = running.wait() => ended,
-            () = settings.cannot_run.is_set.notified() => running.stop(self.grace).await,
+            () = settings.mistake.is_set.notified() => running.stop(self.grace).await,
         };
-        match settings.cannot_run.reason.get() {
+        match settings.mistake.reason.get() {
             Some(reason) => Err(CommandError::usage(reason)),
             None => ended.map_err(|error| command_error(&error)),
         }
@@ -192,31 +229,20 @@ async fn run_command(
     outcome::of_command(ended, &settings, &context).await
 }
 
-/// Waits until a connection can be made. The worker itself would wait without a limit.
-async fn wait_for_service(
-    addresses: &str,
-    credentials: &CredentialArgs,
-    limit: Duration,
-) -> Result<(), CommandError> {
-    let until = Instant::now() + limit;
-    loop {
-        let mut reason = String::from("no address");
-        for address in addresses.split(',').map(str::trim) {
-            let endpoint = credentials.endpoint(address)?;
-            let left = until.saturating_duration_since(Instant::now());
-            match timeout(left.max(CONNECT_PAUSE), endpoint.connect()).await {
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(error)) => reason = innermost_cause(&error),
-                Err(_) => "no answer".clone_into(&mut reason),
-            }
-        }
-        if Instant::now() + CONNECT_PAUSE >= until {
-            return Err(CommandError::unavailable(format!(
-                "cannot connect to the service at {addresses} within {limit:?}: {reason}; start it with `lease-broker serve`, \
-                 or name another address with --address"
-            )));
-        }
-        sleep(CONNECT_PAUSE).await;
+/// Checks that the service has the queue of the follow-ups. Otherwise it would refuse each completion, and the items would use
+/// up their attempts. The check is a wake-up, the only call that names a queue and changes nothing.
+async fn check_follow_up(channel: AuthorizedChannel, queue: &str) -> Result<(), CommandError> {
+    let request = WakeRequest {
+        queue: queue.to_owned(),
+    };
+    let mut client = LeaseBrokerServiceClient::new(channel);
+    match timeout(CHECK_LIMIT, client.wake(request)).await {
+        Ok(Err(status)) if status.code() == Code::NotFound => Err(CommandError::usage(format!(
+            "--follow-up {queue}: {}",
+            status.message()
+        ))),
+        // The completions show other errors.
+        _ => Ok(()),
     }
 }
 
@@ -254,10 +280,15 @@ fn command_error(error: &WorkerError) -> CommandError {
 }
 
 fn parse_env(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((column, name)) if !column.is_empty() && !name.is_empty() => {
-            Ok((column.to_owned(), name.to_owned()))
-        }
-        _ => Err("must be COLUMN=NAME".to_owned()),
+    let (column, name) = text.split_once('=').ok_or("must be COLUMN=NAME")?;
+    if column.is_empty() || name.is_empty() || name.contains('=') {
+        return Err("must be COLUMN=NAME".to_owned());
     }
+    if name.starts_with(variables::RESERVED) {
+        return Err(format!(
+            "{name} cannot be set: `work` itself sets the variables {}…",
+            variables::RESERVED
+        ));
+    }
+    Ok((column.to_owned(), name.to_owned()))
 }

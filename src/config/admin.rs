@@ -4,12 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+use super::address;
+
 /// Settings of the admin port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
     /// The address and port to listen on. Port 0 selects a free port. `None`, written as empty text: no admin port.
-    #[serde(deserialize_with = "address")]
+    #[serde(deserialize_with = "optional_address")]
     pub listen: Option<SocketAddr>,
     /// True: requests that change something are allowed although the port does not listen on a loopback address.
     pub allow_changes: bool,
@@ -22,17 +24,13 @@ impl Admin {
         SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9_464));
 }
 
-fn address<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {
+fn optional_address<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(input)?;
     if text.is_empty() {
         return Ok(None);
     }
-    let address = text.parse().map(Some);
-    address.map_err(|_| {
-        D::Error::custom(format!(
-            "{text:?} is not an address such as \"127.0.0.1:9464\"; \"\" turns the admin port off"
-        ))
-    })
+    let listen = address::parse(&text).map(Some);
+    listen.map_err(|problem| D::Error::custom(format!("{problem}; \"\" turns the admin port off")))
 }
 
 #[cfg(test)]

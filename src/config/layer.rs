@@ -6,9 +6,7 @@ use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use super::error::ConfigError;
-
-/// Environment variables that start with this prefix can be settings.
-pub(super) const PREFIX: &str = "LEASE_BROKER_";
+use super::variables::{SETTING_SEPARATOR, VARIABLE_PREFIX};
 
 /// A setting that a command-line flag gives.
 #[derive(Debug)]
@@ -78,10 +76,14 @@ impl Layer {
         let mut table = Table::new();
         let mut names = Vec::new();
         for (name, text) in environment {
-            let Some(key) = name.strip_prefix(PREFIX).filter(|key| key.contains("__")) else {
+            let key = name.strip_prefix(VARIABLE_PREFIX);
+            let Some(key) = key.filter(|key| key.contains(SETTING_SEPARATOR)) else {
                 continue;
             };
-            let key: Vec<String> = key.split("__").map(str::to_ascii_lowercase).collect();
+            let key: Vec<String> = key
+                .split(SETTING_SEPARATOR)
+                .map(str::to_ascii_lowercase)
+                .collect();
             insert(&mut table, &key, parse_env_value(text)).map_err(|()| ConfigError {
                 key: key.join("."),
                 reason: "set twice, as a value and as a section; remove one of the variables"

@@ -4,7 +4,8 @@ use toml::Table;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, InvalidSetting};
-use super::layer::{Layer, Origin, PREFIX, line_at};
+use super::layer::{Layer, Origin, line_at};
+use super::variables::VARIABLE_PREFIX;
 
 /// Adds the location to an invalid setting.
 ///
@@ -56,7 +57,7 @@ fn location_in(layer: &Layer, path: &[&str]) -> Option<String> {
             let variable = names.iter().find(|(key, _)| on_path(key));
             format!(
                 "environment variable {}",
-                variable.map_or(PREFIX, |(_, name)| name)
+                variable.map_or(VARIABLE_PREFIX, |(_, name)| name)
             )
         }
         Origin::Flag { name } => format!("flag {name}"),

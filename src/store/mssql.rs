@@ -16,6 +16,7 @@ mod dependents;
 mod enqueue;
 mod enqueue_once;
 mod error;
+mod example_item;
 mod full_counters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzing;
@@ -228,6 +229,14 @@ impl Store for MssqlStore {
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
         self.operations.queues[queue.0].columns.clone()
+    }
+
+    async fn example_item(
+        &self,
+        queue: QueueIndex,
+    ) -> Result<Option<Vec<(String, String)>>, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.example_item(queue).await)
+            .await
     }
 
     async fn claim(

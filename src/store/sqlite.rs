@@ -16,6 +16,7 @@ mod connection;
 mod enqueue;
 mod enqueue_once;
 mod error;
+mod example_item;
 mod foreign_keys;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzing;
@@ -213,6 +214,16 @@ impl Store for SqliteStore {
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
         self.queues[queue.0].columns.clone()
+    }
+
+    async fn example_item(
+        &self,
+        queue: QueueIndex,
+    ) -> Result<Option<Vec<(String, String)>>, StoreError> {
+        let find = |connection: &Connection, queue: &QueueStatements, _| {
+            example_item::find(connection, queue)
+        };
+        self.read(queue, find).await
     }
 
     async fn claim(

@@ -184,7 +184,7 @@ impl<E: SpanExporter> Sender<E> {
             Err(_) => "the collector did not answer in time".to_owned(),
         };
         self.failing = true;
-        tracing::warn!(problem, "spans not exported");
+        tracing::warn!(%problem, "spans not exported");
     }
 }
 

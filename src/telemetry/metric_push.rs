@@ -99,5 +99,5 @@ async fn push(reader: &SharedReader, exporter: &MetricExporter, limit: Duration)
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the collector did not answer in time".to_owned(),
     };
-    tracing::warn!(problem, "metrics not exported");
+    tracing::warn!(%problem, "metrics not exported");
 }

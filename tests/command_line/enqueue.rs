@@ -1,6 +1,11 @@
 //! Tests of `enqueue`: single items, CSV files and files of JSON lines.
 
-use crate::support::database;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Stdio};
+
+use crate::support::process::program;
+use crate::support::timeout::wait_until_blocking;
+use crate::support::{database, signal};
 use crate::workspace::Workspace;
 
 fn payloads(workspace: &Workspace) -> Vec<(Option<String>, Option<i64>)> {
@@ -48,7 +53,7 @@ fn empty_csv_value_keeps_column_default() {
     let added = workspace
         .call("enqueue work --file items.csv --batch 2")
         .json();
-    assert_eq!(added, [serde_json::json!({"added": 3})]);
+    assert_eq!(added[0]["items"], 3, "{added:?}");
     let expected = [
         row("one", 1),
         row("two, \"quoted\"\nand more", None),
@@ -63,7 +68,7 @@ fn json_lines_are_read_from_standard_input() {
     let lines = "{\"payload\": \"one\", \"number\": 1}\n\n{\"payload\": null}\n";
     let command = "enqueue work --file - --format jsonl";
     let added = workspace.call_with_input(command, lines).json();
-    assert_eq!(added, [serde_json::json!({"added": 2})]);
+    assert_eq!(added[0]["items"], 2, "{added:?}");
     assert_eq!(payloads(&workspace), [row("one", 1), (None, None)]);
 }
 
@@ -92,7 +97,7 @@ fn skip_continues_after_refused_line() {
     let added = workspace
         .call("enqueue work --file items.jsonl --batch 2 --skip 4")
         .json();
-    assert_eq!(added, [serde_json::json!({"added": 3})]);
+    assert_eq!(added[0]["items"], 3, "{added:?}");
     let numbers: Vec<_> = payloads(&workspace).into_iter().map(|row| row.1).collect();
     assert_eq!(numbers, (1..=7).map(Some).collect::<Vec<_>>());
 }
@@ -151,4 +156,123 @@ fn missing_file_exits_74() {
     let failed = workspace.call("enqueue work --file missing.csv");
     assert_eq!(failed.code, 74, "{failed:?}");
     assert!(failed.err.contains("missing.csv"), "{failed:?}");
+}
+
+/// Returns lines of JSON with these numbers.
+fn numbers(numbers: std::ops::RangeInclusive<i64>) -> String {
+    let lines = numbers.map(|number| format!("{{\"number\": {number}}}\n"));
+    lines.collect()
+}
+
+/// Returns the number of rows and of different numbers in them.
+fn counts(workspace: &Workspace) -> (i64, i64) {
+    let database = workspace.database();
+    let sql = "SELECT count(*), count(DISTINCT number) FROM work";
+    let counts = database.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    counts.expect("the table exists")
+}
+
+/// Starts a command that calls the service.
+fn start(workspace: &Workspace, arguments: &str) -> Child {
+    let process = workspace.process.as_ref().expect("a service");
+    let mut command = program();
+    command
+        .args(arguments.split(' '))
+        .args(["--address", &process.url()]);
+    command.current_dir(workspace.folder.path());
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
+    command.stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// Sends SIGINT, and returns standard error.
+fn interrupt(mut child: Child) -> String {
+    signal::send(&child, "INT");
+    let mut text = String::new();
+    let mut pipe = child.stderr.take().expect("a pipe");
+    pipe.read_to_string(&mut text).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1), "{text}");
+    text
+}
+
+#[test]
+fn second_run_of_a_file_adds_nothing() {
+    let workspace = Workspace::serving();
+    workspace.write("items.jsonl", &numbers(1..=5));
+    let run = "enqueue work --file items.jsonl --batch 2";
+    let first = workspace.call(run).json();
+    assert_eq!(workspace.call(run).json(), first);
+    assert_eq!(counts(&workspace), (5, 5));
+    let id = first[0]["run_id"].as_str().expect("a name").to_owned();
+    assert_eq!(
+        workspace.call(&format!("{run} --run-id {id}")).json(),
+        first
+    );
+    assert_eq!(counts(&workspace), (5, 5));
+    workspace.call(&format!("{run} --run-id second")).json();
+    assert_eq!(counts(&workspace), (10, 5));
+    // Another file has another name.
+    workspace.write("items.jsonl", &numbers(1..=6));
+    workspace.call(run).json();
+    assert_eq!(counts(&workspace), (16, 6));
+}
+
+#[test]
+fn standard_input_is_added_by_each_run() {
+    let workspace = Workspace::serving();
+    let run = "enqueue work --file - --format jsonl";
+    for _ in 0..2 {
+        workspace.call_with_input(run, &numbers(1..=3)).json();
+    }
+    assert_eq!(counts(&workspace), (6, 3));
+}
+
+#[test]
+fn run_with_another_batch_size_is_refused() {
+    let workspace = Workspace::serving();
+    workspace.write("items.jsonl", &numbers(1..=4));
+    let run = "enqueue work --file items.jsonl";
+    workspace.call(&format!("{run} --batch 2")).json();
+    let refused = workspace.call(&format!("{run} --batch 3"));
+    assert_eq!(refused.code, 1, "{refused:?}");
+    for part in ["line 1", "--batch", "--run-id"] {
+        assert!(refused.err.contains(part), "{part}: {refused:?}");
+    }
+    assert_eq!(counts(&workspace), (4, 4));
+}
+
+#[test]
+fn interrupted_file_continues_without_doubles() {
+    let workspace = Workspace::serving();
+    workspace.write("items.jsonl", &numbers(1..=1_000));
+    let run = "enqueue work --file items.jsonl --batch 1";
+    let child = start(&workspace, run);
+    wait_until_blocking("an item is added", || counts(&workspace).0 > 0);
+    let process = workspace.process.as_ref().expect("a service");
+    // The command cannot end before the signal.
+    process.signal("STOP");
+    let text = interrupt(child);
+    process.signal("CONT");
+    for part in ["interrupted: ", "added; run the same command again"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(workspace.call(run).json()[0]["items"], 1_000);
+    assert_eq!(counts(&workspace), (1_000, 1_000));
+}
+
+#[test]
+fn interrupted_standard_input_continues_by_its_name() {
+    let workspace = Workspace::serving();
+    let run = "enqueue work --file - --format jsonl --batch 2";
+    let mut child = start(&workspace, run);
+    let input = child.stdin.as_mut().expect("a pipe");
+    input.write_all(numbers(1..=5).as_bytes()).expect("written");
+    wait_until_blocking("four items are added", || counts(&workspace).0 == 4);
+    let text = interrupt(child);
+    let (_, name) = text.split_once("--run-id ").expect("a name");
+    let name = name.split(' ').next().expect("a name");
+    let continued = format!("{run} --run-id {name}");
+    workspace
+        .call_with_input(&continued, &numbers(1..=7))
+        .json();
+    assert_eq!(counts(&workspace), (7, 7));
 }

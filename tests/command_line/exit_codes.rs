@@ -34,11 +34,10 @@ fn wrong_command_line_exits_64() {
     ] {
         fails(&workspace.run(wrong), 64, &["--help"]);
     }
-    fails(
-        &workspace.run("claim work --address http://"),
-        64,
-        &["--address"],
-    );
+    for address in ["http://", "ftp://127.0.0.1:1"] {
+        let wrong = workspace.run(&format!("claim work --address {address}"));
+        fails(&wrong, 64, &["--address"]);
+    }
 }
 
 #[test]
@@ -115,6 +114,16 @@ fn unknown_queue_exits_64_or_is_refused() {
         "schema check nowhere",
     ] {
         fails(&workspace.store(command), 64, &["nowhere"]);
+    }
+    for (command, parts) in [
+        ("list", &["name a queue", "outbox, work"][..]),
+        ("list nowhere", &["\"nowhere\"", "outbox, work"]),
+        (
+            "purge wrok --state dead --older-than 1d --yes",
+            &["did you mean work?"],
+        ),
+    ] {
+        fails(&workspace.store(command), 64, parts);
     }
     // A client has no configuration. The service refuses the call.
     fails(
@@ -199,9 +208,13 @@ fn missing_service_exits_69_with_a_hint() {
         "fail work x",
         "release work x",
     ] {
-        let failed = workspace.run(&format!("{command} --address {address}"));
-        fails(&failed, 69, &[&address.to_string(), "lease-broker serve"]);
+        let failed = workspace.run(&format!("{command} --address {address} --timeout 300ms"));
+        let nothing = format!("nothing listens on {address}");
+        fails(&failed, 69, &[&nothing, "lease-broker serve"]);
     }
+    // It asks for the present state, so it does not wait for a service.
+    let failed = workspace.run(&format!("health --address {address} --timeout 1h"));
+    fails(&failed, 69, &["nothing listens"]);
 }
 
 #[test]

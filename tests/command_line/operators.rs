@@ -148,7 +148,7 @@ fn redrive_works_while_the_service_runs() {
         workspace.call(&format!("fail work {id} --error broken"));
     }
     let one = workspace.store("redrive work --limit 1");
-    assert_eq!((one.code, &*one.out), (0, "1 items are ready again\n"));
+    assert_eq!((one.code, &*one.out), (0, "1 item is ready again\n"));
     let rest = workspace.store("redrive work");
     assert_eq!(rest.out, "2 items are ready again\n");
     let leases = workspace.call("claim work --limit 10").json();

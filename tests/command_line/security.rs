@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::certificates::Authority;
-use crate::support::process::CommandOutput;
+use crate::support::database::query_value;
+use crate::support::process::{CommandOutput, PROGRAM};
 use crate::workspace::{QUEUES, Workspace};
 
 /// The section of a service with TLS and two tokens.
@@ -167,7 +168,17 @@ fn commands_use_tls_and_tokens() {
 
     let address = workspace.process.as_ref().expect("a service").address;
     let untrusted = format!("claim work --address https://{address} --server-name broker.example");
-    fails(&workspace.run(&untrusted), 69, &["cannot connect"]);
+    fails(&workspace.run(&untrusted), 69, &["not trusted", "--ca"]);
+    let other_name = format!("claim work --address https://{address} --ca ca.crt");
+    fails(
+        &workspace.run(&other_name),
+        69,
+        &["broker.example", "--server-name"],
+    );
+    for command in ["claim work", "enqueue work --set payload=x", "health"] {
+        let plain = workspace.run(&format!("{command} --address http://{address}"));
+        fails(&plain, 69, &["the port speaks TLS", "write https://"]);
+    }
     let plain = format!("claim work --address http://{address} --ca ca.crt");
     fails(&workspace.run(&plain), 64, &["--ca needs TLS"]);
     let log = workspace.process.as_ref().expect("a service").log();
@@ -184,6 +195,19 @@ fn worker_and_bench_use_tls_and_tokens() {
     assert_eq!(added.code, 0, "{added:?}");
     let worked = call(&workspace, "all", "work outbox --until-empty -- true");
     assert_eq!(worked.code, 0, "{worked:?}");
+    // The command calls the service with the credentials of the worker, also from another folder.
+    let added = call(&workspace, "all", "enqueue outbox --set payload=x");
+    assert_eq!(added.code, 0, "{added:?}");
+    let nested = format!(
+        "work outbox --until-empty -- /usr/bin/env -C / {PROGRAM} enqueue work --set payload=nested"
+    );
+    let worked = call(&workspace, "all", &nested);
+    assert_eq!(worked.code, 0, "{worked:?}");
+    let nested: i64 = query_value(
+        &workspace.database(),
+        "SELECT count(*) FROM work WHERE payload = 'nested'",
+    );
+    assert_eq!(nested, 1);
     let refused = call(&workspace, "loader", "work outbox --until-empty -- true");
     fails(&refused, 1, &["ROLE_MISSING"]);
     let measured = call(

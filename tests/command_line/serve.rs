@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::client::Client;
-use crate::support::process::BrokerProcess;
+use crate::support::process::{BrokerProcess, PROGRAM};
 use crate::support::timeout::{wait_until_blocking, with_timeout};
 use crate::workspace::{QUEUES, Workspace};
 
@@ -29,6 +29,117 @@ fn announced_commands_work() {
     for command in commands {
         let tried = workspace.run(&command);
         assert_eq!(tried.code, 0, "{command}: {tried:?}");
+    }
+}
+
+/// Serves a table of another program, and returns the commands that the service prints.
+fn announced(table: &str) -> (Workspace, Vec<String>) {
+    let mut workspace = Workspace::with("[queues.orders]\n");
+    workspace.database().execute_batch(table).expect("a table");
+    let applied = workspace.store("schema apply");
+    assert_eq!(applied.code, 0, "{applied:?}");
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let mut commands = Vec::new();
+    loop {
+        let line = process.next_line();
+        match line.split_once("lease-broker ") {
+            Some((_, command)) => commands.push(command.trim().to_owned()),
+            None => return (workspace, commands),
+        }
+    }
+}
+
+/// Runs an announced command as a user copies it.
+fn run_in_shell(workspace: &Workspace, command: &str) -> std::process::Output {
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", &format!("{PROGRAM} {command}")]);
+    shell.env_clear().current_dir(workspace.folder.path());
+    shell.output().expect("a shell")
+}
+
+#[test]
+fn announced_item_is_accepted_by_tables_of_all_types() {
+    for (table, columns) in [
+        (
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT NOT NULL, total NUMERIC)",
+            "--set customer=hello",
+        ),
+        (
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, total NUMERIC, note TEXT)",
+            "--set total=1.50",
+        ),
+        (
+            "CREATE TABLE orders (number INT PRIMARY KEY); INSERT INTO orders VALUES (7)",
+            "--set number=8",
+        ),
+        (
+            "CREATE TABLE orders (code TEXT PRIMARY KEY, price DECIMAL(5,2) NOT NULL, day DATE NOT NULL,
+             paid BOOLEAN NOT NULL DEFAULT 0, checked INTEGER NOT NULL)",
+            "--set code=hello --set price=1.50 --set day=2026-01-31 --set checked=1",
+        ),
+        (
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, \"the customer's name\" TEXT NOT NULL) STRICT",
+            "--set 'the customer'\\''s name=hello'",
+        ),
+    ] {
+        let (workspace, commands) = announced(table);
+        let [enqueue, claim] = &commands[..] else {
+            panic!("{table}: {commands:?}");
+        };
+        assert!(enqueue.ends_with(columns), "{table}: {enqueue}");
+        for command in [enqueue, claim] {
+            let tried = run_in_shell(&workspace, command);
+            assert!(tried.status.success(), "{table}: {command}: {tried:?}");
+        }
+    }
+}
+
+#[test]
+fn item_that_a_table_may_refuse_is_not_announced() {
+    for rule in [
+        "picture BLOB NOT NULL",
+        "code TEXT NOT NULL CHECK (code GLOB 'a*')",
+        "parent INTEGER NOT NULL REFERENCES orders (id)",
+        "one INT UNIQUE, two INT UNIQUE",
+        "note TEXT); CREATE TRIGGER refuse BEFORE INSERT ON orders BEGIN SELECT RAISE(ABORT, 'no'); END; --",
+    ] {
+        let table = format!("CREATE TABLE orders (id INTEGER PRIMARY KEY, {rule})");
+        let (_, commands) = announced(&table);
+        let [claim] = &commands[..] else {
+            panic!("{table}: {commands:?}");
+        };
+        assert!(claim.starts_with("claim orders"), "{claim}");
+    }
+}
+
+#[test]
+fn managed_table_with_a_number_announces_a_number() {
+    let mut workspace =
+        Workspace::with("[queues.work]\nmanaged_columns = { order_id = 'integer not null' }\n");
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let line = process.next_line();
+    let (_, command) = line.split_once("lease-broker ").expect("a command");
+    assert!(command.contains("--set order_id=1"), "{command}");
+    let tried = workspace.run(command.trim());
+    assert_eq!(tried.code, 0, "{tried:?}");
+}
+
+#[test]
+fn listen_accepts_localhost_and_explains_other_names() {
+    let workspace = Workspace::with(QUEUES);
+    let process = BrokerProcess::listening(
+        "localhost:0",
+        &workspace.path("q.db"),
+        &workspace.path("queues.toml"),
+    );
+    assert!(process.address.ip().is_loopback(), "{}", process.address);
+    drop(process);
+    let refused = workspace.store("serve --listen broker.example:50051");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    for part in ["--listen", "broker.example:50051", "0.0.0.0:50051"] {
+        assert!(refused.err.contains(part), "{part}: {refused:?}");
     }
 }
 

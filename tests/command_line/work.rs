@@ -1,10 +1,11 @@
 //! Tests of `work`, which runs a command for each item.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::database::query_value;
-use crate::support::process::{CommandOutput, program};
+use crate::support::process::{CommandOutput, PROGRAM, program};
 use crate::support::timeout::wait_until_blocking;
 use crate::workspace::Workspace;
 
@@ -130,15 +131,17 @@ fn environment_of_the_command_describes_the_item() {
     let is_trace = |line: &&str| line.starts_with("TRACEPARENT=");
     let (trace, own): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(is_trace);
     assert_eq!(trace[0].len(), "TRACEPARENT=".len() + 55);
+    let url = workspace.process.as_ref().expect("a service").url();
     assert_eq!(
         own,
         [
-            "LEASE_BROKER_ATTEMPT=1",
-            "LEASE_BROKER_FENCING_TOKEN=1",
-            "LEASE_BROKER_KEY=1",
-            "LEASE_BROKER_MAX_ATTEMPTS=10",
-            "LEASE_BROKER_QUEUE=work",
-            "LEASE_BROKER_WORKER_ID=me",
+            &*format!("LEASE_BROKER_ADDRESS={url}"),
+            "LEASE_BROKER_ITEM_ATTEMPT=1",
+            "LEASE_BROKER_ITEM_FENCING_TOKEN=1",
+            "LEASE_BROKER_ITEM_KEY=1",
+            "LEASE_BROKER_ITEM_MAX_ATTEMPTS=10",
+            "LEASE_BROKER_ITEM_QUEUE=work",
+            "LEASE_BROKER_ITEM_WORKER_ID=me",
         ]
     );
 }
@@ -180,6 +183,125 @@ fn command_that_cannot_run_ends_work_with_64() {
 }
 
 #[test]
+fn command_can_call_the_broker_of_its_item() {
+    let workspace = serving(&["a"]);
+    let url = workspace.process.as_ref().expect("a service").url();
+    let script = format!("{PROGRAM} enqueue outbox --set payload=of-$LEASE_BROKER_ITEM_KEY");
+    // The list is for the worker. The command tries its addresses in turn.
+    let list = format!("{url},127.0.0.1:9");
+    for flags in [
+        &["--until-empty"][..],
+        &["--until-empty", "--address", &list],
+    ] {
+        let added = workspace.call("enqueue work --set payload=b");
+        assert_eq!(added.code, 0, "{added:?}");
+        let printed = run(&workspace, flags, &["/bin/sh", "-c", &script]);
+        assert_eq!(printed.code, 0, "{printed:?}");
+    }
+    let ends: Vec<i64> = rows(&workspace).into_iter().map(|row| row.0).collect();
+    assert_eq!(ends, [COMPLETED; 3], "{:?}", rows(&workspace));
+    let added = "SELECT group_concat(payload, ' ') FROM (SELECT payload FROM outbox ORDER BY id)";
+    let added: String = query_value(&workspace.database(), added);
+    assert_eq!(added, "of-1 of-2 of-3");
+}
+
+#[test]
+fn mistyped_column_releases_its_item_and_ends_with_64() {
+    let workspace = serving(&["x", "x"]);
+    let flags = ["--concurrency", "2", "--env", "paylaod=CODE"];
+    let printed = run(&workspace, &flags, &["/bin/true"]);
+    assert_eq!(printed.code, 64, "{printed:?}");
+    for part in [
+        "--env paylaod=CODE",
+        "queue \"work\"",
+        "did you mean payload?",
+    ] {
+        assert!(printed.err.contains(part), "{part}: {printed:?}");
+    }
+    let ready = (READY, 0, String::new());
+    assert_eq!(rows(&workspace), [ready.clone(), ready]);
+}
+
+#[test]
+fn mistyped_follow_up_queue_ends_with_64() {
+    let workspace = serving(&["x"]);
+    let printed = run(&workspace, &["--follow-up", "otbox"], &["/bin/true"]);
+    assert_eq!(printed.code, 64, "{printed:?}");
+    for part in ["--follow-up otbox", "not configured"] {
+        assert!(printed.err.contains(part), "{part}: {printed:?}");
+    }
+    assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
+}
+
+#[test]
+fn variable_that_cannot_be_set_is_refused_at_the_start() {
+    let workspace = serving(&["x"]);
+    for env in ["payload=A=B", "payload=LEASE_BROKER_KEY", "payload"] {
+        let printed = run(&workspace, &["--env", env], &["/bin/true"]);
+        assert_eq!(printed.code, 64, "{printed:?}");
+        assert!(printed.err.contains("--env"), "{printed:?}");
+    }
+    assert_eq!(rows(&workspace), [(READY, 0, String::new())]);
+}
+
+/// Reads lines until one contains this text. Returns the lines.
+fn read_until(lines: &mut impl BufRead, part: &str) -> String {
+    let mut read = String::new();
+    while !read.contains(part) {
+        let count = lines.read_line(&mut read).expect("text");
+        assert!(count > 0, "{part:?} is not in {read}");
+    }
+    read
+}
+
+#[test]
+fn work_warns_while_no_service_listens() {
+    let workspace = Workspace::with("");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = closed.local_addr().expect("an address").to_string();
+    drop(closed);
+    let mut child = program()
+        .args([
+            "work",
+            "work",
+            "--connect-timeout",
+            "1h",
+            "--address",
+            &address,
+        ])
+        .args(["--", "/bin/true"])
+        .current_dir(workspace.folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let warning = read_until(&mut errors, "trying for");
+    let nothing = format!("nothing listens on {address}");
+    assert!(warning.contains(&nothing), "{warning}");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn work_shows_the_warnings_of_the_worker_library() {
+    let mut workspace = serving(&["x"]);
+    let mut child = work(&workspace, &[], &["/bin/true"])
+        .spawn()
+        .expect("it starts");
+    // Then the next claim waits, and it is lost with the service.
+    wait_until_blocking("the item is completed", || {
+        rows(&workspace)[0].0 == COMPLETED
+    });
+    workspace.process.as_mut().expect("a service").kill();
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    read_until(&mut errors, "disconnected");
+    crate::support::signal::send(&child, "TERM");
+    let log = read_until(&mut errors, "abandoned claims");
+    assert!(log.contains("WARN"), "{log}");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
 fn command_that_lacks_a_service_releases_its_item() {
     let workspace = serving(&["x"]);
     let begun = Instant::now();
@@ -216,6 +338,7 @@ fn refused_worker_ends_work_with_1() {
     );
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("lease_duration"), "{refused:?}");
+    assert_eq!(refused.err.lines().count(), 1, "{refused:?}");
 }
 
 #[test]

@@ -100,6 +100,14 @@ impl BrokerProcess {
         Self::spawn_command(command, &listen, None, config, &[], (log, error.into()))
     }
 
+    /// Starts a broker that listens on this address.
+    pub(crate) fn listening(listen: &str, store: &Path, config: &Path) -> Self {
+        let log = store.with_extension("log");
+        let error = File::create(&log).expect("the log file is created");
+        let log = (log, error.into());
+        Self::spawn_command(program(), listen, Some(store), config, &[], log)
+    }
+
     fn spawn_logged(command: Command, store: &Path, config: &Path, log: PathBuf) -> Self {
         let error = File::create(&log).expect("the log file is created");
         let log = (log, error.into());

@@ -8,8 +8,8 @@ use super::process_stats::Watch;
 use super::result::Result;
 use super::temporary_queues::{TemporaryQueues, queue_names, read_config};
 use crate::cli::CommandError;
-use crate::cli::client_args::innermost_cause;
 use crate::cli::config_args::open_store;
+use crate::cli::connection_failure::explain;
 use crate::cli::credential_args::{AuthorizedChannel, CredentialArgs};
 use crate::config::{Config, StoreKind};
 use crate::item_state::State;
@@ -116,14 +116,13 @@ impl Target {
     pub(super) async fn connect(&self, connections: usize) -> Result<Vec<AuthorizedChannel>> {
         let address = &self.address;
         let bearer = self.credentials.bearer()?;
-        let endpoint = self.credentials.endpoint(address)?;
+        let addresses = self.credentials.addresses(address)?;
         let mut channels = Vec::with_capacity(connections);
-        for _ in 0..connections {
-            let channel = endpoint.connect().await.map_err(|error| {
-                let cause = innermost_cause(&error);
-                CommandError::unavailable(format!("no broker answers at {address} ({cause})"))
-            })?;
-            channels.push(bearer.authorize(channel));
+        for endpoint in addresses.endpoints.iter().cycle().take(connections) {
+            match endpoint.connect().await {
+                Ok(channel) => channels.push(bearer.authorize(channel)),
+                Err(error) => return Err(addresses.error(&explain(endpoint, &error).await)),
+            }
         }
         Ok(channels)
     }

@@ -1,4 +1,4 @@
-//! The process of one item: its environment, its streams, and its end.
+//! The process of one item: its start, its streams, and its end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,9 +11,9 @@ use tokio::process::{Child as Process, Command};
 use tokio::time::{sleep, timeout};
 
 use super::lines::for_each_line;
-use super::{Settings, write_error_line};
+use super::{Settings, variables, write_error_line};
 use crate::cli::output::write_line;
-use crate::client::{Context, HandlerError, Item, Release, Value};
+use crate::client::{Context, HandlerError, Item, Release};
 
 /// The time between SIGTERM and SIGKILL. The worker gives a cancelled handler 5 s.
 const KILL_AFTER: Duration = Duration::from_secs(4);
@@ -55,28 +55,7 @@ impl Child {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        for (name, _) in std::env::vars_os() {
-            // They can contain addresses, passwords and tokens.
-            if name.to_string_lossy().starts_with("LEASE_BROKER_") {
-                command.env_remove(name);
-            }
-        }
-        for (column, name) in &settings.env {
-            if let Some(text) = text_of(item.value(column)?) {
-                command.env(name, text);
-            }
-        }
-        command
-            .env("LEASE_BROKER_QUEUE", &settings.queue)
-            .env("LEASE_BROKER_KEY", item.key())
-            .env("LEASE_BROKER_ATTEMPT", item.attempt().to_string())
-            .env("LEASE_BROKER_MAX_ATTEMPTS", item.max_attempts().to_string())
-            .env(
-                "LEASE_BROKER_FENCING_TOKEN",
-                item.fencing_token().to_string(),
-            )
-            .env("LEASE_BROKER_WORKER_ID", &settings.worker_id)
-            .env("TRACEPARENT", item.trace_parent());
+        variables::set(&mut command, settings, item)?;
         match command.spawn() {
             Ok(process) => {
                 let id = process.id().and_then(|id| i32::try_from(id).ok());
@@ -92,10 +71,7 @@ impl Child {
             {
                 Err(error.into())
             }
-            Err(error) => {
-                settings.cannot_run.set(format!("{program}: {error}"));
-                Err(Release::new().into())
-            }
+            Err(error) => Err(settings.mistake.set(format!("{program}: {error}"))),
         }
     }
 
@@ -197,14 +173,5 @@ fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
         // An error means that the group has ended.
         let _ = kill_process_group(group, signal);
-    }
-}
-
-/// Returns a value as the text of an environment variable. `None`: NULL.
-fn text_of(value: &Value) -> Option<String> {
-    match crate::cli::output::json_value(&value.clone().into()) {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text),
-        other => Some(other.to_string()),
     }
 }

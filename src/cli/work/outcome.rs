@@ -41,10 +41,9 @@ pub(super) async fn of_command(
         }
         Some(code @ (CANNOT_EXECUTE | NOT_FOUND)) => {
             let program = settings.command.join(" ");
-            settings.cannot_run.set(format!(
+            Err(settings.mistake.set(format!(
                 "{program}: exit code {code}: the command cannot be run"
-            ));
-            Err(Release::new().into())
+            )))
         }
         _ => Err(HandlerError::failed(text)),
     }

@@ -56,6 +56,13 @@ impl Store for SharedStore {
         self.0.columns(queue)
     }
 
+    async fn example_item(
+        &self,
+        queue: QueueIndex,
+    ) -> Result<Option<Vec<(String, String)>>, StoreError> {
+        shared(self.0.example_item(queue)).await
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,

@@ -1,0 +1,123 @@
+//! Connects a command to a running service: tries until a time limit, and warns while it tries.
+
+use std::convert::Infallible;
+use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::{Channel, Endpoint};
+
+use super::CommandError;
+use super::connection_failure::{Failure, explain};
+
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The time after which a command that still tries says so, and the time between two such warnings.
+const FIRST_WARNING: Duration = Duration::from_secs(2);
+const WARNING_INTERVAL: Duration = Duration::from_secs(30);
+/// The longest attempt if there are several addresses.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
+
+/// The addresses of a service.
+pub(super) struct Addresses {
+    /// The addresses as the user gave them.
+    pub(super) text: String,
+    /// At least one.
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// How often a command tries to connect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempts {
+    /// Each address is tried once.
+    One,
+    /// All addresses are tried again until the time limit, unless another attempt cannot help.
+    UntilLimit,
+}
+
+impl Addresses {
+    /// Connects to the first address that answers. Returns the connection and its endpoint. Warns on standard error while
+    /// it tries.
+    pub(super) async fn connect(
+        &self,
+        limit: Duration,
+        attempts: Attempts,
+    ) -> Result<(Channel, Endpoint), CommandError> {
+        let last = Mutex::new(None);
+        tokio::select! {
+            connected = self.try_until(limit, attempts, &last) => connected.map_err(|failure| self.error(&failure)),
+            never = self.warn(limit, &last) => match never {},
+        }
+    }
+
+    /// Returns the error of a failure.
+    pub(super) fn error(&self, failure: &Failure) -> CommandError {
+        let address = &self.text;
+        CommandError::unavailable(format!(
+            "cannot connect to the service at {address}: {failure}"
+        ))
+    }
+
+    async fn try_until(
+        &self,
+        limit: Duration,
+        attempts: Attempts,
+        last: &Mutex<Option<Failure>>,
+    ) -> Result<(Channel, Endpoint), Failure> {
+        let begun = Instant::now();
+        loop {
+            let mut lasting = None;
+            let mut passing = None;
+            for endpoint in &self.endpoints {
+                let left = limit.saturating_sub(begun.elapsed()).max(PAUSE);
+                let left = match self.endpoints.len() {
+                    1 => left,
+                    _ => left.min(ATTEMPT_LIMIT),
+                };
+                let failure = match timeout(left, endpoint.connect()).await {
+                    Ok(Ok(channel)) => return Ok((channel, endpoint.clone())),
+                    Ok(Err(error)) => explain(endpoint, &error).await,
+                    Err(elapsed) => explain(endpoint, &elapsed).await,
+                };
+                let first = if failure.can_pass {
+                    &mut passing
+                } else {
+                    &mut lasting
+                };
+                first.get_or_insert(failure);
+            }
+            let is_over = attempts == Attempts::One || begun.elapsed() + PAUSE >= limit;
+            match (passing, lasting) {
+                (Some(failure), _) if !is_over => {
+                    *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                }
+                (Some(failure), _) | (None, Some(failure)) => return Err(failure),
+                (None, None) => return Err(Failure::no_address()),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Warns on standard error for as long as it runs.
+    async fn warn(&self, limit: Duration, last: &Mutex<Option<Failure>>) -> Infallible {
+        let begun = Instant::now();
+        let mut pause = FIRST_WARNING;
+        loop {
+            sleep(pause).await;
+            pause = WARNING_INTERVAL;
+            let address = &self.text;
+            let cause = match &*last.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(failure) => failure.cause.clone(),
+                None => "no answer".to_owned(),
+            };
+            let left = limit.saturating_sub(begun.elapsed()).as_secs();
+            let left = humantime::format_duration(Duration::from_secs(left.max(1)));
+            // The reader of standard error may have ended.
+            let _ = writeln!(
+                io::stderr(),
+                "lease-broker: cannot connect to the service at {address}: {cause}; trying for {left} more"
+            );
+        }
+    }
+}

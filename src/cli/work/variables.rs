@@ -1,0 +1,83 @@
+//! The environment variables of a command: those of the item, and those by which the command can call the broker.
+
+use std::ffi::OsString;
+
+use tokio::process::Command;
+
+use super::Settings;
+use crate::cli::output::json_value;
+use crate::cli::similar;
+use crate::client::{HandlerError, Item, Value};
+
+/// The prefix of the variables that only this program sets.
+pub(super) const RESERVED: &str = "LEASE_BROKER_";
+
+/// The variables that do not depend on the item, and the columns that become variables.
+pub(super) struct Variables {
+    /// The address and the credentials, by the variables that every command of this program reads.
+    pub(super) broker: Vec<(&'static str, OsString)>,
+    /// Columns, each with the name of its variable.
+    pub(super) columns: Vec<(String, String)>,
+}
+
+/// Sets the variables of a command that has inherited those of this process.
+///
+/// # Errors
+/// The item has no such column. Then no other item of the queue has it, and the worker ends.
+pub(super) fn set(
+    command: &mut Command,
+    settings: &Settings,
+    item: &Item,
+) -> Result<(), HandlerError> {
+    for (name, _) in std::env::vars_os() {
+        // They can contain passwords, and settings of another broker.
+        if name.to_string_lossy().starts_with(RESERVED) {
+            command.env_remove(name);
+        }
+    }
+    let Variables { broker, columns } = &settings.variables;
+    for (column, name) in columns {
+        let value = item
+            .value(column)
+            .map_err(|_| settings.mistake.set(missing(settings, item, column, name)))?;
+        if let Some(text) = text_of(value) {
+            command.env(name, text);
+        }
+    }
+    command
+        .envs(broker.iter().map(|(name, value)| (name, value)))
+        .env("LEASE_BROKER_ITEM_QUEUE", &settings.queue)
+        .env("LEASE_BROKER_ITEM_KEY", item.key())
+        .env("LEASE_BROKER_ITEM_ATTEMPT", item.attempt().to_string())
+        .env(
+            "LEASE_BROKER_ITEM_MAX_ATTEMPTS",
+            item.max_attempts().to_string(),
+        )
+        .env(
+            "LEASE_BROKER_ITEM_FENCING_TOKEN",
+            item.fencing_token().to_string(),
+        )
+        .env("LEASE_BROKER_ITEM_WORKER_ID", &settings.worker_id)
+        .env("TRACEPARENT", item.trace_parent());
+    Ok(())
+}
+
+/// Returns the mistake of a column that the queue does not have.
+fn missing(settings: &Settings, item: &Item, column: &str, variable: &str) -> String {
+    let names: Vec<&str> = item.columns().keys().map(String::as_str).collect();
+    let queue = &settings.queue;
+    let hint = match similar::most_similar(column, names.iter().copied()) {
+        Some(name) => format!("; did you mean {name}?"),
+        None => format!("; it has {}", names.join(", ")),
+    };
+    format!("--env {column}={variable}: queue {queue:?} has no column {column:?}{hint}")
+}
+
+/// Returns a value as the text of an environment variable. `None`: NULL.
+fn text_of(value: &Value) -> Option<String> {
+    match json_value(&value.clone().into()) {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
