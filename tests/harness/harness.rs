@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::schema::Step;
-use lease_broker::store::{Store, StoreError};
+use lease_broker::store::{Inspect, Store, StoreError};
 use lease_broker::value::Value;
 
 use table::{Kind, Table};
@@ -76,6 +76,9 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
 
     /// Opens a store as one more broker.
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError>;
+
+    /// Opens a store that only reads, as the commands do that only look.
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError>;
 
     /// Lets the given time pass for every lease and every delay. A little time also passes between any two operations.
     async fn advance(&self, by: Duration);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::schema::{Schema as _, Step};
-use lease_broker::store::sqlite::{Clock, SqliteSchema, SqliteStore, system_clock};
-use lease_broker::store::{Store, StoreError};
+use lease_broker::store::sqlite::{Clock, SqliteReader, SqliteSchema, SqliteStore, system_clock};
+use lease_broker::store::{Inspect, Store, StoreError};
 use lease_broker::value::{Value, hex};
 use rusqlite::Connection;
 use rusqlite::types::{Value as Sql, ValueRef};
@@ -135,6 +135,11 @@ impl Harness for SqliteHarness {
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
         let store = SqliteStore::open(&self.path(), queues, self.clock())?;
         Ok(Arc::new(store))
+    }
+
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {
+        let reader = SqliteReader::open(&self.path(), queues, self.clock())?;
+        Ok(Arc::new(reader))
     }
 
     async fn advance(&self, by: Duration) {
