@@ -1,6 +1,6 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
-//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list`,
+//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `schema`, `stats`, `list`, `why`,
 //! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
 //! commands call a running broker over gRPC.
 
@@ -22,11 +22,13 @@ mod item_input;
 mod lease_args;
 mod output;
 mod purge;
+mod redrive;
 mod schema;
 mod secret;
 mod serve;
 mod settle;
 mod token;
+mod why;
 mod work;
 
 pub use self::command_error::{CommandError, EXIT_USAGE};
@@ -79,7 +81,8 @@ enum Command {
     Cancel(cancel::Cancel),
     Stats(inspect::Stats),
     List(inspect::List),
-    Redrive(inspect::Redrive),
+    Why(why::Why),
+    Redrive(redrive::Redrive),
     Purge(purge::Purge),
     Secret(secret::SecretCommand),
     Token(token::TokenCommand),
@@ -114,6 +117,7 @@ impl Cli {
             Command::Cancel(command) => block_on(command.run()),
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),
+            Command::Why(command) => block_on(command.run()),
             Command::Redrive(command) => block_on(command.run()),
             Command::Purge(command) => block_on(command.run()),
         }

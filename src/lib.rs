@@ -77,5 +77,6 @@ cfg_if::cfg_if! {
         pub mod telemetry;
         pub mod text;
         pub mod trace_context;
+        pub mod why;
     }
 }

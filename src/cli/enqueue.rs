@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Map, json};
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
@@ -17,6 +16,7 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::credential_args::AuthorizedChannel;
 use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
+use super::output::Row;
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
 /// The number of times that a call is sent while the service is unavailable, and the pause after the first. Each further
@@ -91,10 +91,11 @@ impl Enqueue {
             request_id: Uuid::new_v4().to_string(),
         };
         let keys = send(&mut client, request).await?.keys;
-        let row = |key| Map::from_iter([("key".to_owned(), json!(key))]);
-        self.client
-            .output
-            .print(&keys.iter().map(row).collect::<Vec<_>>(), "");
+        let rows: Vec<Row> = keys
+            .into_iter()
+            .map(|key| Row::default().field("key", key))
+            .collect();
+        self.client.output.print(&rows, "");
         Ok(())
     }
 
@@ -129,7 +130,7 @@ impl Enqueue {
             bar.set_message(format!("{added} items"));
         }
         bar.finish_and_clear();
-        let row = Map::from_iter([("added".to_owned(), json!(added))]);
+        let row = Row::default().field("added", added);
         self.client.output.print(&[row], "");
         Ok(())
     }
