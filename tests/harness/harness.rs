@@ -42,6 +42,12 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Deletes the rows in which the column of `condition` has the value, as another program would.
     async fn delete(&self, table: &str, condition: (&str, Value));
 
+    /// Begins a transaction, as another program would, that makes the change of [`Harness::update`] and holds its locks.
+    async fn begin_change(&self, table: &str, set: (&str, Value), condition: (&str, Value));
+
+    /// Rolls back the transaction of [`Harness::begin_change`].
+    async fn undo_change(&self);
+
     /// Runs statements in the SQL of the database, as another program would.
     ///
     /// # Errors

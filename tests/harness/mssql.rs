@@ -147,6 +147,15 @@ impl Harness for MssqlHarness {
         self.execute(&sql, &[&set.1, &condition.1]).await;
     }
 
+    async fn begin_change(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
+        self.batch("BEGIN TRANSACTION").await;
+        self.update(table, set, condition).await;
+    }
+
+    async fn undo_change(&self) {
+        self.batch("ROLLBACK TRANSACTION").await;
+    }
+
     async fn delete(&self, table: &str, condition: (&str, Value)) {
         let sql = format!(
             "DELETE FROM {} WHERE {} = {}",
