@@ -64,10 +64,10 @@ use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
 pub use self::clock::{Clock, system_clock};
-pub use self::reader::SqliteReader;
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
 use self::read_connection::ReadConnection;
+pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::inspect::inspect_by_field;
@@ -75,9 +75,9 @@ use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement,
-    Store, StoreError, TraceNote,
+    Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Store, StoreError,
+    TraceNote,
 };
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;

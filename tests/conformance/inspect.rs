@@ -142,7 +142,9 @@ pub(crate) async fn pages_list_every_item_in_the_order_of_the_key<H: Harness>() 
         for limit in 1..=5 {
             let (mut keys, mut last) = (Vec::new(), None);
             loop {
-                let page = fixture.store.list_after(fixture.queue, State::Ready, last, limit);
+                let page = fixture
+                    .store
+                    .list_after(fixture.queue, State::Ready, last, limit);
                 let page = page.await.expect("a page");
                 assert!(page.len() <= limit);
                 keys.extend(page.iter().map(|item| item.key.to_string()));
@@ -154,7 +156,9 @@ pub(crate) async fn pages_list_every_item_in_the_order_of_the_key<H: Harness>() 
             let expected = ["[\"a\",1]", "[\"a\",3]", "[\"b\",0]", "[\"b\",1]"];
             assert_eq!(keys, expected, "{limit} per page");
         }
-        let leased = fixture.store.list_after(fixture.queue, State::Leased, None, 9);
+        let leased = fixture
+            .store
+            .list_after(fixture.queue, State::Leased, None, 9);
         let leased = leased.await.expect("a page");
         assert_eq!(leased.len(), 1);
         assert_eq!(leased[0].owner.as_deref(), Some("worker"));

@@ -136,7 +136,10 @@ pub(crate) async fn items_ahead_follow_the_order_of_claims<H: Harness>() {
                 places.extend(row.ahead.map(|ahead| (ahead, key)));
             }
             let first = |&(ahead, _): &(Ahead, _)| ahead == Ahead::Exactly(0);
-            let first = places.iter().find(|place| first(place)).expect("a first item");
+            let first = places
+                .iter()
+                .find(|place| first(place))
+                .expect("a first item");
             let claimed = fixture.one().await.lease.key.to_string();
             assert_eq!(claimed, first.1);
             let mut numbers: Vec<usize> = places
@@ -189,7 +192,11 @@ pub(crate) async fn facts_are_found_by_a_composite_key<H: Harness>() {
     }
     let store = &*fixture.store;
     for (key, place) in [("[\"a\\\"\",1]", 0), ("[\"a\\\"\",2]", 1), ("[\"b\",1]", 2)] {
-        assert_eq!(ahead(store, key).await, Some(Ahead::Exactly(place)), "{key}");
+        assert_eq!(
+            ahead(store, key).await,
+            Some(Ahead::Exactly(place)),
+            "{key}"
+        );
     }
     assert_eq!(facts(store, "[\"b\",2]").await.row, None);
 }
@@ -245,17 +252,28 @@ pub(crate) async fn lock_of_a_foreign_transaction_is_found<H: Harness>() {
     announce(&fixture).await;
     let change = ("payload", text("changed"));
     let harness = &fixture.harness;
-    harness.begin_change("item", change, ("id", Value::Int(2))).await;
-    let reader = harness.open_to_read(&fixture.queues).await.expect("a reader");
+    harness
+        .begin_change("item", change, ("id", Value::Int(2)))
+        .await;
+    let reader = harness
+        .open_to_read(&fixture.queues)
+        .await
+        .expect("a reader");
     let locked = facts(&*reader, "2").await;
     let session = match locked.lock.clone().expect("a lock") {
         ForeignLock::Row(session) => session,
         ForeignLock::File => None,
     };
     assert!(session.is_none_or(|session| session.id > 0));
-    assert_eq!(locked.row.as_ref().and_then(|row| row.state), Some(State::Ready));
+    assert_eq!(
+        locked.row.as_ref().and_then(|row| row.state),
+        Some(State::Ready)
+    );
     let causes = causes(&locked, &fixture.queues[0]);
-    assert!(causes.iter().any(|cause| cause.name() == "locked"), "{causes:?}");
+    assert!(
+        causes.iter().any(|cause| cause.name() == "locked"),
+        "{causes:?}"
+    );
     // The other reads do not wait.
     assert!(reader.stats(QUEUE).await.is_ok());
     assert!(reader.list(QUEUE, State::Ready, 9).await.is_ok());
@@ -282,7 +300,9 @@ pub(crate) async fn reader_needs_no_tables_of_the_broker<H: Harness>() {
     let facts = facts(&*reader, "1").await;
     assert_eq!(facts.row.expect("a row").ahead, Some(Ahead::Exactly(0)));
     assert!(facts.brokers.is_none_or(|brokers| brokers.is_empty()));
-    let created = harness.run_sql("SELECT 1 FROM lease_broker_migration").await;
+    let created = harness
+        .run_sql("SELECT 1 FROM lease_broker_migration")
+        .await;
     assert!(created.is_err(), "the reader has created tables");
 }
 

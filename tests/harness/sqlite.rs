@@ -1,8 +1,8 @@
 //! The harness of the embedded store: a database file in a temporary folder, and a clock that the test moves.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;

@@ -3,6 +3,7 @@
 use std::slice;
 use std::time::Duration;
 
+use deadpool::managed::Object;
 use tiberius::{Row, ToSql};
 use tokio::time::{sleep, timeout};
 
@@ -93,19 +94,23 @@ impl MssqlOperations {
         key: &ListParameters,
         is_free: bool,
     ) -> Result<Option<ForeignLock>, StoreError> {
-        let waiting = self.pool.take().await?;
+        let mut waiting = self.pool.take().await?;
         let is_babelfish = waiting.server_info.babelfish;
         // An update would run the triggers of the table.
         if is_free && !(is_babelfish && !queue.has_triggers) {
             return Ok(None);
         }
-        // The session has another lock timeout now and may have an open transaction, so it does not return to the pool.
-        let mut waiting = deadpool::managed::Object::take(waiting);
         let parameters = key.parameters();
         if is_babelfish {
-            let waited = waiting.query(&queue.sql.why.wait_by_update, &parameters);
-            return Ok(is_lock_timeout(&waited.await).then_some(ForeignLock::Row(None)));
+            let sql = &queue.sql.why.wait_by_update;
+            let is_locked = is_lock_timeout(&waiting.query(sql, &parameters).await);
+            if is_locked || waiting.restore_options().await.is_err() {
+                drop(Object::take(waiting));
+            }
+            return Ok(is_locked.then_some(ForeignLock::Row(None)));
         }
+        // The session gets another lock timeout, so it does not return to the pool.
+        let mut waiting = Object::take(waiting);
         let session = waiting.batch("SELECT @@SPID AS lb_n").await?;
         let session: i32 = decode::integer_as(decode::single_row(&session, 0)?, 0)?;
         let mut observer = self.pool.take().await?;

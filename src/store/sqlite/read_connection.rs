@@ -167,7 +167,6 @@ fn log_is_empty(path: &Path) -> bool {
 }
 
 fn has_log_without_index(path: &Path) -> bool {
-    fs::canonicalize(path).is_ok_and(|path| {
-        !log_is_empty(&path) && is_missing(companion(&path, "-shm").as_ref())
-    })
+    fs::canonicalize(path)
+        .is_ok_and(|path| !log_is_empty(&path) && is_missing(companion(&path, "-shm").as_ref()))
 }

@@ -85,9 +85,7 @@ impl SqliteReader {
     ) -> Result<T, StoreError> {
         let now = (self.clock)();
         self.run_blocking(move |reader| {
-            reader
-                .connection()
-                .read(|connection| read(connection, now))
+            reader.connection().read(|connection| read(connection, now))
         })
         .await
     }
