@@ -92,6 +92,11 @@ fn open_shared(path: &Path) -> Result<Connection, StoreError> {
                  copy the file and its log to a folder that you may write to, and read the copy"
             ))
         }
+        StoreError::Unavailable(outage) => StoreError::unavailable(format!(
+            "{}: another program has locked the file, also for readers (BEGIN EXCLUSIVE without WAL mode, or PRAGMA locking_mode = \
+             exclusive): {outage}",
+            path.display()
+        )),
         error => error,
     })
 }
