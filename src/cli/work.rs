@@ -27,7 +27,8 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// Claims items, runs the command once per item, and settles each item by the exit code of its command. Heartbeats keep the
 /// lease while the command runs.
 ///
-/// The command reads the item as one line of JSON on standard input, as `claim --output json` prints it, without the lease id.
+/// The command reads the item as one line of JSON on standard input, as `claim --output json` prints it, without `lease_id` and
+/// `expire_time`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Environment of the command: LEASE_BROKER_QUEUE, LEASE_BROKER_KEY, LEASE_BROKER_ATTEMPT, LEASE_BROKER_MAX_ATTEMPTS,
