@@ -1,6 +1,6 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
-//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`,
+//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`, `why`,
 //! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
 //! commands call a running broker over gRPC.
 
@@ -29,12 +29,14 @@ mod lease_args;
 mod output;
 mod port_protocol;
 mod purge;
+mod redrive;
 mod schema;
 mod secret;
 mod serve;
 mod settle;
 mod similar;
 mod token;
+mod why;
 mod work;
 
 pub use self::command_error::{CommandError, EXIT_USAGE};
@@ -94,7 +96,8 @@ enum Command {
     Cancel(cancel::Cancel),
     Stats(inspect::Stats),
     List(inspect::List),
-    Redrive(inspect::Redrive),
+    Why(why::Why),
+    Redrive(redrive::Redrive),
     Purge(purge::Purge),
     Secret(secret::SecretCommand),
     Token(token::TokenCommand),
@@ -134,6 +137,7 @@ impl Cli {
             Command::Cancel(command) => block_on(command.run()),
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),
+            Command::Why(command) => block_on(command.run()),
             Command::Redrive(command) => block_on(command.run()),
             Command::Purge(command) => block_on(command.run()),
         }

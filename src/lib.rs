@@ -23,6 +23,7 @@
 //!
 //! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
 //! [`trace_context`], [`lease_trace`], [`sampling`], [`security`], [`span`], [`call_trace`], [`text`] and [`value`], which import no layer. [`cli`] starts the layers.
+//! [`why`] explains the facts that a store returns about an item.
 //!
 //! Without the feature `server`, which is on by default, the crate has the worker library [`client`] and the
 //! messages of the API, [`proto`]. Programs that use them then need none of the server's dependencies.
@@ -77,5 +78,6 @@ cfg_if::cfg_if! {
         pub mod telemetry;
         pub mod text;
         pub mod trace_context;
+        pub mod why;
     }
 }

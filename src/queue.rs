@@ -74,6 +74,15 @@ impl KeepFor {
 }
 
 impl QueueSpec {
+    /// Returns the queue as a command sees it that only looks: without an archive, which such a command needs no right to read.
+    pub fn to_inspect(&self) -> Self {
+        Self {
+            on_complete: OnComplete::Keep,
+            keep_for: KeepFor::default(),
+            ..self.clone()
+        }
+    }
+
     /// Returns whether both queues would store leases in the same columns of the same table.
     pub fn shares_rows_with(&self, other: &Self) -> bool {
         let is_shared = |name: &str| {

@@ -1,7 +1,8 @@
 //! The contract between the broker and a database that holds leases.
 //!
 //! [`Store`] is the trait that the broker calls. [`sqlite`] and [`mssql`] implement it, and one conformance suite
-//! (`tests/conformance`) checks both. [`schema`] is the second contract, for the command that prepares tables.
+//! (`tests/conformance`) checks both. [`Inspect`], a part of it, is for the commands that only look. [`schema`] is the
+//! contract for the command that prepares tables.
 //!
 //! These rules hold for every method:
 //!
@@ -26,7 +27,9 @@ mod foreign_keys;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod index_role;
+mod inspect;
 mod instance;
+mod item_facts;
 mod item_size;
 mod key_text;
 mod migrations;
@@ -54,7 +57,9 @@ use uuid::Uuid;
 
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{Outage, Refusal, Rejection, StoreError};
+pub use self::inspect::Inspect;
 pub use self::instance::{Instance, SettingsDifference, SettingsHash};
+pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};
 pub use self::purge::{PurgeStep, Purged, RetentionTurn};
@@ -75,7 +80,7 @@ pub struct QueueIndex(pub usize);
 /// The documentation of the [module](self) has the rules for every method. Besides the errors that a method lists, each
 /// can return [`StoreError::Unavailable`], [`StoreError::Misconfigured`], [`StoreError::Io`] and [`StoreError::Bug`].
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Inspect {
     /// Returns secret 0, from which lease tokens and spans are derived. It is created when a database is first used, and
     /// every broker on the database has the same.
     fn secret(&self) -> &Secret;
@@ -208,12 +213,6 @@ pub trait Store: Send + Sync + 'static {
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError>;
 
-    /// Parses a key from its text form, the one that its `Display` writes.
-    ///
-    /// # Errors
-    /// The reason why the text is no key of the queue.
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
-
     /// Takes the leases on the rows with these keys away from their workers.
     ///
     /// The attempt counts, as for an expiry: if no attempts are left, the item becomes dead. The fence and the owner stay
@@ -271,25 +270,6 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes remembered requests of all queues whose time has passed: up to `limit`, and on a database server no more
     /// than those of 2,000 items. Returns their number. Zero: none is left.
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError>;
-
-    /// Counts the items of each state and measures the oldest ready item and the oldest lease.
-    ///
-    /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
-    /// in a state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among
-    /// the first 1,000 in the queue's order, and the oldest lease among 10,000.
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
-
-    /// Does the same as [`Store::stats`], but counts every item. The cost grows with the table.
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
-
-    /// Lists up to `limit` items in `state`, those that have been in it longest first. If more than 10,000 items are in
-    /// the state, the list can miss the oldest.
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError>;
 
     /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how
     /// many items it changed. On SQL Server without filtered indexes, the items come in the order of the queue.

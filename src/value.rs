@@ -6,7 +6,7 @@
 mod key;
 
 #[cfg(feature = "server")]
-pub use self::key::{Key, hex, rfc3339};
+pub use self::key::{Key, hex, rfc3339, rfc3339_of_millis};
 
 /// The value of one column in one row. The API's message `Value` has the same cases. With the worker library, [`From`]
 /// converts the types of Rust.

@@ -32,6 +32,8 @@ mod logging;
 mod metrics;
 #[path = "command_line/operators.rs"]
 mod operators;
+#[path = "command_line/read_only.rs"]
+mod read_only;
 #[path = "command_line/schema.rs"]
 mod schema;
 #[path = "command_line/security.rs"]
@@ -42,6 +44,8 @@ mod serve;
 mod skipped;
 #[path = "command_line/terminal.rs"]
 mod terminal;
+#[path = "command_line/why.rs"]
+mod why;
 #[path = "command_line/work.rs"]
 mod work;
 #[path = "command_line/workspace.rs"]

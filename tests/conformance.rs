@@ -74,6 +74,8 @@ mod settle;
 mod trace;
 #[path = "conformance/types.rs"]
 mod types;
+#[path = "conformance/why.rs"]
+mod why;
 #[path = "conformance/written_columns.rs"]
 mod written_columns;
 
@@ -310,8 +312,24 @@ macro_rules! conformance {
                     list_starts_with_the_oldest_and_keeps_its_limit
                     listed_lease_shows_holder_and_time_left
                     unreaped_expired_lease_is_due_in_zero
+                    pages_list_every_item_in_the_order_of_the_key
                     brokers_of_one_database_share_the_secret
                     probe_of_a_working_store_succeeds
+                }
+                why {
+                    each_state_is_a_cause
+                    lease_tells_its_worker_and_its_end
+                    delay_that_is_over_waits_for_the_reaper
+                    items_ahead_follow_the_order_of_claims
+                    items_without_an_order_have_a_place
+                    more_than_1000_items_ahead_are_at_least_1000
+                    facts_are_found_by_a_composite_key
+                    rows_with_a_null_key_explain_a_missing_row
+                    value_that_is_no_state_is_a_cause
+                    brokers_count_for_15_seconds
+                    lock_of_a_foreign_transaction_is_found
+                    reader_needs_no_tables_of_the_broker
+                    reader_refuses_a_table_that_is_not_adopted
                 }
                 keys {
                     text_key_can_be_any_text

@@ -54,6 +54,8 @@ mod plans;
 mod proxy;
 #[path = "sql_server/random_load.rs"]
 mod random_load;
+#[path = "sql_server/readers.rs"]
+mod readers;
 #[path = "sql_server/refused_settlements.rs"]
 mod refused_settlements;
 #[path = "sql_server/refused_values.rs"]

@@ -17,6 +17,8 @@ mod harness;
 mod large_tables;
 #[path = "sqlite_files/migrations.rs"]
 mod migrations;
+#[path = "sqlite_files/readers.rs"]
+mod readers;
 #[path = "sqlite_files/refused_settlements.rs"]
 mod refused_settlements;
 #[path = "sqlite_files/schema_plan.rs"]

@@ -4,7 +4,8 @@
 --
 -- Run it when the tables are ready. A login that may change the schema (part 5) first runs these commands, in this order:
 --   lease-broker schema apply --config FILE      adds soft-lock columns, indexes and archives to adopted tables, and records them
---   lease-broker stats --config FILE             creates the broker's own tables, lease_broker_*, and those of managed queues
+--   lease-broker redrive QUEUE --limit 0 --config FILE     changes no row; creates the broker's own tables, lease_broker_*, and those
+--                                                          of managed queues
 -- After that both commands find nothing to change, and `serve` needs no right to change the schema.
 --
 -- Not needed: EXECUTE (sp_getapplock is public), any right on the server, any right on other tables.
@@ -50,6 +51,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broke
 -- Version 0.1.0 kept the secret in lease_broker_meta, which later versions do not use.
 REVOKE SELECT ON dbo.lease_broker_meta FROM lease_broker;
 REVOKE UPDATE (value) ON dbo.lease_broker_meta FROM lease_broker;
+-- `stats`, `list` and `why` need only SELECT on the queues' tables. With SELECT on lease_broker_instance `why` also tells if a broker
+-- runs. Grant these to the login of an operator:
+--   GRANT SELECT ON dbo.Rainfall_Events TO an_operator; GRANT SELECT ON dbo.lease_broker_instance TO an_operator;
 -- lease_broker_state is for people and reports: grant SELECT on it to those who need it.
 GO
 

@@ -21,9 +21,9 @@ use crate::lease_trace::ReleaseReason;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store,
-    StoreError, TraceNote,
+    Inspect, Instance, ItemFacts, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats,
+    Store, StoreError, TraceNote,
 };
 use crate::value::Key;
 
@@ -118,6 +118,49 @@ impl FailFastStore {
                 .saturating_sub(time_left.unwrap_or(0));
             self.metrics.set_store_time(store_time, duration);
         }
+    }
+}
+
+#[async_trait]
+impl Inspect for FailFastStore {
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.store.parse_key(queue, text)
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let work = self.store.stats(queue);
+        self.run(queue, Operation::Other, work, |_| 0).await
+    }
+
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let work = self.store.exact_stats(queue);
+        self.run(queue, Operation::Other, work, |_| 0).await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        let work = self.store.list(queue, state, limit);
+        self.run(queue, Operation::Other, work, Vec::len).await
+    }
+
+    async fn list_after(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        let work = self.store.list_after(queue, state, after, limit);
+        self.run(queue, Operation::Other, work, Vec::len).await
+    }
+
+    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
+        let work = self.store.item_facts(queue, key);
+        self.run(queue, Operation::Other, work, |_| 1).await
     }
 }
 
@@ -245,10 +288,6 @@ impl Store for FailFastStore {
         self.run(queue, Operation::Settle, work, items).await
     }
 
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.store.parse_key(queue, text)
-    }
-
     async fn cancel(
         &self,
         queue: QueueIndex,
@@ -302,26 +341,6 @@ impl Store for FailFastStore {
         self.health
             .fail_fast(self.store.forget_requests(limit))
             .await
-    }
-
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let work = self.store.stats(queue);
-        self.run(queue, Operation::Other, work, |_| 0).await
-    }
-
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let work = self.store.exact_stats(queue);
-        self.run(queue, Operation::Other, work, |_| 0).await
-    }
-
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        let work = self.store.list(queue, state, limit);
-        self.run(queue, Operation::Other, work, Vec::len).await
     }
 
     async fn redrive(

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use serde_json::{Map, json};
 
 use super::CommandError;
 use super::config_args::ConfigArgs;
-use super::output::OutputFormat;
+use super::output::{OutputFormat, Row};
 use crate::config::{Config, Role};
 use crate::security::{Access, CertificateNames, Identity, Rpc};
 
@@ -41,7 +40,7 @@ struct Check {
     /// Show this queue, configured or not [default: every configured queue]
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// Output format: a table, or one JSON object per line
+    /// Output format. JSON has one object per line. docs/observability.md lists the fields
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
 }
@@ -128,15 +127,14 @@ impl CallerArgs {
     }
 }
 
-fn row(identity: &Identity, queue: &str) -> Map<String, serde_json::Value> {
+fn row(identity: &Identity, queue: &str) -> Row {
     let roles: Vec<_> = identity.rights.roles_on(queue).map(Role::name).collect();
     let rpcs = Rpc::ALL.into_iter();
     let rpcs = rpcs.filter(|rpc| identity.rights.allow(*rpc, queue));
     let rpcs: Vec<_> = rpcs.map(Rpc::name).collect();
-    Map::from_iter([
-        ("identity".to_owned(), json!(identity.name)),
-        ("queue".to_owned(), json!(queue)),
-        ("roles".to_owned(), json!(roles.join(" "))),
-        ("rpcs".to_owned(), json!(rpcs.join(" "))),
-    ])
+    Row::default()
+        .field("identity", identity.name.to_string())
+        .field("queue", queue)
+        .field("roles", roles)
+        .field("rpcs", rpcs)
 }

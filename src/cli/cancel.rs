@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::lease_args::state_name;
+use super::output::Row;
 use crate::grpc::proto;
 
 /// Cancel leases: take items away from their workers
@@ -50,19 +50,13 @@ impl Cancel {
         };
         let mut client = self.client.connect(Duration::ZERO).await?;
         let results = client.cancel_leases(request).await?.into_inner().results;
-        let rows: Vec<Map<String, Json>> = results
-            .iter()
-            .map(|result| {
-                [
-                    ("key", json!(result.key)),
-                    ("cancelled", json!(result.cancelled)),
-                    ("state", state_name(result.state())),
-                ]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into_iter()
-                .collect()
-            })
-            .collect();
+        let row = |result: &proto::CancelResult| {
+            Row::default()
+                .field("key", result.key.clone())
+                .field("cancelled", result.cancelled)
+                .field("state", state_name(result.state()))
+        };
+        let rows: Vec<Row> = results.iter().map(row).collect();
         self.client.output.print(&rows, "no items");
         match results.iter().filter(|result| !result.cancelled).count() {
             0 => Ok(()),

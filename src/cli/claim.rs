@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals, state_name};
-use super::output::{OutputFormat, json_duration, json_value};
+use super::output::{Row, json_value, proto_moment, std_duration};
 use crate::grpc::proto;
 use crate::value::hex;
 
@@ -54,14 +54,7 @@ impl Claim {
             ..proto::ClaimBatchRequest::default()
         };
         let leases = client.claim_batch(request).await?.into_inner().leases;
-        let mut rows: Vec<_> = leases.iter().map(row_of).collect();
-        if self.client.output == OutputFormat::Table {
-            // Long values that only programs use. They would make the table too wide.
-            for row in &mut rows {
-                row.shift_remove("trace_parent");
-                row.shift_remove("checkpoint");
-            }
-        }
+        let rows: Vec<Row> = leases.iter().map(row_of).collect();
         self.client.output.print(&rows, "no item is ready");
         Ok(())
     }
@@ -75,7 +68,7 @@ fn default_worker() -> String {
     }
 }
 
-fn row_of(lease: &proto::Lease) -> Map<String, Json> {
+fn row_of(lease: &proto::Lease) -> Row {
     let item = lease.item.clone().unwrap_or_default();
     let mut columns: Vec<_> = item.columns.iter().collect();
     columns.sort_by_key(|(name, _)| *name);
@@ -83,25 +76,18 @@ fn row_of(lease: &proto::Lease) -> Map<String, Json> {
         .into_iter()
         .map(|(name, column)| (name.clone(), json_value(column)))
         .collect();
-    [
-        ("key", json!(item.key)),
-        ("attempt", json!(lease.attempt)),
-        ("fencing_token", json!(lease.fencing_token)),
-        ("time_left", json_duration(lease.time_left)),
-        ("columns", Json::Object(columns)),
-        (
-            "checkpoint",
-            lease
-                .checkpoint
-                .as_deref()
-                .map_or(Json::Null, |bytes| json!(hex(bytes))),
-        ),
-        ("trace_parent", json!(lease.trace_parent)),
-        ("lease_id", json!(lease.lease_id)),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into_iter()
-    .collect()
+    let checkpoint = lease.checkpoint.as_deref().map(hex);
+    // The fields that only programs use would make the table too wide.
+    Row::default()
+        .field("key", item.key)
+        .field("attempt", lease.attempt)
+        .field("fencing_token", lease.fencing_token)
+        .duration("time_left", std_duration(lease.time_left))
+        .data("expire_time", proto_moment(lease.expire_time))
+        .field("columns", columns)
+        .data("checkpoint", checkpoint)
+        .data("trace_parent", lease.trace_parent.clone())
+        .field("lease_id", lease.lease_id.clone())
 }
 
 /// Extend leases by a heartbeat
@@ -135,21 +121,16 @@ impl Heartbeat {
             lease_duration: self.lease.map(proto_duration),
         };
         let results = client.heartbeat(request).await?.into_inner().results;
-        let rows: Vec<Map<String, Json>> = results
-            .iter()
-            .map(|result| {
-                [
-                    ("lease_id", json!(result.lease_id)),
-                    ("outcome", json!(outcome_name(result.outcome()))),
-                    ("time_left", json_duration(result.time_left)),
-                    ("state", state_name(result.state())),
-                    ("cancel_reason", json!(result.cancel_reason)),
-                ]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into_iter()
-                .collect()
-            })
-            .collect();
+        let row = |result: &proto::HeartbeatResult| {
+            Row::default()
+                .field("lease_id", result.lease_id.clone())
+                .field("outcome", outcome_name(result.outcome()))
+                .duration("time_left", std_duration(result.time_left))
+                .data("expire_time", proto_moment(result.expire_time))
+                .field("state", state_name(result.state()))
+                .field("cancel_reason", result.cancel_reason.clone())
+        };
+        let rows: Vec<Row> = results.iter().map(row).collect();
         self.client.output.print(&rows, "no leases");
         fail_if_lost(results.iter().map(proto::HeartbeatResult::outcome))
     }

@@ -32,7 +32,7 @@ pub(super) struct ClientArgs {
     /// Maximum time to connect, and maximum duration of a call. A claim may take the time of --wait in addition
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
     pub(super) timeout: Duration,
-    /// Output format: a table, or one JSON object per line
+    /// Output format. JSON has one object per line. docs/observability.md lists the fields
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     pub(super) output: OutputFormat,
     #[command(flatten)]

@@ -8,10 +8,11 @@ use clap::Args;
 use super::CommandError;
 use super::similar::most_similar;
 use crate::config::{self, Config, Flag, Sources, StoreKind};
-use crate::store::mssql::{self, MssqlSchema, MssqlStore};
+use crate::queue::QueueSpec;
+use crate::store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
 use crate::store::schema::Schema;
-use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
-use crate::store::{Store, StoreError};
+use crate::store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
+use crate::store::{Inspect, QueueIndex, Store, StoreError};
 
 /// Arguments of every command that reads the configuration.
 #[derive(Debug, Args)]
@@ -79,24 +80,81 @@ pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Comman
             opened.map(|store| Arc::new(store) as _)
         }
     };
-    opened.map_err(|error| match error {
+    opened.map_err(with_schema_hint)
+}
+
+/// Converts the error of a store that cannot be opened. Adds how to change tables that do not fit.
+fn with_schema_hint(error: StoreError) -> CommandError {
+    match error {
         StoreError::Misconfigured(problems) => CommandError::usage(format!(
             "{problems}\nTo print the missing schema changes, run `lease-broker schema plan`. To apply them, run \
              `lease-broker schema apply`. Give both the same --config and --store."
         )),
         other => other.into(),
-    })
+    }
 }
 
 /// Opens the configured store. Unlike [`open_store`], does not create a SQLite file.
 pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
+    refuse_missing_file(config)?;
+    open_store(config).await
+}
+
+fn refuse_missing_file(config: &Config) -> Result<(), CommandError> {
     if config.store.kind == StoreKind::Sqlite && !config.store.path.exists() {
         return Err(CommandError::io(format!(
             "file {} does not exist; name another with --store or --config",
             config.store.path.display()
         )));
     }
-    open_store(config).await
+    Ok(())
+}
+
+/// Opens the configured store and returns it with the index of a queue.
+///
+/// # Errors
+/// Exit code 64 if the configuration has no queue of this name.
+pub(super) async fn open_queue(
+    config: &Config,
+    name: &str,
+) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
+    let queue = configured_queue(config, name)?;
+    let index = config.queues.iter().position(|other| other == queue);
+    let store = open_existing_store(config).await?;
+    Ok((store, QueueIndex(index.unwrap_or_default())))
+}
+
+/// Returns the settings of a queue.
+///
+/// # Errors
+/// Exit code 64 if the configuration has no queue of this name.
+pub(super) fn configured_queue<'a>(
+    config: &'a Config,
+    name: &str,
+) -> Result<&'a QueueSpec, CommandError> {
+    let queue = config.queues.iter().find(|queue| queue.name == name);
+    queue.ok_or_else(|| unknown_queue(config, Some(name)))
+}
+
+/// Opens the configured store for a command that only looks at these queues. The command then needs no right to write, and waits for
+/// no other program that writes.
+pub(super) async fn open_to_read(
+    config: &Config,
+    queues: &[QueueSpec],
+) -> Result<Arc<dyn Inspect>, CommandError> {
+    refuse_missing_file(config)?;
+    let opened: Result<Arc<dyn Inspect>, StoreError> = match config.store.kind {
+        StoreKind::Sqlite => {
+            let opened = SqliteReader::open(&config.store.path, queues, system_clock());
+            opened.map(|reader| Arc::new(reader) as _)
+        }
+        StoreKind::Mssql => {
+            let settings = mssql_settings(&config.store)?;
+            let opened = MssqlReader::open(&settings, queues).await;
+            opened.map(|reader| Arc::new(reader) as _)
+        }
+    };
+    opened.map_err(with_schema_hint)
 }
 
 /// The access that a command needs to the schema.

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Map, json};
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
@@ -24,7 +23,7 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::connection::{Connection, ConnectionError};
 use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
-use super::output::plural;
+use super::output::{Row, plural};
 use super::serve::stop_signal;
 use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
@@ -112,10 +111,11 @@ impl Enqueue {
             request_id: Uuid::new_v4().to_string(),
         };
         let keys = send(&mut client, request, self.client.timeout).await?.keys;
-        let row = |key| Map::from_iter([("key".to_owned(), json!(key))]);
-        self.client
-            .output
-            .print(&keys.iter().map(row).collect::<Vec<_>>(), "");
+        let rows: Vec<Row> = keys
+            .into_iter()
+            .map(|key| Row::default().field("key", key))
+            .collect();
+        self.client.output.print(&rows, "");
         Ok(())
     }
 
@@ -153,11 +153,10 @@ impl Enqueue {
             bar.set_message(plural(added, "item"));
         }
         bar.finish_and_clear();
-        let row = [
-            ("items".to_owned(), json!(added)),
-            ("run_id".to_owned(), json!(run.id)),
-        ];
-        self.client.output.print(&[Map::from_iter(row)], "");
+        let row = Row::default()
+            .field("items", added)
+            .field("run_id", run.id.as_str());
+        self.client.output.print(&[row], "");
         Ok(())
     }
 

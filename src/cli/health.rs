@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, json};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -11,6 +10,7 @@ use tonic_health::pb::health_client::HealthClient;
 use super::CommandError;
 use super::client_args::ClientArgs;
 use super::connect::Attempts;
+use super::output::Row;
 
 /// Ask a running service whether it serves calls
 ///
@@ -38,7 +38,7 @@ impl Health {
         };
         let response = HealthClient::new(connection.await?).check(request).await?;
         let status = response.into_inner().status();
-        let row = Map::from_iter([("status".to_owned(), json!(status.as_str_name()))]);
+        let row = Row::default().field("status", status.as_str_name());
         self.client.output.print(&[row], "");
         if status == ServingStatus::Serving {
             Ok(())

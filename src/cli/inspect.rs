@@ -1,23 +1,23 @@
-//! `stats`, `list` and `redrive`: commands for operators, which open the store directly.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! `stats` and `list`: commands for operators that read the store directly.
 
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value as Json, json};
+use serde_json::Value as Json;
 
 use super::CommandError;
-use super::config_args::{ConfigArgs, open_existing_store, unknown_queue};
-use super::output::{OutputFormat, format_duration, plural, print_line};
-use crate::config::Config;
+use super::config_args::{ConfigArgs, configured_queue, open_to_read, unknown_queue};
+use super::output::{OutputFormat, Row, moment, note};
 use crate::item_state::State;
-use crate::store::{self, Checkpoints, QueueIndex, Store};
+use crate::store::{Inspect, ListedItem, QueueIndex, Stats as StoredStats, StoreError};
 
 /// Count the items of each queue by state
 ///
-/// Also shows the age of the oldest ready item and of the oldest lease. Reads the store directly with the configuration of the service. The service need not run.
+/// Also shows the age of the oldest ready item and of the oldest lease. Reads the store directly with the configuration of the
+/// service, which need not run. Needs no right to write, and does not wait for programs that write.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Fields of --output json and csv: queue; ready, leased, delayed, completed, dead; at_least (states that can have more items than
+were counted); oldest_ready_seconds, oldest_lease_seconds.
+
 Examples:
   lease-broker stats
   lease-broker stats --config queues.toml --output json
@@ -27,59 +27,62 @@ pub(super) struct Stats {
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
-    args: StoreArgs,
+    args: ReadArgs,
 }
 
 /// Arguments of the commands that read the store: the configuration and the output format.
 #[derive(Debug, Args)]
-struct StoreArgs {
+pub(super) struct ReadArgs {
     #[command(flatten)]
-    config: ConfigArgs,
-    /// Output format: a table, or one JSON object per line
+    pub(super) config: ConfigArgs,
+    /// Output format. JSON has one object per line
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
-    output: OutputFormat,
+    pub(super) output: OutputFormat,
 }
 
 /// List the items of a queue in one state
 ///
-/// Shows the worker, the age, the due time, the attempts and the last error of each item. Reads the store directly with the configuration of the service. The service need not run.
+/// Shows the worker, the age, the due time, the attempts and the last error of each item, those that have been in the state
+/// longest first. Reads the store directly with the configuration of the service, which need not run. Needs no right to write,
+/// and does not wait for programs that write.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Fields of --output json and csv: key; owner; state_time and age_seconds (since when the item is in the state); due_time and
+due_in_seconds (expiry of a lease, end of a delay); attempt; fencing_token; error. Moments are RFC 3339 in UTC.
+
 Examples:
   lease-broker list                              print the names of the queues
   lease-broker list rainfall                     list leased items and their workers
-  lease-broker list rainfall --state dead        list dead items and their last errors")]
+  lease-broker list rainfall --state dead        list dead items and their last errors
+  lease-broker list rainfall --state dead --limit all --output csv")]
 pub(super) struct List {
     /// Queue to list. Without it, the error names the configured queues
     queue: Option<String>,
     /// State of the items
     #[arg(long, value_enum, default_value_t = StateName::Leased)]
     state: StateName,
-    /// Maximum number of items to list
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    /// Maximum number of items to list, or `all`. More than 10,000 items are listed in the order of the key with `all`
+    #[arg(long, value_name = "N", default_value = "50", value_parser = parse_limit)]
+    limit: Limit,
     #[command(flatten)]
-    args: StoreArgs,
+    args: ReadArgs,
 }
 
-/// Make dead items ready again and reset their attempts
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  lease-broker redrive rainfall --limit 1        redrive one item first
-  lease-broker redrive rainfall")]
-pub(super) struct Redrive {
-    /// Queue of the dead items
-    queue: String,
-    /// Maximum number of items to redrive, in the order in which they died; on SQL Server without filtered indexes, in
-    /// the order of the queue [default: all]
-    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
-    limit: usize,
-    /// Remove the checkpoints, so that the next attempts start from the beginning [default: keep them]
-    #[arg(long)]
-    clear_checkpoint: bool,
-    #[command(flatten)]
-    config: ConfigArgs,
+/// The number of items to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Items(usize),
+    All,
+}
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "all" => Ok(Limit::All),
+        number => number
+            .parse()
+            .map(Limit::Items)
+            .map_err(|_| "must be a number or all".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -106,7 +109,7 @@ impl From<StateName> for State {
 impl Stats {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let config = self.args.config.load(Vec::new())?;
-        let store = open_existing_store(&config).await?;
+        let store = open_to_read(&config, &config.queues).await?;
         let mut rows = Vec::new();
         for (index, queue) in config.queues.iter().enumerate() {
             let index = QueueIndex(index);
@@ -115,16 +118,34 @@ impl Stats {
             } else {
                 store.stats(index).await?
             };
-            let mut row = Map::from_iter([("queue".to_owned(), json!(queue.name))]);
-            row.extend(counts(&stats, self.args.output));
-            row.insert("oldest_ready".to_owned(), age(stats.oldest_ready));
-            row.insert("oldest_lease".to_owned(), age(stats.oldest_lease));
-            rows.push(row);
+            rows.push(row_of_queue(&queue.name, &stats));
         }
         self.args.output.print(&rows, "no queues");
         Ok(())
     }
 }
+
+/// Returns the row of a queue. A count can be a lower bound. A table shows it as `10000+`. For programs every count is a number, and
+/// `at_least` lists the states whose count is a lower bound.
+fn row_of_queue(name: &str, stats: &StoredStats) -> Row {
+    let mut row = Row::default().field("queue", name);
+    let mut lower_bounds = Vec::new();
+    for state in State::ALL {
+        let count = stats.count_of(state);
+        let mut shown = count.to_string();
+        if stats.is_lower_bound(state) {
+            shown.push('+');
+            lower_bounds.push(state.name());
+        }
+        row = row.shown(state.name(), shown).data(state.name(), count);
+    }
+    row.data("at_least", lower_bounds)
+        .duration("oldest_ready", stats.oldest_ready)
+        .duration("oldest_lease", stats.oldest_lease)
+}
+
+/// The text of a table without items.
+const NO_ITEMS: &str = "no items in this state";
 
 impl List {
     pub(super) async fn run(self) -> Result<(), CommandError> {
@@ -132,96 +153,72 @@ impl List {
         let Some(name) = &self.queue else {
             return Err(unknown_queue(&config, None));
         };
-        let (store, queue) = open_queue(&config, name).await?;
-        let items = store.list(queue, self.state.into(), self.limit).await?;
-        let rows: Vec<Map<String, Json>> = items
-            .into_iter()
-            .map(|item| {
-                [
-                    ("key", json!(item.key.to_string())),
-                    ("owner", json!(item.owner)),
-                    ("since", age(item.age)),
-                    ("due_in", age(item.due_in)),
-                    ("attempt", json!(item.attempt)),
-                    ("fencing_token", json!(item.fence)),
-                    ("error", json!(item.error)),
-                ]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into_iter()
-                .collect()
-            })
-            .collect();
-        self.args.output.print(&rows, "no items in this state");
+        let queue = configured_queue(&config, name)?;
+        let store = open_to_read(&config, std::slice::from_ref(queue)).await?;
+        match self.limit {
+            Limit::Items(limit) => self.list(&*store, limit).await?,
+            Limit::All => self.list_all(&*store).await?,
+        }
         Ok(())
+    }
+
+    async fn list(&self, store: &dyn Inspect, limit: usize) -> Result<(), StoreError> {
+        // One more than asked for shows that there are more.
+        let asked = limit.saturating_add(1);
+        let mut items = store.list(QUEUE, self.state.into(), asked).await?;
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        self.args.output.print(&rows_of(&items), NO_ITEMS);
+        if has_more {
+            note(&format!(
+                "{limit} items are listed, and there are more: --limit N lists N, --limit all lists all"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Lists all items. Those that fit into one result have its order. More are read page by page in the order of the key, so that
+    /// the command needs no more memory for them.
+    async fn list_all(&self, store: &dyn Inspect) -> Result<(), StoreError> {
+        const PAGE: usize = 1_000;
+        const RESULT: usize = 10_000;
+
+        let state = self.state.into();
+        let items = store.list(QUEUE, state, RESULT + 1).await?;
+        if items.len() <= RESULT {
+            self.args.output.print(&rows_of(&items), NO_ITEMS);
+            return Ok(());
+        }
+        drop(items);
+        let mut last = None;
+        loop {
+            let is_first = last.is_none();
+            let items = store.list_after(QUEUE, state, last, PAGE).await?;
+            self.args.output.print_page(&rows_of(&items), is_first);
+            last = match items.into_iter().nth(PAGE - 1) {
+                Some(item) => Some(item.key),
+                None => return Ok(()),
+            };
+        }
     }
 }
 
-impl Redrive {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        /// Maximum rows per transaction. Workers wait for its locks, so a transaction must be short.
-        const BATCH: usize = 1_000;
+/// The only queue of a store that was opened for it.
+pub(super) const QUEUE: QueueIndex = QueueIndex(0);
 
-        let config = self.config.load(Vec::new())?;
-        let (store, queue) = open_queue(&config, &self.queue).await?;
-        let checkpoints = if self.clear_checkpoint {
-            Checkpoints::Clear
-        } else {
-            Checkpoints::Keep
-        };
-        let mut redriven = 0;
-        while redriven < self.limit {
-            let limit = BATCH.min(self.limit - redriven);
-            match store.redrive(queue, limit, checkpoints).await? {
-                0 => break,
-                count => redriven += count,
-            }
-        }
-        let verb = if redriven == 1 { "is" } else { "are" };
-        print_line!("{} {verb} ready again", plural(redriven as u64, "item"));
-        Ok(())
-    }
-}
-
-/// Returns one field per state with its count.
-///
-/// A count can be a lower bound. A table shows it as `10000+`. In JSON every count is a number, and the field `at_least`
-/// lists the states whose count is a lower bound.
-fn counts(stats: &store::Stats, output: OutputFormat) -> Map<String, Json> {
-    let name = |state: &State| state.name().to_owned();
-    let lower_bounds: Vec<State> = State::ALL
-        .into_iter()
-        .filter(|state| stats.is_lower_bound(*state))
-        .collect();
-    let count = |state: &State| match output {
-        OutputFormat::Table if lower_bounds.contains(state) => {
-            json!(format!("{}+", stats.count_of(*state)))
-        }
-        _ => json!(stats.count_of(*state)),
+fn rows_of(items: &[ListedItem]) -> Vec<Row> {
+    let row = |item: &ListedItem| {
+        Row::default()
+            .field("key", item.key.to_string())
+            .field("owner", Json::from(item.owner.clone()))
+            .shown_duration("since", item.age)
+            .data("state_time", moment(item.state_time))
+            .data_duration("age", item.age)
+            .data("due_time", moment(item.due_time))
+            .duration("due_in", item.due_in)
+            .field("attempt", item.attempt)
+            .field("fencing_token", item.fence)
+            .field("error", Json::from(item.error.clone()))
     };
-    let mut fields: Map<String, Json> = State::ALL
-        .iter()
-        .map(|state| (name(state), count(state)))
-        .collect();
-    if output == OutputFormat::Json && !lower_bounds.is_empty() {
-        let names: Vec<String> = lower_bounds.iter().map(name).collect();
-        fields.insert("at_least".to_owned(), json!(names));
-    }
-    fields
-}
-
-/// Opens the store and returns it with the index of a queue.
-///
-/// # Errors
-/// Exit code 64 if the configuration has no queue of this name.
-pub(super) async fn open_queue(
-    config: &Config,
-    name: &str,
-) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
-    let index = config.queues.iter().position(|queue| queue.name == name);
-    let index = index.ok_or_else(|| unknown_queue(config, Some(name)))?;
-    Ok((open_existing_store(config).await?, QueueIndex(index)))
-}
-
-fn age(age: Option<Duration>) -> Json {
-    age.map_or(Json::Null, |age| json!(format_duration(age)))
+    items.iter().map(row).collect()
 }

@@ -1,4 +1,4 @@
-//! Output of commands on standard output: tables for people, JSON lines for scripts.
+//! Output of commands on standard output: tables for people, JSON lines and CSV for scripts.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -9,39 +9,152 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::grpc::proto::{self, value::Kind};
 use crate::text;
-use crate::value::{hex, rfc3339};
+use crate::value::{hex, rfc3339, rfc3339_of_millis};
 
 /// Format of the results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OutputFormat {
-    /// A table.
+    /// A table, for people.
     Table,
     /// One JSON object per line.
     Json,
+    /// Values with commas between them. The first line has the names.
+    Csv,
 }
 
 impl OutputFormat {
     /// Prints rows, which must all have the same fields. If there are no rows, prints `empty_text` instead of a table,
-    /// and no line of JSON.
-    pub(super) fn print(self, rows: &[Map<String, Json>], empty_text: &str) {
+    /// and no line of JSON or CSV.
+    pub(super) fn print(self, rows: &[Row], empty_text: &str) {
+        if rows.is_empty() && self == Self::Table {
+            write_line(empty_text);
+        } else {
+            self.print_page(rows, true);
+        }
+    }
+
+    /// Prints the next rows of a long result. Each page of a table has its own header, and widths that fit its rows.
+    pub(super) fn print_page(self, rows: &[Row], is_first: bool) {
+        let Some(first) = rows.first() else {
+            return;
+        };
         match self {
             Self::Json => {
                 for row in rows {
-                    write_line(&text::visible_json(&Json::Object(row.clone()).to_string()));
+                    write_line(&text::visible_json(
+                        &Json::Object(row.data.clone()).to_string(),
+                    ));
                 }
             }
-            Self::Table if rows.is_empty() => write_line(empty_text),
+            Self::Csv => {
+                let header = is_first.then(|| first.data.keys().cloned().collect());
+                let rows = rows.iter();
+                let rows = rows.map(|row| row.data.values().map(csv_text).collect());
+                write_line(csv_lines(header.into_iter().chain(rows)).trim_end());
+            }
             Self::Table => {
                 let mut table = table();
-                table.set_header(rows[0].keys());
+                table.set_header(first.shown.iter().map(|(name, _)| name));
                 for row in rows {
-                    table.add_row(row.values().map(cell_text));
+                    table.add_row(row.shown.iter().map(|(_, text)| text));
                 }
                 align_left(&mut table);
                 write_line(&table.trim_fmt());
             }
         }
     }
+}
+
+/// One row of a result: the texts that a table shows, and the values that programs get as JSON or CSV.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    shown: Vec<(String, String)>,
+    data: Map<String, Json>,
+}
+
+impl Row {
+    /// Adds a field that is the same in every format.
+    pub(super) fn field(self, name: &str, value: impl Into<Json>) -> Self {
+        let value = value.into();
+        self.shown(name, cell_text(&value)).data(name, value)
+    }
+
+    /// Adds a duration. A table shows it as `1m 30s`. Programs get a number of seconds, with `_seconds` after the name.
+    pub(super) fn duration(self, name: &str, duration: Option<Duration>) -> Self {
+        self.shown_duration(name, duration)
+            .data_duration(name, duration)
+    }
+
+    /// Adds a duration that only a table has.
+    pub(super) fn shown_duration(self, name: &str, duration: Option<Duration>) -> Self {
+        let shown = duration.map_or("-".to_owned(), format_duration);
+        self.shown(name, shown)
+    }
+
+    /// Adds a duration that only programs get.
+    pub(super) fn data_duration(self, name: &str, duration: Option<Duration>) -> Self {
+        self.data(&format!("{name}_seconds"), seconds(duration))
+    }
+
+    /// Adds a field that only a table has.
+    pub(super) fn shown(mut self, name: &str, text: impl Into<String>) -> Self {
+        self.shown.push((name.to_owned(), text.into()));
+        self
+    }
+
+    /// Adds a field that only programs get.
+    pub(super) fn data(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.data.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// Returns a duration as a number of seconds, to the millisecond; null for `None`.
+pub(super) fn seconds(duration: Option<Duration>) -> Json {
+    let whole_millis = |duration: Duration| {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(millis).as_secs_f64()
+    };
+    json!(duration.map(whole_millis))
+}
+
+/// Returns a moment of the store as RFC 3339 text; null for `None`. `millis`: milliseconds since 1970.
+pub(super) fn moment(millis: Option<i64>) -> Json {
+    json!(millis.map(rfc3339_of_millis))
+}
+
+/// Returns a moment of the API like [`moment`].
+pub(super) fn proto_moment(moment: Option<prost_types::Timestamp>) -> Json {
+    json!(moment.map(|moment| rfc3339(moment.seconds, moment.nanos)))
+}
+
+/// Returns a duration of the API. An absent or negative duration is `None`.
+pub(super) fn std_duration(duration: Option<prost_types::Duration>) -> Option<Duration> {
+    duration.and_then(|duration| Duration::try_from(duration).ok())
+}
+
+/// Returns the text of a value in CSV: no text for null, and a list with spaces between its values.
+fn csv_text(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => text::cell(text).into_owned(),
+        Json::Array(values) => {
+            let values: Vec<String> = values.iter().map(csv_text).collect();
+            values.join(" ")
+        }
+        Json::Object(_) => text::visible_json(&value.to_string()).into_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn csv_lines(records: impl Iterator<Item = Vec<String>>) -> String {
+    let mut lines = csv::Writer::from_writer(Vec::new());
+    for record in records {
+        // A write to memory cannot fail.
+        let _ = lines.write_record(record);
+    }
+    let lines = lines.into_inner().unwrap_or_default();
+    String::from_utf8_lossy(&lines).into_owned()
 }
 
 /// Returns an empty table without borders, the style of every table here.
@@ -75,10 +188,19 @@ pub(super) fn write_line(text: &str) {
     let _ = writeln!(io::stdout(), "{}", text::visible_lines(text));
 }
 
+/// Writes a line to standard error, for a remark that is not part of the result.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "lease-broker: {}", text::visible_lines(text));
+}
+
 fn cell_text(value: &Json) -> String {
     match value {
         Json::Null => "-".to_owned(),
         Json::String(text) => text::cell(text).into_owned(),
+        Json::Array(values) => {
+            let values: Vec<String> = values.iter().map(cell_text).collect();
+            values.join(" ")
+        }
         Json::Object(fields) => {
             let fields: Vec<String> = fields
                 .iter()
@@ -113,10 +235,4 @@ pub(super) fn plural(count: u64, noun: &str) -> String {
 pub(super) fn format_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis)).to_string()
-}
-
-/// Formats a duration of the API as a JSON string. Absent or negative durations become null.
-pub(super) fn json_duration(duration: Option<prost_types::Duration>) -> Json {
-    let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
-    duration.map_or(Json::Null, |duration| json!(format_duration(duration)))
 }

@@ -7,8 +7,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::CommandError;
-use super::config_args::ConfigArgs;
-use super::inspect::open_queue;
+use super::config_args::{ConfigArgs, open_queue};
 use super::output::{plural, print_line};
 use crate::broker::retention::{Walk, purge_archive_step};
 use crate::queue::{KeepFor, OnComplete, QueueSpec};

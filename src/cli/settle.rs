@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value as Json, json};
+use serde_json::Value as Json;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::item_input::{columns_from_flags, item_from_json};
 use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, state_name};
-use super::output::OutputFormat;
+use super::output::{OutputFormat, Row};
 use crate::grpc::proto;
+use crate::text;
 
 /// Arguments of every command that settles leases.
 #[derive(Debug, Args)]
@@ -185,22 +186,18 @@ impl Release {
 
 fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), CommandError> {
     let any_refused = results.iter().any(|result| !result.problem.is_empty());
-    let rows: Vec<Map<String, Json>> = results
-        .iter()
-        .map(|result| {
-            let problem = ("problem", json!(result.problem));
-            let columns = [
-                ("lease_id", json!(result.lease_id)),
-                ("outcome", json!(outcome_name(result.outcome()))),
-                ("state", state_name(result.state())),
-            ]
-            .into_iter()
-            .chain(any_refused.then_some(problem));
-            columns
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect()
-        })
-        .collect();
+    let row = |result: &proto::SettleResult| {
+        let row = Row::default()
+            .field("lease_id", result.lease_id.clone())
+            .field("outcome", outcome_name(result.outcome()))
+            .field("state", state_name(result.state()))
+            .data("problem", result.problem.clone());
+        match any_refused {
+            true => row.shown("problem", text::cell(&result.problem)),
+            false => row,
+        }
+    };
+    let rows: Vec<Row> = results.iter().map(row).collect();
     output.print(&rows, "no leases");
     fail_if_lost(results.iter().map(proto::SettleResult::outcome))
 }

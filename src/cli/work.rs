@@ -39,7 +39,8 @@ const LOG_LEVEL: &str = "warn,lease_broker::client::stop=off";
 /// Claims items, runs the command once per item, and settles each item by the exit code of its command. Heartbeats keep the
 /// lease while the command runs.
 ///
-/// The command reads the item as one line of JSON on standard input, as `claim --output json` prints it, without the lease id.
+/// The command reads the item as one line of JSON on standard input, as `claim --output json` prints it, without `lease_id` and
+/// `expire_time`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Environment of the command:

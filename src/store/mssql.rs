@@ -38,6 +38,7 @@ mod prepared;
 mod purge;
 mod queue_statements;
 mod quote;
+mod reader;
 mod reap;
 mod refused_settlement;
 mod release_claims;
@@ -56,6 +57,7 @@ mod trace;
 mod types;
 mod utf16;
 mod value_limits;
+mod why;
 mod written_columns;
 
 use std::sync::Arc;
@@ -65,18 +67,17 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
-use self::inspect::CountMethod;
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
+pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
+use super::inspect::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store,
-    StoreError, TraceNote,
+    Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal,
+    Renewed, RetentionTurn, SettleResults, Settlement, Store, StoreError, TraceNote,
 };
-use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
 use crate::value::Key;
@@ -89,7 +90,7 @@ pub struct MssqlStore {
     location: String,
     secret: Secret,
     signing_secrets: Arc<SigningSecrets>,
-    operations: MssqlOperations,
+    reader: MssqlReader,
 }
 
 /// The state that all operations share. Clones share the same pool and statements.
@@ -104,6 +105,20 @@ impl MssqlOperations {
         self.queues.get(queue.0).ok_or_else(|| {
             StoreError::Bug(format!("the store has no queue with index {}", queue.0))
         })
+    }
+
+    /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.
+    async fn run<T, Run>(
+        &self,
+        operation: impl FnOnce(MssqlOperations) -> Run,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Run: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let task = tokio::spawn(operation(self.clone()));
+        task.await
+            .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
     }
 }
 
@@ -169,14 +184,16 @@ impl MssqlStore {
             location,
             secret,
             signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
-            operations: MssqlOperations {
-                pool: pool.clone(),
-                queues: tables.into(),
+            reader: MssqlReader {
+                operations: MssqlOperations {
+                    pool: pool.clone(),
+                    queues: tables.into(),
+                },
             },
         })
     }
 
-    /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.
+    /// Runs an operation. See [`MssqlOperations::run`].
     async fn run<T, Run>(
         &self,
         operation: impl FnOnce(MssqlOperations) -> Run,
@@ -185,11 +202,11 @@ impl MssqlStore {
         T: Send + 'static,
         Run: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let task = tokio::spawn(operation(self.operations.clone()));
-        task.await
-            .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
+        self.reader.operations.run(operation).await
     }
 }
+
+inspect_by_field!(MssqlStore, reader);
 
 #[async_trait]
 impl Store for MssqlStore {
@@ -220,15 +237,15 @@ impl Store for MssqlStore {
     }
 
     fn max_concurrent_operations(&self) -> usize {
-        self.operations.pool.max_concurrent_operations()
+        self.reader.operations.pool.max_concurrent_operations()
     }
 
     fn pool_status(&self) -> PoolStatus {
-        self.operations.pool.status()
+        self.reader.operations.pool.status()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
-        self.operations.queues[queue.0].columns.clone()
+        self.reader.operations.queues[queue.0].columns.clone()
     }
 
     async fn example_item(
@@ -317,10 +334,6 @@ impl Store for MssqlStore {
         .await
     }
 
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.operations.queues[queue.0].parse_key(text)
-    }
-
     async fn cancel(
         &self,
         queue: QueueIndex,
@@ -368,30 +381,6 @@ impl Store for MssqlStore {
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.forget_requests(limit).await)
             .await
-    }
-
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let method = CountMethod::Statistics;
-        self.run(async move |operations: MssqlOperations| operations.stats(queue, method).await)
-            .await
-    }
-
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let method = CountMethod::Scan;
-        self.run(async move |operations: MssqlOperations| operations.stats(queue, method).await)
-            .await
-    }
-
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.list(queue, state, limit).await
-        })
-        .await
     }
 
     async fn redrive(
@@ -454,6 +443,6 @@ impl Store for MssqlStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        self.operations.pool.probe(PROBE_SQL).await
+        self.reader.operations.pool.probe(PROBE_SQL).await
     }
 }

@@ -1,7 +1,7 @@
 //! The store on an embedded SQLite file. Any number of broker processes on the host of the file can share it.
 //!
 //! One thread (`writer.rs`) runs all operations that change the file. Reads for operators use a second connection,
-//! which does not wait for the writer. Each operation is in the file that is named after it, as its SQL is in
+//! which does not wait for the writer. `SqliteReader` has only these reads. Each operation is in the file that is named after it, as its SQL is in
 //! `sql/sqlite`.
 
 mod added_parts;
@@ -34,6 +34,8 @@ mod placeholders;
 mod purge;
 mod queue_statements;
 mod quote;
+mod read_connection;
+mod reader;
 mod ready_item;
 mod reap;
 mod release_claims;
@@ -50,11 +52,12 @@ mod statement;
 mod tests;
 mod trace;
 mod types;
+mod why;
 mod writer;
 mod written_columns;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -66,17 +69,19 @@ pub use self::adopt::SqliteSchema;
 pub use self::clock::{Clock, system_clock};
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
+use self::read_connection::ReadConnection;
+pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
+use super::inspect::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Stats,
-    Store, StoreError, TraceNote,
+    Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Store, StoreError,
+    TraceNote,
 };
-use crate::item_state::State;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
 use crate::value::Key;
@@ -87,9 +92,8 @@ pub struct SqliteStore {
     secret: Secret,
     signing_secrets: Arc<SigningSecrets>,
     queues: Arc<[QueueStatements]>,
-    clock: Clock,
     writer: Writer,
-    reader: Arc<Mutex<Connection>>,
+    reader: SqliteReader,
 }
 
 impl SqliteStore {
@@ -120,42 +124,17 @@ impl SqliteStore {
             .iter()
             .map(|queue| QueueStatements::new(&connection, queue))
             .collect::<Result<_, _>>()?;
-        let reader = Arc::new(Mutex::new(connection::open(path)?));
-        let context = WriteContext::new(connection, queues.clone(), clock.clone());
+        let reader = ReadConnection::over(connection::open(path)?, path);
+        let reader = SqliteReader::new(reader, queues.clone(), clock.clone());
+        let context = WriteContext::new(connection, queues.clone(), clock);
         Ok(Self {
             path: path.to_owned(),
             secret,
             signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
             queues,
-            clock,
             writer: Writer::spawn(context)?,
             reader,
         })
-    }
-
-    /// Runs a read operation on a queue. See [`Self::read_file`].
-    async fn read<T: Send + 'static>(
-        &self,
-        queue: QueueIndex,
-        read: impl FnOnce(&Connection, &QueueStatements, i64) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let queues = self.queues.clone();
-        self.read_file(move |connection, now| read(connection, &queues[queue.0], now))
-            .await
-    }
-
-    /// Runs a read operation on the second connection, with the present time. In WAL mode it does not wait for the writer.
-    async fn read_file<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (reader, now) = (self.reader.clone(), (self.clock)());
-        let task = tokio::task::spawn_blocking(move || {
-            let connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            read(&connection, now)
-        });
-        task.await
-            .map_err(|error| StoreError::Bug(format!("a read operation panicked: {error}")))?
     }
 }
 
@@ -178,6 +157,8 @@ fn apply_in_one_transaction(
     })
 }
 
+inspect_by_field!(SqliteStore, reader);
+
 #[async_trait]
 impl Store for SqliteStore {
     fn secret(&self) -> &Secret {
@@ -190,7 +171,7 @@ impl Store for SqliteStore {
 
     async fn read_secrets(&self) -> Result<(), StoreError> {
         let read = |connection: &Connection, now| secrets::read(connection, now);
-        let stored = self.read_file(read).await?;
+        let stored = self.reader.read_file(read).await?;
         replace_secrets(&self.signing_secrets, &stored)
     }
 
@@ -319,7 +300,7 @@ impl Store for SqliteStore {
         let find = move |connection: &Connection, queue: &QueueStatements, now| {
             trace::find_expired(connection, queue, limit, now)
         };
-        self.read(queue, find).await
+        self.reader.read(queue, find).await
     }
 
     async fn find_leased_untraced(
@@ -330,11 +311,7 @@ impl Store for SqliteStore {
         let find = move |connection: &Connection, queue: &QueueStatements, _| {
             trace::find_leased(connection, queue, &keys)
         };
-        self.read(queue, find).await
-    }
-
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.queues[queue.0].parse_key(text)
+        self.reader.read(queue, find).await
     }
 
     async fn cancel(
@@ -382,26 +359,6 @@ impl Store for SqliteStore {
         self.writer.run(forget).await
     }
 
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        self.read(queue, inspect::stats).await
-    }
-
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        self.read(queue, inspect::exact_stats).await
-    }
-
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        let list = move |connection: &Connection, queue: &QueueStatements, now| {
-            inspect::list(connection, queue, state, limit, now)
-        };
-        self.read(queue, list).await
-    }
-
     async fn redrive(
         &self,
         queue: QueueIndex,
@@ -420,7 +377,7 @@ impl Store for SqliteStore {
             let (old, last) = purge::visit(connection, queue, &visited, cutoffs)?;
             Ok((old, last, cutoffs))
         };
-        let (old, last, cutoffs) = self.read(queue, visit).await?;
+        let (old, last, cutoffs) = self.reader.read(queue, visit).await?;
         let mut count = old.len();
         if step.delete && count > 0 {
             let delete = move |context: &WriteContext| purge::delete(context, queue, &old, cutoffs);
@@ -448,7 +405,7 @@ impl Store for SqliteStore {
         let count = move |connection: &Connection, queue: &QueueStatements, now| {
             purge::count_archived(connection, queue, age, now)
         };
-        self.read(queue, count).await
+        self.reader.read(queue, count).await
     }
 
     async fn take_retention_turn(

@@ -44,8 +44,13 @@ pub struct ListedItem {
     pub owner: Option<String>,
     /// The time since the item entered its state. `None` for rows that other programs inserted.
     pub age: Option<Duration>,
+    /// The time at which the item entered its state, by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None` like
+    /// [`Self::age`].
+    pub state_time: Option<i64>,
     /// The time until the due time, zero if it has passed. `None`: the item has no due time.
     pub due_in: Option<Duration>,
+    /// The due time by the same clock.
+    pub due_time: Option<i64>,
     /// The number of attempts used.
     pub attempt: u32,
     /// The fencing token, which counts the claims of the item.

@@ -51,6 +51,12 @@ pub fn rfc3339(seconds: i64, nanos: i32) -> String {
         .unwrap_or_else(|| format!("{seconds}.{nanos:09}"))
 }
 
+/// Formats a point in time like [`rfc3339`]. `millis`: milliseconds since 1970.
+pub fn rfc3339_of_millis(millis: i64) -> String {
+    let nanos = millis.rem_euclid(1_000) * 1_000_000;
+    rfc3339(millis.div_euclid(1_000), i32::try_from(nanos).unwrap_or(0))
+}
+
 /// Formats bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

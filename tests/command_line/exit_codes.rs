@@ -109,6 +109,7 @@ fn unknown_queue_exits_64_or_is_refused() {
     let workspace = Workspace::serving();
     for command in [
         "list nowhere",
+        "why nowhere 1",
         "redrive nowhere",
         "schema plan nowhere",
         "schema check nowhere",
@@ -178,7 +179,7 @@ fn folder_instead_of_file_exits_74() {
 #[test]
 fn reading_missing_file_exits_74() {
     let workspace = Workspace::with(QUEUES);
-    for command in ["stats", "list work", "redrive work"] {
+    for command in ["stats", "list work", "why work 1", "redrive work"] {
         fails(&workspace.store(command), 74, &["q.db"]);
         assert!(!workspace.path("q.db").exists(), "{command} makes no file");
     }

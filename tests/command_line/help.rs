@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::skipped::skipped;
 use crate::workspace::Workspace;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "serve",
     "demo",
     "bench",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 22] = [
     "health",
     "stats",
     "list",
+    "why",
     "redrive",
     "purge",
     "secret rotate",

@@ -15,7 +15,9 @@ fn claim_prints_all_fields_as_json() {
     assert_eq!(lease["key"], "1");
     assert_eq!(lease["attempt"], 1);
     assert_eq!(lease["fencing_token"], 1);
-    assert_eq!(lease["time_left"], "5m");
+    assert_eq!(lease["time_left_seconds"], 300.0);
+    let expiry = lease["expire_time"].as_str().expect("a moment");
+    assert!(expiry.ends_with('Z') && expiry.contains('T'), "{expiry}");
     assert_eq!(
         lease["columns"],
         json!({"id": 1, "payload": "hello", "number": 5})
@@ -44,17 +46,20 @@ fn repeated_request_id_returns_same_leases() {
 fn settlement_prints_outcome_and_state() {
     let workspace = Workspace::serving();
     let id = workspace.lease();
-    let beat = workspace
+    let mut beat = workspace
         .call(&format!("heartbeat work {id} --lease 10m"))
         .json();
+    let expiry = beat[0]
+        .as_object_mut()
+        .and_then(|beat| beat.remove("expire_time"));
+    assert!(expiry.is_some_and(|expiry| expiry.is_string()));
     assert_eq!(
         beat,
         [json!({
-            "lease_id": id, "outcome": "applied", "time_left": "10m", "state": "leased", "cancel_reason": ""
+            "lease_id": id, "outcome": "applied", "time_left_seconds": 600.0, "state": "leased", "cancel_reason": ""
         })]
     );
-    let applied =
-        |state: &str, id: &str| json!({"lease_id": id, "outcome": "applied", "state": state});
+    let applied = |state: &str, id: &str| json!({"lease_id": id, "outcome": "applied", "state": state, "problem": ""});
     let done = workspace.call(&format!("complete work {id}")).json();
     assert_eq!(done, [applied("completed", &id)]);
     let id = workspace.lease();

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::json;
+
 use crate::support::certificates::Authority;
 use crate::support::database::query_value;
 use crate::support::process::{CommandOutput, PROGRAM};
@@ -96,7 +98,7 @@ fn example_for_containers_states_its_access() {
     let settings = include_str!("../../deploy/compose.toml");
     let workspace = Workspace::with(settings);
     let checked = workspace.run("auth check --config queues.toml --anonymous --output json");
-    assert_eq!(checked.json()[0]["roles"], "admin", "{checked:?}");
+    assert_eq!(checked.json()[0]["roles"], json!(["admin"]), "{checked:?}");
 }
 
 #[test]
@@ -258,11 +260,11 @@ fn auth_check_shows_the_roles_on_each_queue() {
                 .find(|row| row["queue"] == queue)
                 .expect("a row")
         };
-        assert_eq!(of("outbox")["rpcs"], "Wake Enqueue", "{rows:?}");
-        assert_eq!(of("work")["roles"], "", "{rows:?}");
+        assert_eq!(of("outbox")["rpcs"], json!(["Wake", "Enqueue"]), "{rows:?}");
+        assert_eq!(of("work")["roles"], json!([]), "{rows:?}");
     }
     let rows = check("--token-name all --queue elsewhere").json();
-    assert_eq!(rows[0]["roles"], "admin", "{rows:?}");
+    assert_eq!(rows[0]["roles"], json!(["admin"]), "{rows:?}");
     fails(&check("--anonymous"), 1, &["auth.anonymous has no role"]);
     fails(&check("--token-name nobody"), 1, &["no identity"]);
     fails(&check("--spiffe spiffe://a/b"), 1, &["no identity fits"]);

@@ -8,7 +8,10 @@ use lease_broker::store::Stats;
 use lease_broker::value::Value;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, fail, new_item, release};
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, about, by, fail, new_item, queue, release, text,
+};
+use crate::harness::table::{Kind, Table};
 
 /// Time that the test itself may take. Ages grow by it.
 const TEST_TIME: Duration = Duration::from_secs(10);
@@ -119,6 +122,48 @@ pub(crate) async fn unreaped_expired_lease_is_due_in_zero<H: Harness>() {
     fixture.advance(HOUR).await;
     let listed = fixture.list(State::Leased).await.remove(0);
     assert_eq!(listed.due_in, Some(Duration::ZERO));
+}
+
+pub(crate) async fn pages_list_every_item_in_the_order_of_the_key<H: Harness>() {
+    let table = Table::new("item")
+        .required("area", Kind::Text)
+        .required("number", Kind::Int)
+        .key(&["area", "number"]);
+    for filtered in [true, false] {
+        let mut spec = queue("item");
+        (spec.order, spec.filtered_indexes) = (by(&["-number"]), filtered);
+        let fixture = Fixture::<H>::over(std::slice::from_ref(&table), vec![spec]).await;
+        for (area, number) in [("b", 1), ("a", 3), ("b", 0), ("a", 1), ("c", 9)] {
+            let row = [("area", text(area)), ("number", Value::Int(number))];
+            fixture.harness.insert("item", &row).await;
+        }
+        // The first in the order of the queue.
+        assert_eq!(fixture.one().await.lease.key.to_string(), "[\"c\",9]");
+        for limit in 1..=5 {
+            let (mut keys, mut last) = (Vec::new(), None);
+            loop {
+                let page = fixture
+                    .store
+                    .list_after(fixture.queue, State::Ready, last, limit);
+                let page = page.await.expect("a page");
+                assert!(page.len() <= limit);
+                keys.extend(page.iter().map(|item| item.key.to_string()));
+                last = match page.into_iter().nth(limit - 1) {
+                    Some(item) => Some(item.key),
+                    None => break,
+                };
+            }
+            let expected = ["[\"a\",1]", "[\"a\",3]", "[\"b\",0]", "[\"b\",1]"];
+            assert_eq!(keys, expected, "{limit} per page");
+        }
+        let leased = fixture
+            .store
+            .list_after(fixture.queue, State::Leased, None, 9);
+        let leased = leased.await.expect("a page");
+        assert_eq!(leased.len(), 1);
+        assert_eq!(leased[0].owner.as_deref(), Some("worker"));
+        assert!(leased[0].due_time.is_some() && leased[0].state_time.is_some());
+    }
 }
 
 pub(crate) async fn brokers_of_one_database_share_the_secret<H: Harness>() {

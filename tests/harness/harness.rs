@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::schema::{Removal, Step};
-use lease_broker::store::{Store, StoreError};
+use lease_broker::store::{Inspect, Store, StoreError};
 use lease_broker::value::Value;
 
 use table::{Kind, Table};
@@ -41,6 +41,12 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
 
     /// Deletes the rows in which the column of `condition` has the value, as another program would.
     async fn delete(&self, table: &str, condition: (&str, Value));
+
+    /// Begins a transaction, as another program would, that makes the change of [`Harness::update`] and holds its locks.
+    async fn begin_change(&self, table: &str, set: (&str, Value), condition: (&str, Value));
+
+    /// Rolls back the transaction of [`Harness::begin_change`].
+    async fn undo_change(&self);
 
     /// Runs statements in the SQL of the database, as another program would.
     ///
@@ -89,6 +95,9 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
 
     /// Opens a store as one more broker.
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError>;
+
+    /// Opens a store that only reads, as the commands do that only look.
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError>;
 
     /// Lets the given time pass for every lease and every delay. A little time also passes between any two operations.
     async fn advance(&self, by: Duration);

@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
-use lease_broker::store::mssql::{MssqlSchema, MssqlStore};
+use lease_broker::store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker::store::schema::{Removal, Schema as _, Step};
-use lease_broker::store::{Store, StoreError};
+use lease_broker::store::{Inspect, Store, StoreError};
 use lease_broker::value::Value;
 
 use super::Harness;
 use super::table::{Column, Kind, Table};
 use pooled_database::PooledDatabase;
 use runtime::shared;
-use store::SharedStore;
+use store::Shared;
 use values::{literal, operand, value};
 
 /// Environment variable with the connection string of the server.
@@ -147,6 +147,15 @@ impl Harness for MssqlHarness {
         self.execute(&sql, &[&set.1, &condition.1]).await;
     }
 
+    async fn begin_change(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
+        self.batch("BEGIN TRANSACTION").await;
+        self.update(table, set, condition).await;
+    }
+
+    async fn undo_change(&self) {
+        self.batch("ROLLBACK TRANSACTION").await;
+    }
+
     async fn delete(&self, table: &str, condition: (&str, Value)) {
         let sql = format!(
             "DELETE FROM {} WHERE {} = {}",
@@ -264,7 +273,14 @@ impl Harness for MssqlHarness {
                 queues_so_far.push(queue.clone());
             }
         }
-        Ok(Arc::new(SharedStore(store)))
+        Ok(Arc::new(Shared(store)))
+    }
+
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {
+        let lock = pooled_database::TABLE_DROPS.read().await;
+        let reader = shared(MssqlReader::open_with_pool(&self.database().pool, queues)).await?;
+        drop(lock);
+        Ok(Arc::new(Shared(reader)))
     }
 
     /// Moves the state time and the due time of all rows into the past.

@@ -1,14 +1,14 @@
 //! The harness of the embedded store: a database file in a temporary folder, and a clock that the test moves.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::schema::{Removal, Schema as _, Step};
-use lease_broker::store::sqlite::{Clock, SqliteSchema, SqliteStore, system_clock};
-use lease_broker::store::{Store, StoreError};
+use lease_broker::store::sqlite::{Clock, SqliteReader, SqliteSchema, SqliteStore, system_clock};
+use lease_broker::store::{Inspect, Store, StoreError};
 use lease_broker::value::{Value, hex};
 use rusqlite::Connection;
 use rusqlite::types::{Value as Sql, ValueRef};
@@ -20,6 +20,8 @@ use super::table::{Column, Kind, Table};
 pub(crate) struct SqliteHarness {
     folder: TempDir,
     time: Arc<AtomicI64>,
+    /// The connection of a transaction that a test has begun.
+    transaction: Mutex<Option<Connection>>,
 }
 
 impl SqliteHarness {
@@ -48,6 +50,7 @@ impl Harness for SqliteHarness {
         Self {
             folder: tempfile::tempdir().expect("tempdir"),
             time: Arc::new(AtomicI64::new(system_clock()())),
+            transaction: Mutex::default(),
         }
     }
 
@@ -71,14 +74,19 @@ impl Harness for SqliteHarness {
     }
 
     async fn update(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
-        let sql = format!(
-            "UPDATE {} SET {} = ?1 WHERE {} = ?2",
-            quote(table),
-            quote(set.0),
-            quote(condition.0)
-        );
-        let values = (sql_value(&set.1), sql_value(&condition.1));
-        self.connect().execute(&sql, values).expect(&sql);
+        update(&self.connect(), table, set, condition);
+    }
+
+    async fn begin_change(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
+        let connection = self.connect();
+        connection.execute_batch("BEGIN IMMEDIATE").expect("begin");
+        update(&connection, table, set, condition);
+        *self.transaction.lock().expect("no panic") = Some(connection);
+    }
+
+    async fn undo_change(&self) {
+        // A connection that closes rolls its transaction back.
+        self.transaction.lock().expect("no panic").take();
     }
 
     async fn delete(&self, table: &str, condition: (&str, Value)) {
@@ -160,6 +168,11 @@ impl Harness for SqliteHarness {
         Ok(Arc::new(store))
     }
 
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {
+        let reader = SqliteReader::open(&self.path(), queues, self.clock())?;
+        Ok(Arc::new(reader))
+    }
+
     async fn advance(&self, by: Duration) {
         let millis = i64::try_from(by.as_millis()).expect("a short time");
         self.time.fetch_add(millis, Ordering::SeqCst);
@@ -206,6 +219,17 @@ impl Harness for SqliteHarness {
         let nanos = moment.assume_utc().unix_timestamp_nanos();
         i64::try_from(nanos / 1_000_000).ok()
     }
+}
+
+fn update(connection: &Connection, table: &str, set: (&str, Value), condition: (&str, Value)) {
+    let sql = format!(
+        "UPDATE {} SET {} = ?1 WHERE {} = ?2",
+        quote(table),
+        quote(set.0),
+        quote(condition.0)
+    );
+    let values = (sql_value(&set.1), sql_value(&condition.1));
+    connection.execute(&sql, values).expect(&sql);
 }
 
 fn create_table(table: &Table) -> String {

@@ -50,6 +50,13 @@ BEGIN TRANSACTION;
 UPDATE item SET payload = payload WHERE id = 1;
 GO
 
+-- :: hold_first_row_as_reader
+-- Readers under this isolation keep S locks, which let claims pick the row and stop their update.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+BEGIN TRANSACTION;
+SELECT id, payload FROM item WITH (ROWLOCK) WHERE id = 1;
+GO
+
 -- :: hold_first_page
 BEGIN TRANSACTION;
 UPDATE item WITH (PAGLOCK) SET payload = payload WHERE id = 1;

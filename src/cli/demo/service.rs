@@ -19,7 +19,7 @@ use crate::grpc::{self, RunningServer};
 use crate::item_state::State;
 use crate::store::schema::Schema as _;
 use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
-use crate::store::{QueueIndex, Stats, Store as _, StoreError};
+use crate::store::{Inspect as _, QueueIndex, Stats, StoreError};
 
 /// The interval at which the demo reads the state of the table.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::cli::output::{format_duration, json_value};
+use crate::cli::output::{json_value, seconds};
 use crate::client::{HandlerError, Item};
 use crate::proto;
 use crate::value::hex;
@@ -24,7 +24,7 @@ pub(super) fn of_item(item: &Item) -> Result<Vec<u8>, HandlerError> {
         "key": item.key(),
         "attempt": item.attempt(),
         "fencing_token": item.fencing_token(),
-        "time_left": format_duration(item.time_left()),
+        "time_left_seconds": seconds(Some(item.time_left())),
         "columns": columns,
         "checkpoint": item.checkpoint().map(hex),
         "trace_parent": item.trace_parent(),

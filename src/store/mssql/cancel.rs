@@ -85,7 +85,7 @@ fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
 }
 
 impl QueueStatements {
-    /// Parses the text form of a key. See [`Store::parse_key`](crate::store::Store::parse_key).
+    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::store::Inspect::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         let kinds: Vec<KeyKind> = self.key.iter().map(|column| kind_of(column.kind)).collect();
         let key = key_text::parse(text, &kinds)?;

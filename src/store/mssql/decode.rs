@@ -100,6 +100,21 @@ pub(super) fn optional_time(row: &Row, column: usize) -> Result<Option<i64>, Sto
     types::millis_since_1970(row.get_column_data(column)?)
 }
 
+/// Reads the time of the last change of a state, in milliseconds since 1970. `None`: it is unknown.
+pub(super) fn state_time(row: &Row, column: usize) -> Result<Option<i64>, StoreError> {
+    /// 2000-01-01, which stands for an unknown time (`sql/README.md`).
+    const UNKNOWN: i64 = 946_684_800_000;
+    Ok(optional_time(row, column)?.filter(|time| *time > UNKNOWN))
+}
+
+/// Reads an integer like [`integer`]; `None` for NULL.
+pub(super) fn optional_integer(row: &Row, column: usize) -> Result<Option<i64>, StoreError> {
+    match types::decode(row.get_column_data(column)?)? {
+        Value::Null => Ok(None),
+        _ => integer(row, column).map(Some),
+    }
+}
+
 /// Reads the server's time and an expiry, each from its column.
 pub(super) fn lease_expiry(
     row: &Row,

@@ -162,7 +162,9 @@ pub(super) fn set_columns_and_hints(
     key: &[Column],
     table: &Table,
 ) {
-    placeholders.insert("by_key", by_key_hints(key, table));
+    let seek = seek_hint(key, table);
+    placeholders.insert("by_key", format!("ROWLOCK{seek}"));
+    placeholders.insert("key_hint", seek);
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
         let sorted_by = sort_list(&role.columns(queue, order), "", quote);
@@ -207,7 +209,7 @@ pub(super) fn set_columns_and_hints(
 
 /// Renders the table hints of a walk in the order of the key. `seek`: the walk begins after a key.
 ///
-/// The exceptions are those of [`by_key_hints`]. Besides, a text of a code page other than 1252 is compared as Unicode, which SQL
+/// The exceptions are those of [`seek_hint`]. Besides, a text of a code page other than 1252 is compared as Unicode, which SQL
 /// Server cannot always seek.
 pub(super) fn walk_hint(key: &[Column], table: &Table, seek: bool) -> String {
     let has_code_page = |column: &Column| column.code_page.is_some_and(|page| page != 1252);
@@ -227,16 +229,15 @@ pub(super) fn hint(name: &str, seek: bool) -> String {
     format!("{seek}, INDEX ({})", quote(name))
 }
 
-/// Renders the table hints of a join by key: row locks, and a seek in the index of the key.
+/// Renders the table hint of a join by key: a seek in the index of the key. It follows another hint.
 ///
 /// Babelfish gets no seek: it looks for the index of a constraint under a name that the index does not have. A key of type
 /// `money` gets none either: it is compared as a decimal, which SQL Server cannot seek, and then it refuses FORCESEEK.
-fn by_key_hints(key: &[Column], table: &Table) -> String {
-    let seek = match key_index(key, table) {
+fn seek_hint(key: &[Column], table: &Table) -> String {
+    match key_index(key, table) {
         Some(index) => hint(&index.name, true),
         None => String::new(),
-    };
-    format!("ROWLOCK{seek}")
+    }
 }
 
 /// Returns the index of the key, if statements can name it and seek in it.

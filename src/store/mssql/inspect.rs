@@ -1,12 +1,14 @@
 //! Operations for operators: statistics, lists of items, and redrive of dead items.
 
-use tiberius::Row;
+use tiberius::{Row, ToSql};
 
 use super::error::RetrySafety;
+use super::queue_statements::QueueStatements;
 use super::{MssqlOperations, decode};
 use crate::item_state::State;
 use crate::store::millis::duration_between;
 use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
+use crate::value::Key;
 
 /// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]
@@ -57,25 +59,32 @@ impl MssqlOperations {
             .pool
             .query(sql, &[&limit], RetrySafety::Idempotent)
             .await?;
-        // The columns are the server's time, the key, owner, time of the last change, due time, attempts, fence and
-        // error.
-        let owner = 1 + queue.key.len();
-        let read_item = |row: &Row| -> Result<ListedItem, StoreError> {
-            let now = decode::time(row, 0)?;
-            let since = decode::optional_time(row, owner + 1)?;
-            let due = decode::optional_time(row, owner + 2)?;
-            Ok(ListedItem {
-                key: queue.read_key(row, 1)?,
-                owner: decode::optional_text(row, owner)?,
-                age: since.map(|since| duration_between(since, now)),
-                due_in: due.map(|due| duration_between(now, due)),
-                attempt: decode::integer_as(row, owner + 3)?,
-                fence: decode::integer(row, owner + 4)?,
-                error: decode::optional_text(row, owner + 5)?,
-            })
+        queue.read_list(&results)
+    }
+
+    pub(super) async fn list_after(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        let queue = self.queue(queue)?;
+        let sql = match after {
+            None => &queue.sql.list_first,
+            Some(_) => &queue.sql.list_next,
         };
-        let rows = decode::result_set(&results, 0)?;
-        rows.iter().map(read_item).collect()
+        let lists = QueueStatements::position_list(after);
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let state = i32::from(state.code());
+        let mut parameters = lists.parameters();
+        let rest: [&dyn ToSql; 2] = [&limit, &state];
+        parameters.extend(rest);
+        let results = self
+            .pool
+            .query(sql, &parameters, RetrySafety::Idempotent)
+            .await?;
+        queue.read_list(&results)
     }
 
     pub(super) async fn redrive(
@@ -95,5 +104,31 @@ impl MssqlOperations {
             .query(sql, &[&limit], RetrySafety::Idempotent)
             .await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
+    }
+}
+
+impl QueueStatements {
+    /// Reads the result of a listing. The columns are the server's time, the key, owner, time of the last change, due time, attempts,
+    /// fence and error.
+    fn read_list(&self, results: &[Vec<Row>]) -> Result<Vec<ListedItem>, StoreError> {
+        let owner = 1 + self.key.len();
+        let read_item = |row: &Row| -> Result<ListedItem, StoreError> {
+            let now = decode::time(row, 0)?;
+            let since = decode::state_time(row, owner + 1)?;
+            let due = decode::optional_time(row, owner + 2)?;
+            Ok(ListedItem {
+                key: self.read_key(row, 1)?,
+                owner: decode::optional_text(row, owner)?,
+                age: since.map(|since| duration_between(since, now)),
+                state_time: since,
+                due_in: due.map(|due| duration_between(now, due)),
+                due_time: due,
+                attempt: decode::integer_as(row, owner + 3)?,
+                fence: decode::integer(row, owner + 4)?,
+                error: decode::optional_text(row, owner + 5)?,
+            })
+        };
+        let rows = decode::result_set(results, 0)?;
+        rows.iter().map(read_item).collect()
     }
 }

@@ -45,7 +45,8 @@ pub(super) fn announce_batch() -> String {
     render(INSTANCE, "announce", &Placeholders::new())
 }
 
-fn read(row: &Row) -> Result<Instance, StoreError> {
+/// Reads a broker from a row: id, version, address, draining and settings.
+pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
     let text =
         |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
     let id = text(0)?;

@@ -199,6 +199,15 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     let present = key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND t.{} IS NOT NULL", quote(&column.name)));
     placeholders.insert("key_not_null", present.collect::<Vec<_>>().concat());
+    let null = key.iter().filter(|column| column.nullable);
+    let null: Vec<String> = null
+        .map(|column| format!("t.{} IS NULL", quote(&column.name)))
+        .collect();
+    let key_is_null = match &*null {
+        [] => "1 = 0".to_owned(),
+        null => null.join(" OR "),
+    };
+    placeholders.insert("key_is_null", key_is_null);
 }
 
 /// Declares a column of a table variable with the type and the collation of `column`. Comparing columns of two collations is an

@@ -11,9 +11,7 @@ use super::catalogue::{Column, Table};
 use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::index;
-use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::{QueueStatements, roll_back_on_error};
-use super::types;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::time_index;
 use crate::store::millis::duration_between;
@@ -113,18 +111,11 @@ impl MssqlOperations {
         step: &PurgeStep,
     ) -> Result<Purged, StoreError> {
         let queue = self.queue(queue)?;
-        let position = step.after.as_ref().map(|key| {
-            let mut entry = ListEntry::default();
-            for (number, value) in (1..).zip(&key.0) {
-                entry.insert(format!("k{number}"), types::encode_key(value));
-            }
-            entry
-        });
-        let sql = match &position {
+        let sql = match &step.after {
             None => &queue.sql.purge.first,
             Some(_) => &queue.sql.purge.next,
         };
-        let lists = ListParameters::new(vec![position.into_iter().collect()]);
+        let lists = QueueStatements::position_list(step.after.as_ref());
         let limit = i32::try_from(step.limit).unwrap_or(i32::MAX);
         let (completed, dead) = (step.completed.map(seconds), step.dead.map(seconds));
         let delete = i32::from(step.delete);

@@ -11,13 +11,14 @@ use super::connection::Connection;
 use super::decode::unexpected;
 use super::item_bytes::{ItemBytes, TextBytes};
 use super::key_source::KeySource;
-use super::list_parameters::ListEntry;
+use super::list_parameters::{ListEntry, ListParameters};
 use super::purge::PurgeStatements;
 use super::quote::quote;
 use super::soft_lock_types::queue_columns;
 use super::trace::TraceStatements;
 use super::types::{self, ColumnType};
-use super::{index, partitions, placeholders};
+use super::why::WhyStatements;
+use super::{backfill, index, partitions, placeholders};
 use crate::item_state::State;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
@@ -84,6 +85,11 @@ pub(super) struct Statements {
     pub(super) exact_stats: String,
     /// The listing of each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
+    /// The first page of a listing in the order of the key.
+    pub(super) list_first: String,
+    /// The page after a key.
+    pub(super) list_next: String,
+    pub(super) why: WhyStatements,
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
     /// Also removes the checkpoints, if the queue has them.
@@ -213,6 +219,9 @@ impl QueueStatements {
             checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
         let sql = Statements {
             list: State::ALL.map(list),
+            list_first: render_list_page(&placeholders, &columns.key, table, false),
+            list_next: render_list_page(&placeholders, &columns.key, table, true),
+            why: WhyStatements::new(&placeholders),
             claim: claim_batches(&placeholders, false, table.has_triggers),
             claim_within_bytes: claim_batches(&placeholders, true, table.has_triggers),
             set_full_aside: guard(render_set_full_aside(&placeholders)),
@@ -295,6 +304,16 @@ impl QueueStatements {
             )))
         });
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
+    }
+
+    /// Returns the list that has only the key after which a page begins. It is empty without a key.
+    pub(super) fn position_list(position: Option<&Key>) -> ListParameters {
+        let entry = position.map(|key| {
+            let mut entry = ListEntry::default();
+            Self::insert_key(&mut entry, key);
+            entry
+        });
+        ListParameters::new(vec![entry.into_iter().collect()])
     }
 
     /// Adds the values of a key to an entry.
@@ -491,6 +510,26 @@ pub(super) fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeh
         }
     }
     placeholders
+}
+
+/// Renders a page of a listing. `is_next`: it begins after a key.
+fn render_list_page(
+    placeholders: &Placeholders,
+    key: &[Column],
+    table: &Table,
+    is_next: bool,
+) -> String {
+    let mut placeholders = placeholders.clone();
+    backfill::set_position_placeholders(&mut placeholders, key);
+    placeholders.insert("walk_hint", index::walk_hint(key, table, is_next));
+    let read_position = if is_next {
+        render(file!("list"), "read_position", &placeholders) + "\n"
+    } else {
+        placeholders.insert("after_position", "1 = 1".to_owned());
+        String::new()
+    };
+    placeholders.insert("read_position", read_position);
+    render(file!("list"), "list_page", &placeholders)
 }
 
 /// Renders the statistics that count every row.

@@ -28,11 +28,13 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
     // Deadlock victim, lock timeout, snapshot conflict, out of locks. 51222: the application lock of the queue was not
     // free (claim.sql). 51224: another statement changed the same rows (settle.sql, reap.sql). No memory or no time to compile or
     // run the statement. A row of a temporal table that a later transaction has already changed. 4184: a filtered index
-    // changed while the statement was compiled. 8179: an unknown handle (prepared.rs).
+    // changed while the statement was compiled. 8179: an unknown handle (prepared.rs). 601: the row moved during a read without
+    // locks (why.sql).
     (
         Remedy::Retry,
         &[
             1205, 1222, 3960, 1204, 51222, 51224, 701, 802, 8628, 8645, 8651, 13535, 4184, 8179,
+            601,
         ],
     ),
     // Memory-optimized tables: the commit depends on a transaction that failed, conflicts with another transaction, or

@@ -58,7 +58,7 @@ pub(super) fn cancel(
 }
 
 impl QueueStatements {
-    /// Parses the text form of a key. See [`Store::parse_key`](crate::store::Store::parse_key).
+    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::store::Inspect::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         let kinds: Vec<KeyKind> = self.key_types.iter().map(|kind| kind_of(*kind)).collect();
         key_text::parse(text, &kinds)

@@ -21,27 +21,38 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Opens the file for reading and writing, in WAL mode. A commit returns after the data has been written to the device.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    open_with(path, flags, configure)
+    open_with(path, path, flags, configure)
 }
 
 /// Opens the file for reading only. The file does not change, not even its journal mode.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
-    open_with(path, OpenFlags::SQLITE_OPEN_READ_ONLY, |connection| {
-        connection.busy_handler(Some(wait_for_lock))?;
-        // SQLite finds out at the first read if the file is a database.
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        Ok(())
-    })
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    open_with(path, path, flags, first_read)
 }
 
+/// Opens a file that no program uses, for reading only and without its companions. `uri` names it with `immutable=1`.
+pub(super) fn open_alone(path: &Path, uri: &str) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    open_with(path, Path::new(uri), flags, first_read)
+}
+
+/// Reads once. SQLite finds out at the first read if the file is a database.
+fn first_read(connection: &mut Connection) -> Result<(), StoreError> {
+    connection.busy_handler(Some(wait_for_lock))?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Opens the file, which SQLite knows as `name`. An error names `path`.
 fn open_with(
     path: &Path,
+    name: &Path,
     flags: OpenFlags,
     configure: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
 ) -> Result<Connection, StoreError> {
     let open = || {
         let mut connection =
-            Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         configure(&mut connection)?;
         Ok(connection)
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Rows};
 
 use super::queue_statements::QueueStatements;
 use super::state_counts;
@@ -13,7 +13,7 @@ use crate::store::millis::duration_between;
 use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 use crate::value::Key;
 
-/// Counts items up to a limit. See [`Store::stats`](crate::store::Store::stats).
+/// Counts items up to a limit. See [`Inspect::stats`](crate::store::Inspect::stats).
 pub(super) fn stats(
     connection: &Connection,
     queue: &QueueStatements,
@@ -28,7 +28,7 @@ pub(super) fn stats(
     Ok(stats)
 }
 
-/// Counts all items. See [`Store::exact_stats`](crate::store::Store::exact_stats).
+/// Counts all items. See [`Inspect::exact_stats`](crate::store::Inspect::exact_stats).
 pub(super) fn exact_stats(
     connection: &Connection,
     queue: &QueueStatements,
@@ -56,7 +56,7 @@ fn add_ages(
     Ok(())
 }
 
-/// Lists the items of one state. See [`Store::list`](crate::store::Store::list).
+/// Lists the items of one state. See [`Inspect::list`](crate::store::Inspect::list).
 pub(super) fn list(
     connection: &Connection,
     queue: &QueueStatements,
@@ -66,18 +66,49 @@ pub(super) fn list(
 ) -> Result<Vec<ListedItem>, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.list[state as usize])?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query([limit])?;
+    read_list(statement.query([limit])?, queue, now)
+}
+
+/// Lists the next items in the order of the key. See [`Inspect::list_after`](crate::store::Inspect::list_after).
+pub(super) fn list_after(
+    connection: &Connection,
+    queue: &QueueStatements,
+    state: State,
+    after: Option<&Key>,
+    limit: usize,
+    now: i64,
+) -> Result<Vec<ListedItem>, StoreError> {
+    let mut statement = connection.prepare_cached(match after {
+        None => &queue.sql.list_first,
+        Some(_) => &queue.sql.list_next,
+    })?;
+    if let Some(key) = after {
+        bind_key(&mut statement, key)?;
+    }
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    bind(&mut statement, 4, &[&limit, &state.code()])?;
+    read_list(statement.raw_query(), queue, now)
+}
+
+fn read_list(
+    mut rows: Rows<'_>,
+    queue: &QueueStatements,
+    now: i64,
+) -> Result<Vec<ListedItem>, StoreError> {
     let first = queue.key_len;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
         let since: i64 = row.get(first + 1)?;
+        // 0 is the default of the column: another program inserted the row.
+        let since = Some(since).filter(|since| *since > 0);
         let due: Option<i64> = row.get(first + 2)?;
         items.push(ListedItem {
             key: queue.read_key(row)?,
             owner: row.get(first)?,
-            // 0 is the default of the column: another program inserted the row.
-            age: (since > 0).then(|| duration_between(since, now)),
+            age: since.map(|since| duration_between(since, now)),
+            state_time: since,
             due_in: due.map(|due| duration_between(now, due)),
+            due_time: due,
             attempt: row.get(first + 3)?,
             fence: row.get(first + 4)?,
             error: row.get(first + 5)?,

@@ -1,7 +1,9 @@
 //! Lists the broker process as running, and finds the others.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::statement::Token;
@@ -23,7 +25,7 @@ pub(super) fn announce(
     context: &WriteContext,
     instance: &Instance,
 ) -> Result<Vec<Instance>, StoreError> {
-    let [announce, forget, read_live] = &*STATEMENTS;
+    let [announce, forget, _] = &*STATEMENTS;
     let (connection, now) = (&context.connection, context.now());
     connection.prepare_cached(announce)?.execute((
         Token(&instance.id),
@@ -33,12 +35,21 @@ pub(super) fn announce(
         instance.draining,
         instance.settings_json(),
     ))?;
-    let before = |time| now.saturating_sub(millis_rounded_up(time));
     connection
         .prepare_cached(forget)?
-        .execute([before(FORGET_TIME)])?;
+        .execute([before(FORGET_TIME, now)])?;
+    read_others(connection, now, &instance.id)
+}
+
+/// Reads the processes that were listed lately, except one.
+pub(super) fn read_others(
+    connection: &Connection,
+    now: i64,
+    except: &Uuid,
+) -> Result<Vec<Instance>, StoreError> {
+    let [_, _, read_live] = &*STATEMENTS;
     let mut read = connection.prepare_cached(read_live)?;
-    let others = read.query_map((before(LIVE_TIME), Token(&instance.id)), |row| {
+    let others = read.query_map((before(LIVE_TIME, now), Token(except)), |row| {
         let id: [u8; 16] = row.get(0)?;
         Ok(Instance {
             id: Uuid::from_bytes(id),
@@ -49,4 +60,9 @@ pub(super) fn announce(
         })
     })?;
     Ok(others.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Returns the moment that is this time before `now`.
+fn before(time: Duration, now: i64) -> i64 {
+    now.saturating_sub(millis_rounded_up(time))
 }

@@ -52,6 +52,11 @@ pub(super) fn of_table(
         .filter(|column| column.nullable)
         .map(|column| format!(" AND {} IS NOT NULL", quote(&column.name)))
         .collect();
+    let null: Vec<String> = key
+        .iter()
+        .filter(|column| column.nullable)
+        .map(|column| format!("{} IS NULL", quote(&column.name)))
+        .collect();
     let data: Vec<String> = columns
         .data
         .iter()
@@ -72,6 +77,11 @@ pub(super) fn of_table(
     let parameters: Vec<String> = (1..=key.len()).map(|number| format!("?{number}")).collect();
     placeholders.insert("key_parameters", parameters.join(", "));
     placeholders.insert("key_not_null", not_null.concat());
+    let key_is_null = match &*null {
+        [] => "0".to_owned(),
+        null => null.join(" OR "),
+    };
+    placeholders.insert("key_is_null", key_is_null);
     placeholders.insert("data_columns", data.concat());
     let checkpoint = queue.max_checkpoint_bytes;
     let checkpoint = checkpoint.map(|_| queue.soft_lock.name(SoftLockColumn::Checkpoint));

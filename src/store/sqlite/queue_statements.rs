@@ -14,6 +14,7 @@ use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::types::{self, ColumnType};
+use super::why::WhyStatements;
 use crate::item_state::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::{archive_columns, archive_name, with};
@@ -101,6 +102,9 @@ pub(super) struct Statements {
     pub(super) oldest_lease: String,
     /// One statement for each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
+    pub(super) list_first: String,
+    pub(super) list_next: String,
+    pub(super) why: WhyStatements,
     pub(super) pick_dead: String,
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
@@ -257,6 +261,9 @@ impl Statements {
             oldest_ready: text(STATS, "oldest_ready"),
             oldest_lease: of_state(State::Leased, STATS, "oldest_lease"),
             list: State::ALL.map(|state| state_index::list(spec, state, placeholders)),
+            list_first: text(state_index::LIST, "list_first"),
+            list_next: text(state_index::LIST, "list_next"),
+            why: WhyStatements::new(placeholders),
             pick_dead: text(REDRIVE, "pick_dead"),
             redrive: with("redriven_checkpoint", "", REDRIVE, "redrive"),
             redrive_without_checkpoint: with(

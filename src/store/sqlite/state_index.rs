@@ -4,7 +4,7 @@ use crate::item_state::State;
 use crate::queue::QueueSpec;
 use crate::store::template::{self, Placeholders};
 
-const LIST: &str = include_str!("../../../sql/sqlite/list.sql");
+pub(super) const LIST: &str = include_str!("../../../sql/sqlite/list.sql");
 
 /// An index in which a queue finds the rows of a state.
 pub(super) struct StateIndex {

@@ -11,19 +11,58 @@ use lease_broker::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats, Store,
-    StoreError, TraceNote,
+    Inspect, Instance, ItemFacts, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats,
+    Store, StoreError, TraceNote,
 };
 use lease_broker::value::Key;
 use uuid::Uuid;
 
 use super::runtime::shared;
 
-pub(super) struct SharedStore(pub(super) MssqlStore);
+/// A store, or a store that only reads.
+pub(super) struct Shared<T>(pub(super) T);
 
 #[async_trait]
-impl Store for SharedStore {
+impl<T: Inspect> Inspect for Shared<T> {
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.0.parse_key(queue, text)
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        shared(self.0.stats(queue)).await
+    }
+
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        shared(self.0.exact_stats(queue)).await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        shared(self.0.list(queue, state, limit)).await
+    }
+
+    async fn list_after(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        shared(self.0.list_after(queue, state, after, limit)).await
+    }
+
+    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
+        shared(self.0.item_facts(queue, key)).await
+    }
+}
+
+#[async_trait]
+impl Store for Shared<MssqlStore> {
     fn secret(&self) -> &Secret {
         self.0.secret()
     }
@@ -120,10 +159,6 @@ impl Store for SharedStore {
         shared(self.0.find_leased_untraced(queue, keys)).await
     }
 
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.0.parse_key(queue, text)
-    }
-
     async fn cancel(
         &self,
         queue: QueueIndex,
@@ -160,23 +195,6 @@ impl Store for SharedStore {
 
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
         shared(self.0.forget_requests(limit)).await
-    }
-
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        shared(self.0.stats(queue)).await
-    }
-
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        shared(self.0.exact_stats(queue)).await
-    }
-
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        shared(self.0.list(queue, state, limit)).await
     }
 
     async fn redrive(

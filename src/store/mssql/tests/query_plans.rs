@@ -182,6 +182,34 @@ impl ProfiledQueue {
         }
     }
 
+    /// Asks why the items are not claimed, lists leases after the first, and checks the plans.
+    async fn inspect(&mut self, leases: &[LeaseRef]) {
+        let key = ListParameters::new(vec![
+            self.statements()
+                .key_entries(std::slice::from_ref(&leases[0].key)),
+        ]);
+        let sql = self.statements().sql.why.facts.clone();
+        let mut parameters = key.parameters();
+        let rest: [&dyn ToSql; 2] = [&1_001, &15];
+        parameters.extend(rest);
+        let results = self.run(&sql, &parameters).await;
+        expect(
+            &results,
+            &[
+                ("SELECT", "AS lb_state", BY_KEY),
+                ("INSERT", "@ready", READY),
+                ("SELECT", "MIN(d.lb_p)", BY_KEY),
+            ],
+        );
+        let position = QueueStatements::position_list(Some(&leases[0].key));
+        let sql = self.statements().sql.list_next.clone();
+        let mut parameters = position.parameters();
+        let rest: [&dyn ToSql; 2] = [&1, &1];
+        parameters.extend(rest);
+        let results = self.run(&sql, &parameters).await;
+        expect(&results, &[("SELECT", "AS lb_error", BY_KEY)]);
+    }
+
     /// Completes and checks the plans. `columns` are written into each row. `is_retry`: the leases were completed before.
     async fn complete(&mut self, leases: &[LeaseRef], columns: &[(String, Value)], is_retry: bool) {
         let settlement = |lease: &LeaseRef| {
@@ -299,6 +327,7 @@ async fn statements_use_the_indexes_that_their_files_name() {
     queue.release_claims(&leases).await;
     let leases = queue.claim(false, true).await;
     queue.trace(&leases).await;
+    queue.inspect(&leases).await;
     queue.cancel(&leases, false).await;
     queue.cancel(&leases, true).await;
     queue.heartbeat(&leases, true, false).await;

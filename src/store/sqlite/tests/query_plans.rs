@@ -296,6 +296,31 @@ fn lists_limit_rows_of_state_index_before_sorting() {
 }
 
 #[test]
+fn pages_of_a_list_walk_in_key_order() {
+    for_each_queue(|connection, queue, _| {
+        for sql in [&queue.sql.list_first, &queue.sql.list_next] {
+            let steps = query_plan(connection, sql);
+            assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
+        }
+        let steps = query_plan(connection, &queue.sql.list_next);
+        assert!(steps[0].starts_with("SEARCH item USING"), "{steps:?}");
+        assert!(!steps[0].contains("lease_"), "{steps:?}");
+    });
+}
+
+#[test]
+fn place_of_an_item_is_counted_as_claims_read() {
+    for_each_queue(|connection, queue, row| {
+        let why = &queue.sql.why;
+        assert_eq!(query_plan(connection, &why.read_row), [row]);
+        let claim = query_plan(connection, &queue.sql.pick_ready);
+        let count = query_plan(connection, &why.find_ready);
+        let index = |steps: &[String]| steps[0].replace("COVERING ", "");
+        assert_eq!((count.len(), index(&count)), (1, index(&claim)));
+    });
+}
+
+#[test]
 fn dead_items_are_read_in_index_order() {
     for_each_queue(|connection, queue, _| {
         let sql = &queue.sql;

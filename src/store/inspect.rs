@@ -1,0 +1,118 @@
+//! The contract for operators' reads: counts, lists of items, and the facts about one item. The broker's store has it, and so have
+//! stores that only read.
+
+use async_trait::async_trait;
+
+use super::{ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::item_state::State;
+use crate::value::Key;
+
+/// Reads the leases of all queues in a database, and changes nothing.
+///
+/// The rules of the [module](super) and the errors of [`Store`](super::Store) hold here too. A database in which a program holds
+/// locks can be read, and a login or a user without the right to write can read it.
+#[async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// Parses a key from its text form, the one that its `Display` writes.
+    ///
+    /// # Errors
+    /// The reason why the text is no key of the queue.
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
+
+    /// Counts the items of each state and measures the oldest ready item and the oldest lease.
+    ///
+    /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
+    /// in a state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among
+    /// the first 1,000 in the queue's order, and the oldest lease among 10,000.
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
+
+    /// Does the same as [`Inspect::stats`], but counts every item. The cost grows with the table.
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
+
+    /// Lists up to `limit` items in `state`, those that have been in it longest first. If more than 10,000 items are in
+    /// the state, the list can miss the oldest.
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError>;
+
+    /// Lists the next items in `state` in the order of the key: up to `limit` items whose keys follow `after`, or the first ones.
+    /// Rows with NULL in a key column are left out.
+    ///
+    /// The calls that list all items read the table once together.
+    async fn list_after(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError>;
+
+    /// Collects the facts from which an operator learns why the item with this key is not being claimed. They are of about one
+    /// moment, and not of exactly one.
+    ///
+    /// The items ahead of a ready item are counted up to [`ItemFacts::AHEAD_LIMIT`]. A lock of another program counts if the
+    /// program holds it for a second, so the call can take that long. On SQL Server the row is read with changes that are not
+    /// committed yet.
+    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError>;
+}
+
+/// Implements [`Inspect`] for a type by the same methods of one of its fields.
+macro_rules! inspect_by_field {
+    ($type:ty, $field:ident) => {
+        #[async_trait::async_trait]
+        impl $crate::store::Inspect for $type {
+            fn parse_key(
+                &self,
+                queue: $crate::store::QueueIndex,
+                text: &str,
+            ) -> Result<$crate::value::Key, String> {
+                self.$field.parse_key(queue, text)
+            }
+
+            async fn stats(
+                &self,
+                queue: $crate::store::QueueIndex,
+            ) -> Result<$crate::store::Stats, $crate::store::StoreError> {
+                self.$field.stats(queue).await
+            }
+
+            async fn exact_stats(
+                &self,
+                queue: $crate::store::QueueIndex,
+            ) -> Result<$crate::store::Stats, $crate::store::StoreError> {
+                self.$field.exact_stats(queue).await
+            }
+
+            async fn list(
+                &self,
+                queue: $crate::store::QueueIndex,
+                state: $crate::item_state::State,
+                limit: usize,
+            ) -> Result<Vec<$crate::store::ListedItem>, $crate::store::StoreError> {
+                self.$field.list(queue, state, limit).await
+            }
+
+            async fn list_after(
+                &self,
+                queue: $crate::store::QueueIndex,
+                state: $crate::item_state::State,
+                after: Option<$crate::value::Key>,
+                limit: usize,
+            ) -> Result<Vec<$crate::store::ListedItem>, $crate::store::StoreError> {
+                self.$field.list_after(queue, state, after, limit).await
+            }
+
+            async fn item_facts(
+                &self,
+                queue: $crate::store::QueueIndex,
+                key: $crate::value::Key,
+            ) -> Result<$crate::store::ItemFacts, $crate::store::StoreError> {
+                self.$field.item_facts(queue, key).await
+            }
+        }
+    };
+}
+pub(super) use inspect_by_field;

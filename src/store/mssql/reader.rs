@@ -1,0 +1,117 @@
+//! The reads of the store: a part of the store that writes, or a store that only reads.
+
+use async_trait::async_trait;
+
+use super::inspect::CountMethod;
+use super::queue_statements::QueueStatements;
+use super::{MssqlOperations, Pool, Settings, adopt};
+use crate::item_state::State;
+use crate::queue::QueueSpec;
+use crate::store::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::value::Key;
+
+/// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
+pub struct MssqlReader {
+    pub(super) operations: MssqlOperations,
+}
+
+impl MssqlReader {
+    /// Connects and checks the table of each queue. Creates and changes no table, and takes no application lock.
+    ///
+    /// # Errors
+    /// Those of [`MssqlStore::open`](super::MssqlStore::open).
+    pub async fn open(settings: &Settings, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+        let settings = Settings {
+            // A command that only looks needs a connection at a time, and one or two more to find who holds a lock.
+            min_idle_connections: 0,
+            max_connections: settings.max_connections.max(3),
+            ..settings.clone()
+        };
+        Self::open_with_pool(&Pool::new(&settings)?, queues).await
+    }
+
+    /// Does the same as [`Self::open`], with a pool that other stores may share.
+    ///
+    /// # Errors
+    /// The same as [`Self::open`].
+    pub async fn open_with_pool(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+        // The future is large. On the heap it does not enlarge the futures of all callers.
+        Box::pin(Self::prepare(pool, queues)).await
+    }
+
+    async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+        let mut connection = pool.take_first().await?;
+        let queues: Vec<QueueSpec> = queues.iter().map(QueueSpec::to_inspect).collect();
+        let mut problems = Vec::new();
+        for queue in &queues {
+            problems.extend(adopt::check(&mut connection, queue).await?);
+        }
+        if !problems.is_empty() {
+            return Err(StoreError::Misconfigured(problems.join("; ")));
+        }
+        let mut tables = Vec::new();
+        for queue in &queues {
+            tables.push(QueueStatements::read(&mut connection, queue).await?);
+        }
+        Ok(Self {
+            operations: MssqlOperations {
+                pool: pool.clone(),
+                queues: tables.into(),
+            },
+        })
+    }
+}
+
+#[async_trait]
+impl Inspect for MssqlReader {
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.operations.queues[queue.0].parse_key(text)
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let method = CountMethod::Statistics;
+        self.operations
+            .run(async move |operations| operations.stats(queue, method).await)
+            .await
+    }
+
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let method = CountMethod::Scan;
+        self.operations
+            .run(async move |operations| operations.stats(queue, method).await)
+            .await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        self.operations
+            .run(async move |operations| operations.list(queue, state, limit).await)
+            .await
+    }
+
+    async fn list_after(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        self.operations
+            .run(async move |operations| {
+                operations
+                    .list_after(queue, state, after.as_ref(), limit)
+                    .await
+            })
+            .await
+    }
+
+    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
+        self.operations
+            .run(async move |operations| operations.item_facts(queue, &key).await)
+            .await
+    }
+}

@@ -1,0 +1,182 @@
+//! Collects the facts from which an operator learns why an item is not being claimed.
+
+use std::slice;
+use std::time::Duration;
+
+use deadpool::managed::Object;
+use tiberius::{Row, ToSql};
+use tokio::time::{sleep, timeout};
+
+use super::connection::Connection;
+use super::error::RetrySafety;
+use super::list_parameters::ListParameters;
+use super::queue_statements::{QueueStatements, with_key_list};
+use super::{MssqlOperations, decode, instance};
+use crate::item_state::State;
+use crate::store::instance::LIVE_TIME;
+use crate::store::template::{Placeholders, render};
+use crate::store::{
+    Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError,
+};
+use crate::value::Key;
+
+const WHY: &str = include_str!("../../../sql/mssql/why.sql");
+
+/// The time between two questions who holds a lock.
+const BLOCKER_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum time for the answer to such a question.
+const BLOCKER_TIMEOUT: Duration = Duration::from_secs(2);
+/// The batches of `why.sql`. The fields have the names of the sections.
+pub(super) struct WhyStatements {
+    pub(super) facts: String,
+    pub(super) wait: String,
+    pub(super) wait_by_update: String,
+}
+
+impl WhyStatements {
+    pub(super) fn new(placeholders: &Placeholders) -> Self {
+        let placeholders = with_key_list(placeholders);
+        let section = |name| render(WHY, name, &placeholders);
+        Self {
+            facts: section("facts"),
+            wait: section("wait"),
+            wait_by_update: section("wait_by_update"),
+        }
+    }
+}
+
+/// Renders the question who blocks a session.
+pub(super) fn find_blocker() -> String {
+    render(WHY, "find_blocker", &Placeholders::new())
+}
+
+impl MssqlOperations {
+    pub(super) async fn item_facts(
+        &self,
+        queue: QueueIndex,
+        key: &Key,
+    ) -> Result<ItemFacts, StoreError> {
+        let queue = self.queue(queue)?;
+        let lists = ListParameters::new(vec![queue.key_entries(slice::from_ref(key))]);
+        let limit = i32::try_from(ItemFacts::AHEAD_LIMIT + 1).unwrap_or(i32::MAX);
+        let live = i32::try_from(LIVE_TIME.as_secs()).unwrap_or(i32::MAX);
+        let mut parameters = lists.parameters();
+        let rest: [&dyn ToSql; 2] = [&limit, &live];
+        parameters.extend(rest);
+        let results = self
+            .pool
+            .query(&queue.sql.why.facts, &parameters, RetrySafety::Idempotent)
+            .await?;
+        let head = decode::single_row(&results, 0)?;
+        let mut facts = ItemFacts {
+            now: decode::time(head, 0)?,
+            row: None,
+            has_null_keys: decode::integer(head, 1)? == 1,
+            lock: None,
+            brokers: results
+                .get(4)
+                .map(|rows| rows.iter().map(instance::read).collect())
+                .transpose()?,
+        };
+        if let Some(row) = decode::result_set(&results, 1)?.first() {
+            facts.row = Some(read_row(row, decode::single_row(&results, 3)?)?);
+            let is_free = !decode::result_set(&results, 2)?.is_empty();
+            facts.lock = self.find_lock(queue, &lists, is_free).await?;
+        }
+        Ok(facts)
+    }
+
+    /// Finds out if a transaction holds a lock on the row for a second, and whose it is. `is_free`: the test of `facts` has found no
+    /// lock.
+    async fn find_lock(
+        &self,
+        queue: &QueueStatements,
+        key: &ListParameters,
+        is_free: bool,
+    ) -> Result<Option<ForeignLock>, StoreError> {
+        let mut waiting = self.pool.take().await?;
+        let is_babelfish = waiting.server_info.babelfish;
+        // An update would run the triggers of the table.
+        if is_free && !(is_babelfish && !queue.has_triggers) {
+            return Ok(None);
+        }
+        let parameters = key.parameters();
+        if is_babelfish {
+            let sql = &queue.sql.why.wait_by_update;
+            let is_locked = is_lock_timeout(&waiting.query(sql, &parameters).await);
+            if is_locked || waiting.restore_options().await.is_err() {
+                drop(Object::take(waiting));
+            }
+            return Ok(is_locked.then_some(ForeignLock::Row(None)));
+        }
+        // The session gets another lock timeout, so it does not return to the pool.
+        let mut waiting = Object::take(waiting);
+        let session = waiting.batch("SELECT @@SPID AS lb_n").await?;
+        let session: i32 = decode::integer_as(decode::single_row(&session, 0)?, 0)?;
+        let mut observer = self.pool.take().await?;
+        let waited = waiting.query(&queue.sql.why.wait, &parameters);
+        tokio::pin!(waited);
+        let mut blocker = None;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = &mut waited => break outcome,
+                () = sleep(BLOCKER_PAUSE), if blocker.is_none() => {
+                    let answer = read_blocker(&mut observer, session);
+                    blocker = timeout(BLOCKER_TIMEOUT, answer).await.ok().flatten();
+                }
+            }
+        };
+        Ok(is_lock_timeout(&outcome).then_some(ForeignLock::Row(blocker)))
+    }
+}
+
+/// Returns whether a statement has failed because a lock was not free in time. Another error, such as a missing right, tells nothing
+/// about locks.
+fn is_lock_timeout<T>(outcome: &Result<T, tiberius::error::Error>) -> bool {
+    const LOCK_TIMEOUT: u32 = 1222;
+    match outcome {
+        Err(tiberius::error::Error::Server(token)) => {
+            token.code() == LOCK_TIMEOUT || token.message().contains("lock timeout")
+        }
+        _ => false,
+    }
+}
+
+/// Returns the session that blocks another one. `None`: it is not blocked, or the login may not see other sessions.
+async fn read_blocker(connection: &mut Connection, session: i32) -> Option<BlockingSession> {
+    let results = connection.query(&find_blocker(), &[&session]).await.ok()?;
+    let row = results.first()?.first()?;
+    let text = |column| decode::optional_text(row, column).ok().flatten();
+    let id = decode::integer(row, 0).ok().filter(|id| *id > 0)?;
+    let seconds = decode::integer_as::<u64>(row, 4).ok();
+    Some(BlockingSession {
+        id,
+        login: text(1),
+        host: text(2),
+        program: text(3),
+        since_request: seconds.map(Duration::from_secs),
+    })
+}
+
+fn read_row(row: &Row, place: &Row) -> Result<ItemRow, StoreError> {
+    let state = decode::optional_integer(row, 0)?.and_then(State::from_code);
+    let ahead = || -> Result<_, StoreError> {
+        let position = decode::optional_integer(place, 0)?;
+        let position = position.and_then(|position| usize::try_from(position - 1).ok());
+        Ok(Ahead::new(position, decode::integer_as(place, 1)?))
+    };
+    Ok(ItemRow {
+        state,
+        owner: decode::optional_text(row, 1)?,
+        state_time: decode::state_time(row, 2)?,
+        due_time: decode::optional_time(row, 3)?,
+        attempt: decode::optional_integer(row, 4)?.unwrap_or(0),
+        fence: decode::optional_integer(row, 5)?.unwrap_or(0),
+        error: decode::optional_text(row, 6)?,
+        ahead: match state {
+            Some(State::Ready) => ahead()?,
+            _ => None,
+        },
+    })
+}

@@ -1,0 +1,177 @@
+//! A connection that only reads, and the way in which it opens the file.
+//!
+//! A file in WAL mode has two companions: the log (`-wal`) and the index of the log (`-shm`). While a program uses the file, they
+//! exist, and SQLite reads the file with their help. It can do so without the right to write.
+//!
+//! If no program uses the file, SQLite would create both for a reader, too. In a folder without write permission that fails, and
+//! elsewhere they could belong to a user whose files the broker may not write. The file is complete then, so it is read alone
+//! (`immutable`). A program can begin to use it meanwhile. The reader notices this after each read, and repeats the read with the
+//! companions.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::connection::{open_alone, open_to_read};
+use crate::store::StoreError;
+
+/// A connection for reads.
+pub(super) struct ReadConnection {
+    connection: Connection,
+    path: PathBuf,
+    /// The file as it was when it was opened alone. `None`: SQLite's locks protect the reads.
+    alone: Option<FileStamp>,
+}
+
+impl ReadConnection {
+    /// Opens the file for reads only.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        match FileStamp::of_unused(path) {
+            Some(stamp) => Ok(Self {
+                connection: open_alone(path, &uri(path))?,
+                path: path.to_owned(),
+                alone: Some(stamp),
+            }),
+            None => Ok(Self::over(open_shared(path)?, path)),
+        }
+    }
+
+    /// Returns a connection for reads over one that is open.
+    pub(super) fn over(connection: Connection, path: &Path) -> Self {
+        Self {
+            connection,
+            path: path.to_owned(),
+            alone: None,
+        }
+    }
+
+    /// Passes the connection to `work`, which returns it. Used while the file is opened.
+    pub(super) fn try_map<T>(
+        self,
+        work: impl FnOnce(Connection) -> Result<(Connection, T), StoreError>,
+    ) -> Result<(Self, T), StoreError> {
+        let (connection, result) = work(self.connection)?;
+        Ok((Self { connection, ..self }, result))
+    }
+
+    /// Runs a read, and runs it again if another program has begun to use the file.
+    pub(super) fn read<T>(
+        &mut self,
+        read: impl Fn(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let result = read(&self.connection);
+        if self.alone.is_none() || self.alone == FileStamp::of_unused(&self.path) {
+            return result;
+        }
+        *self = Self::over(open_shared(&self.path)?, &self.path);
+        read(&self.connection)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether other programs use the file, or may use it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.alone.is_none()
+    }
+}
+
+fn open_shared(path: &Path) -> Result<Connection, StoreError> {
+    open_to_read(path).map_err(|error| match error {
+        StoreError::Io(_) if has_log_without_index(path) => {
+            let path = path.display();
+            StoreError::Io(format!(
+                "{path}: the log {path}-wal has changes, and its index {path}-shm is missing and cannot be created in this folder; \
+                 copy the file and its log to a folder that you may write to, and read the copy"
+            ))
+        }
+        StoreError::Unavailable(outage) => StoreError::unavailable(format!(
+            "{}: another program has locked the file, also for readers (BEGIN EXCLUSIVE without WAL mode, or PRAGMA locking_mode = \
+             exclusive): {outage}",
+            path.display()
+        )),
+        error => error,
+    })
+}
+
+/// Returns the URI that opens the file alone.
+fn uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(uri, "%{byte:02x}");
+            }
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// Properties of a file that change when a program writes it.
+#[derive(PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl FileStamp {
+    /// Returns the stamp of a file in WAL mode that no program uses. `None`: a program uses it, or it cannot be told.
+    fn of_unused(path: &Path) -> Option<Self> {
+        // SQLite looks for the companions beside the file that a link names.
+        let path = fs::canonicalize(path).ok()?;
+        let is_unused = is_in_wal_mode(&path).ok()?
+            && is_missing(companion(&path, "-shm").as_ref())
+            && log_is_empty(&path);
+        let file = fs::metadata(&path).ok().filter(|_| is_unused)?;
+        Some(Self {
+            inode: file.ino(),
+            length: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+        })
+    }
+}
+
+/// Reads the file's journal mode from its header ("The Database File Format", section 1.3.3).
+fn is_in_wal_mode(path: &Path) -> io::Result<bool> {
+    let mut header = [0; 20];
+    match File::open(path)?.read_exact(&mut header) {
+        Ok(()) => Ok(header.starts_with(b"SQLite format 3\0") && header[18..] == [2, 2]),
+        // A new file is empty.
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn companion(path: &Path, suffix: &str) -> OsString {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name
+}
+
+fn is_missing(path: &Path) -> bool {
+    matches!(fs::metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
+}
+
+fn log_is_empty(path: &Path) -> bool {
+    match fs::metadata(companion(path, "-wal")) {
+        Ok(log) => log.len() == 0,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+fn has_log_without_index(path: &Path) -> bool {
+    fs::canonicalize(path)
+        .is_ok_and(|path| !log_is_empty(&path) && is_missing(companion(&path, "-shm").as_ref()))
+}

@@ -1,0 +1,163 @@
+//! The reads of the store: the second connection of a store that writes, or a store that only reads.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::adopt::SqliteSchema;
+use super::clock::Clock;
+use super::queue_statements::QueueStatements;
+use super::read_connection::ReadConnection;
+use super::{inspect, why};
+use crate::item_state::State;
+use crate::queue::QueueSpec;
+use crate::store::schema::Schema as _;
+use crate::store::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::value::Key;
+
+/// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
+#[derive(Clone)]
+pub struct SqliteReader {
+    connection: Arc<Mutex<ReadConnection>>,
+    path: PathBuf,
+    queues: Arc<[QueueStatements]>,
+    clock: Clock,
+}
+
+impl SqliteReader {
+    /// Opens the file and checks the table of every queue. Neither creates nor changes a file.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. [`StoreError::Io`] if the file is damaged, cannot be
+    /// opened or does not exist. [`StoreError::Unavailable`] if another program has locked the file even for readers.
+    pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
+        let queues: Vec<QueueSpec> = queues.iter().map(QueueSpec::to_inspect).collect();
+        let connection = ReadConnection::open(path)?;
+        let (connection, queues) = connection.try_map(|connection| {
+            let mut schema = SqliteSchema::over(connection);
+            let mut problems = Vec::new();
+            for queue in &queues {
+                problems.extend(schema.check(queue)?);
+            }
+            if !problems.is_empty() {
+                return Err(StoreError::Misconfigured(problems.join("; ")));
+            }
+            let connection = schema.into_connection();
+            let queues = queues
+                .iter()
+                .map(|queue| QueueStatements::new(&connection, queue))
+                .collect::<Result<Arc<[_]>, _>>()?;
+            Ok((connection, queues))
+        })?;
+        Ok(Self::new(connection, queues, clock))
+    }
+
+    pub(super) fn new(
+        connection: ReadConnection,
+        queues: Arc<[QueueStatements]>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            path: connection.path().to_owned(),
+            connection: Arc::new(Mutex::new(connection)),
+            queues,
+            clock,
+        }
+    }
+
+    /// Runs a read operation on a queue. See [`Self::read_file`].
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        queue: QueueIndex,
+        read: impl Fn(&Connection, &QueueStatements, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let queues = self.queues.clone();
+        self.read_file(move |connection, now| read(connection, &queues[queue.0], now))
+            .await
+    }
+
+    /// Runs a read operation with the present time. In WAL mode it does not wait for a writer.
+    pub(super) async fn read_file<T: Send + 'static>(
+        &self,
+        read: impl Fn(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let now = (self.clock)();
+        self.run_blocking(move |reader| {
+            reader.connection().read(|connection| read(connection, now))
+        })
+        .await
+    }
+
+    /// Runs `work` on a thread for blocking work.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let reader = self.clone();
+        let task = tokio::task::spawn_blocking(move || work(&reader));
+        task.await
+            .map_err(|error| StoreError::Bug(format!("a read operation panicked: {error}")))?
+    }
+
+    fn connection(&self) -> MutexGuard<'_, ReadConnection> {
+        let connection = self.connection.lock();
+        connection.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Inspect for SqliteReader {
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.queues[queue.0].parse_key(text)
+    }
+
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        self.read(queue, inspect::stats).await
+    }
+
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        self.read(queue, inspect::exact_stats).await
+    }
+
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        let list = move |connection: &Connection, queue: &QueueStatements, now| {
+            inspect::list(connection, queue, state, limit, now)
+        };
+        self.read(queue, list).await
+    }
+
+    async fn list_after(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        let list = move |connection: &Connection, queue: &QueueStatements, now| {
+            inspect::list_after(connection, queue, state, after.as_ref(), limit, now)
+        };
+        self.read(queue, list).await
+    }
+
+    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
+        let collect = move |connection: &Connection, queue: &QueueStatements, now| {
+            why::item_facts(connection, queue, &key, now)
+        };
+        let mut facts = self.read(queue, collect).await?;
+        if facts.row.is_some() {
+            let find = |reader: &Self| {
+                let is_shared = reader.connection().is_shared();
+                Ok(is_shared.then(|| why::find_lock(&reader.path)).flatten())
+            };
+            facts.lock = self.run_blocking(find).await?;
+        }
+        Ok(facts)
+    }
+}

@@ -1,0 +1,156 @@
+//! Collects the facts from which an operator learns why an item is not being claimed.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
+use uuid::Uuid;
+
+use super::instance;
+use super::queue_statements::QueueStatements;
+use super::statement::{bind, bind_key};
+use crate::item_state::State;
+use crate::store::template::{Placeholders, render};
+use crate::store::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
+use crate::value::Key;
+
+const WHY: &str = include_str!("../../../sql/sqlite/why.sql");
+
+/// A lock of the file that is free within this time is a broker's own, and no reason for an item to wait.
+const LOCK_TIME: Duration = Duration::from_secs(1);
+/// The time between two tries to get the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The statements of `why.sql`. The fields have the names of the sections.
+pub(super) struct WhyStatements {
+    pub(super) read_row: String,
+    pub(super) find_ready: String,
+    pub(super) find_null_key: String,
+    pub(super) find_broker_table: String,
+}
+
+impl WhyStatements {
+    pub(super) fn new(placeholders: &Placeholders) -> Self {
+        let text = |section| render(WHY, section, placeholders);
+        Self {
+            read_row: text("read_row"),
+            find_ready: text("find_ready"),
+            find_null_key: text("find_null_key"),
+            find_broker_table: text("find_broker_table"),
+        }
+    }
+}
+
+/// Collects the facts, except for the lock. See [`Inspect::item_facts`](crate::store::Inspect::item_facts).
+pub(super) fn item_facts(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+    now: i64,
+) -> Result<ItemFacts, StoreError> {
+    let statements = &queue.sql.why;
+    // One read transaction, so that the place of the item fits its state.
+    let transaction = connection.unchecked_transaction()?;
+    let row = read_row(connection, queue, key)?;
+    let exists = |sql: &str| connection.prepare_cached(sql)?.exists([]);
+    let has_null_keys = row.is_none() && exists(&statements.find_null_key)?;
+    // A broker creates the table when it starts. Without the table no broker has started.
+    let brokers = match exists(&statements.find_broker_table)? {
+        true => instance::read_others(connection, now, &Uuid::nil())?,
+        false => Vec::new(),
+    };
+    transaction.commit()?;
+    Ok(ItemFacts {
+        now,
+        row,
+        has_null_keys,
+        lock: None,
+        brokers: Some(brokers),
+    })
+}
+
+fn read_row(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+) -> Result<Option<ItemRow>, StoreError> {
+    if !queue.can_have_key(key) {
+        return Ok(None);
+    }
+    let mut statement = connection.prepare_cached(&queue.sql.why.read_row)?;
+    bind_key(&mut statement, key)?;
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let first = queue.key_len;
+    let state = integer(row, first)?.and_then(State::from_code);
+    let ahead = match state {
+        Some(State::Ready) => count_ahead(connection, queue, &queue.read_key(row)?)?,
+        _ => None,
+    };
+    Ok(Some(ItemRow {
+        state,
+        owner: text(row, first + 1)?,
+        // 0 is the default of the column: another program inserted the row.
+        state_time: integer(row, first + 2)?.filter(|time| *time > 0),
+        due_time: integer(row, first + 3)?,
+        attempt: integer(row, first + 4)?.unwrap_or(0),
+        fence: integer(row, first + 5)?.unwrap_or(0),
+        error: text(row, first + 6)?,
+        ahead,
+    }))
+}
+
+/// Counts the ready items that claims take before the one with the key.
+fn count_ahead(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+) -> Result<Option<Ahead>, StoreError> {
+    let mut statement = connection.prepare_cached(&queue.sql.why.find_ready)?;
+    let limit = i64::try_from(ItemFacts::AHEAD_LIMIT + 1).unwrap_or(i64::MAX);
+    bind(&mut statement, 4, &[&limit])?;
+    let mut rows = statement.raw_query();
+    let mut ready = 0;
+    while let Some(row) = rows.next()? {
+        if queue.read_key(row)? == *key {
+            return Ok(Ahead::new(Some(ready), ready));
+        }
+        ready += 1;
+    }
+    Ok(Ahead::new(None, ready))
+}
+
+/// Reads an integer. A value of another type, which another program has written, is `None`.
+fn integer(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(row.get_ref(index)?.as_i64_or_null().unwrap_or(None))
+}
+
+/// Reads a text like [`integer`].
+fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<String>> {
+    let text = row.get_ref(index)?.as_str_or_null().unwrap_or(None);
+    Ok(text.map(str::to_owned))
+}
+
+/// Finds out if another connection holds the write lock of the file for [`LOCK_TIME`]. A file that cannot be written gives no answer.
+///
+/// The test takes the lock for a moment and changes nothing. Its connection leaves the log as it is when it closes.
+pub(super) fn find_lock(path: &Path) -> Option<ForeignLock> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).ok()?;
+    connection.busy_timeout(Duration::ZERO).ok()?;
+    let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+    connection.set_db_config(keep_log, true).ok()?;
+    let start = Instant::now();
+    loop {
+        let begun = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+        match begun.map_err(|error| error.sqlite_error_code()) {
+            Err(Some(ErrorCode::DatabaseBusy)) if start.elapsed() < LOCK_TIME => sleep(LOCK_PAUSE),
+            Err(Some(ErrorCode::DatabaseBusy)) => return Some(ForeignLock::File),
+            _ => return None,
+        }
+    }
+}

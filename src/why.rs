@@ -1,0 +1,171 @@
+//! Finds the reasons why an item is not being claimed.
+//!
+//! A new reason is a new case of [`Cause`], with its name and its sentence, and the facts from which [`causes`] finds it.
+
+mod cause;
+
+pub use self::cause::Cause;
+pub(crate) use self::cause::short_duration;
+use crate::item_state::State;
+use crate::queue::{Order, QueueSpec};
+use crate::store::millis::duration_between;
+use crate::store::{Ahead, ItemFacts, ItemRow};
+
+/// Returns the reasons why the item is not being claimed, the state first.
+pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
+    let Some(row) = &facts.row else {
+        return vec![Cause::NoRow(facts.has_null_keys)];
+    };
+    let mut causes = vec![of_state(row, facts.now, queue)];
+    let waits_for_broker = !matches!(row.state, None | Some(State::Completed | State::Dead));
+    if waits_for_broker {
+        causes.extend(facts.lock.clone().map(Cause::Locked));
+        causes.extend(of_brokers(facts, queue));
+        // A lock or a missing broker explains more.
+        if causes.len() > 1 {
+            causes.retain(|cause| !matches!(cause, Cause::First | Cause::Changing));
+        }
+    }
+    causes
+}
+
+fn of_state(row: &ItemRow, now: i64, queue: &QueueSpec) -> Cause {
+    let due = row.due_time.unwrap_or(now);
+    let (left, since) = (duration_between(now, due), duration_between(due, now));
+    match row.state {
+        None => Cause::UnknownState,
+        Some(State::Delayed) if due > now => Cause::Delayed(due, left),
+        Some(State::Delayed) => Cause::DelayOver(since),
+        Some(State::Leased) if due > now => Cause::Leased(due, left),
+        Some(State::Leased) => Cause::LeaseExpired(since),
+        Some(State::Completed) => Cause::Completed,
+        Some(State::Dead) => Cause::Dead,
+        Some(State::Ready) => match row.ahead {
+            None => Cause::Changing,
+            Some(Ahead::Exactly(0)) => Cause::First,
+            Some(ahead) => Cause::Behind(ahead, queue.order != Order::None),
+        },
+    }
+}
+
+fn of_brokers(facts: &ItemFacts, queue: &QueueSpec) -> Option<Cause> {
+    let Some(brokers) = &facts.brokers else {
+        return Some(Cause::BrokersUnknown);
+    };
+    let mut serving = brokers
+        .iter()
+        .filter(|broker| broker.settings.contains_key(&queue.name))
+        .peekable();
+    if brokers.is_empty() {
+        Some(Cause::NoBroker)
+    } else if serving.peek().is_none() {
+        Some(Cause::NotServed)
+    } else {
+        serving
+            .all(|broker| broker.draining)
+            .then_some(Cause::Draining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use crate::config::{Config, Sources};
+    use crate::store::{ForeignLock, Instance, SettingsHash};
+
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    /// Returns the facts of an item in this state, which one broker serves. The due time is `due` seconds from now.
+    fn facts(state: Option<State>, due: i64, ahead: Option<Ahead>) -> ItemFacts {
+        let settings = [("mail".to_owned(), SettingsHash::new(&queue()))].into();
+        ItemFacts {
+            now: NOW,
+            row: Some(ItemRow {
+                state,
+                owner: None,
+                state_time: None,
+                due_time: Some(NOW + due * 1_000),
+                attempt: 0,
+                fence: 0,
+                error: None,
+                ahead,
+            }),
+            has_null_keys: false,
+            lock: None,
+            brokers: Some(vec![Instance {
+                id: Uuid::nil(),
+                version: String::new(),
+                address: String::new(),
+                draining: false,
+                settings,
+            }]),
+        }
+    }
+
+    fn queue() -> QueueSpec {
+        let text = "[queues.mail]\nmanaged_columns = { body = 'text' }";
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("queues.toml");
+        std::fs::write(&file, text).expect("a file");
+        let sources = Sources {
+            file: Some(file),
+            environment: Vec::new(),
+            flags: Vec::new(),
+        };
+        let config: Config = sources.load().expect("a configuration");
+        config.queues[0].clone()
+    }
+
+    fn names(facts: &ItemFacts) -> Vec<&'static str> {
+        causes(facts, &queue()).iter().map(Cause::name).collect()
+    }
+
+    #[test]
+    fn each_state_has_its_cause() {
+        let ready = |ahead| facts(Some(State::Ready), 0, Some(ahead));
+        assert_eq!(names(&ready(Ahead::Exactly(0))), ["first"]);
+        assert_eq!(names(&ready(Ahead::Exactly(3))), ["behind"]);
+        assert_eq!(names(&ready(Ahead::AtLeast(1_000))), ["behind"]);
+        assert_eq!(names(&facts(Some(State::Ready), 0, None)), ["changing"]);
+        for (state, due, name) in [
+            (Some(State::Delayed), 5, "delayed"),
+            (Some(State::Delayed), 0, "delay_over"),
+            (Some(State::Leased), 5, "leased"),
+            (Some(State::Leased), -5, "lease_expired"),
+            (Some(State::Completed), 0, "completed"),
+            (Some(State::Dead), 0, "dead"),
+            (None, 0, "unknown_state"),
+        ] {
+            assert_eq!(names(&facts(state, due, None)), [name]);
+        }
+        let mut absent = facts(None, 0, None);
+        absent.row = None;
+        assert_eq!(causes(&absent, &queue()), [Cause::NoRow(false)]);
+        absent.has_null_keys = true;
+        assert_eq!(causes(&absent, &queue()), [Cause::NoRow(true)]);
+    }
+
+    #[test]
+    fn locks_and_missing_brokers_are_named_beside_the_state() {
+        let mut item = facts(Some(State::Ready), 0, Some(Ahead::Exactly(1)));
+        item.lock = Some(ForeignLock::File);
+        assert_eq!(names(&item), ["behind", "locked"]);
+        let mut first = facts(Some(State::Ready), 0, Some(Ahead::Exactly(0)));
+        let brokers = first.brokers.as_mut().expect("brokers");
+        brokers[0].draining = true;
+        assert_eq!(names(&first), ["draining"]);
+        first.brokers.as_mut().expect("brokers")[0].settings.clear();
+        assert_eq!(names(&first), ["not_served"]);
+        first.brokers = Some(Vec::new());
+        assert_eq!(names(&first), ["no_broker"]);
+        first.brokers = None;
+        assert_eq!(names(&first), ["brokers_unknown"]);
+        // A dead item waits for an operator, not for a broker.
+        let mut dead = facts(Some(State::Dead), 0, None);
+        dead.brokers = Some(Vec::new());
+        assert_eq!(names(&dead), ["dead"]);
+    }
+}

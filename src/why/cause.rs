@@ -1,0 +1,233 @@
+//! One reason why an item is not being claimed: its name for programs, and its sentence for an operator.
+
+use std::time::Duration;
+
+use crate::store::{Ahead, BlockingSession, ForeignLock};
+use crate::text;
+use crate::value::rfc3339_of_millis as moment;
+
+/// A reason why an item is not being claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// The table has no row with this key. True: it has rows with NULL in a key column, which have no key.
+    NoRow(bool),
+    /// The state column has a value that is no state.
+    UnknownState,
+    /// The item becomes ready at this time, after this time.
+    Delayed(i64, Duration),
+    /// The delay is over since this time, and no broker has made the item ready.
+    DelayOver(Duration),
+    /// A worker holds the lease until this time, for this time more.
+    Leased(i64, Duration),
+    /// The lease has expired this time ago, and no broker has ended it.
+    LeaseExpired(Duration),
+    /// The item is completed.
+    Completed,
+    /// The item is dead.
+    Dead,
+    /// The item is ready, and claims take others first. True: the queue has an order.
+    Behind(Ahead, bool),
+    /// The item is ready and the first of its queue.
+    First,
+    /// The item was ready, and another transaction was changing its row.
+    Changing,
+    /// Another program has locked the row or the file.
+    Locked(ForeignLock),
+    /// No broker has announced itself lately.
+    NoBroker,
+    /// Brokers run, and the queue is not among those that they serve.
+    NotServed,
+    /// Every broker that serves the queue will stop soon.
+    Draining,
+    /// The running brokers are not known.
+    BrokersUnknown,
+}
+
+impl Cause {
+    /// Returns the cause's name, for programs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NoRow(_) => "no_row",
+            Self::UnknownState => "unknown_state",
+            Self::Delayed(..) => "delayed",
+            Self::DelayOver(_) => "delay_over",
+            Self::Leased(..) => "leased",
+            Self::LeaseExpired(_) => "lease_expired",
+            Self::Completed => "completed",
+            Self::Dead => "dead",
+            Self::Behind(..) => "behind",
+            Self::First => "first",
+            Self::Changing => "changing",
+            Self::Locked(_) => "locked",
+            Self::NoBroker => "no_broker",
+            Self::NotServed => "not_served",
+            Self::Draining => "draining",
+            Self::BrokersUnknown => "brokers_unknown",
+        }
+    }
+
+    /// Returns a sentence for an operator. `queue` and `key` name the item in commands.
+    pub fn sentence(&self, queue: &str, key: &str) -> String {
+        match self {
+            Self::NoRow(false) => "No row has this key: it was never added, or it was deleted; completed rows can also be deleted or \
+                archived, as on_complete and keep_for of the queue say."
+                .to_owned(),
+            Self::NoRow(true) => "No row has this key, but the table has rows with NULL in a key column: no worker can get these until \
+                the column has a value."
+                .to_owned(),
+            Self::UnknownState => "Its state column has a value that is no state (0 to 4), so no broker touches it: another program has \
+                written it."
+                .to_owned(),
+            Self::Delayed(until, left) => format!(
+                "It is delayed and becomes ready in {}, at {}.",
+                short_duration(*left),
+                moment(*until)
+            ),
+            Self::DelayOver(since) => format!(
+                "Its delay is over since {}, but no broker has made it ready yet; a running broker does that within seconds.",
+                short_duration(*since)
+            ),
+            Self::Leased(until, left) => format!(
+                "Its lease lasts for {} more, until {}, unless the worker extends it; to take the item away from the worker: \
+                 lease-broker cancel {queue} {} --reason TEXT",
+                short_duration(*left),
+                moment(*until),
+                shell_word(key)
+            ),
+            Self::LeaseExpired(since) => format!(
+                "Its lease has expired {} ago, but no broker has ended it yet; a running broker does that within seconds.",
+                short_duration(*since)
+            ),
+            Self::Completed => "Completed items are not claimed again.".to_owned(),
+            Self::Dead => format!(
+                "Dead items are not claimed; to make the dead items of the queue ready again, those that died first: \
+                 lease-broker redrive {queue} [--limit N]"
+            ),
+            Self::Behind(Ahead::Exactly(1), true) => {
+                "1 ready item comes before it in the order of the queue.".to_owned()
+            }
+            Self::Behind(ahead, true) => {
+                format!("{} ready items come before it in the order of the queue.", describe_ahead(*ahead))
+            }
+            Self::Behind(ahead, false) => format!(
+                "{} other ready items would be claimed first now; the queue has no order.",
+                describe_ahead(*ahead)
+            ),
+            Self::First => format!(
+                "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}."
+            ),
+            Self::Changing => "A transaction was changing its row, perhaps a claim: run the command again.".to_owned(),
+            Self::Locked(ForeignLock::File) => "Another connection has held the write lock of the SQLite file for a second, so no claim \
+                can be written: end the transaction of that program."
+                .to_owned(),
+            Self::Locked(ForeignLock::Row(None)) => "A transaction of another program has held a lock on its row for a second, so claims \
+                skip it or wait: end that transaction."
+                .to_owned(),
+            Self::Locked(ForeignLock::Row(Some(session))) => format!(
+                "A transaction has held a lock on its row for a second, so claims skip it or wait: end the transaction of {}.",
+                describe_session(session)
+            ),
+            Self::NoBroker => "No broker has announced itself to the database in the last 15 s, so no broker runs: start one with \
+                lease-broker serve."
+                .to_owned(),
+            Self::NotServed => {
+                format!("Brokers run on the database, but they do not serve {queue}: compare their configurations.")
+            }
+            Self::Draining => format!("Every broker that serves {queue} is stopping."),
+            Self::BrokersUnknown => "It is not known if a broker runs, because the table lease_broker_instance does not exist or this \
+                login may not read it."
+                .to_owned(),
+        }
+    }
+}
+
+fn describe_session(session: &BlockingSession) -> String {
+    let part = |name: &str, value: &Option<String>| {
+        let value = value.as_deref().map(str::trim);
+        let value = value.filter(|value| !value.is_empty());
+        value.map(|value| format!(", {name} {}", text::visible(value)))
+    };
+    let parts = [
+        Some(format!("session {}", session.id)),
+        part("login", &session.login),
+        part("host", &session.host),
+        part("program", &session.program),
+        session
+            .since_request
+            .map(|time| format!(", last request {} ago", short_duration(time))),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+fn describe_ahead(ahead: Ahead) -> String {
+    match ahead {
+        Ahead::Exactly(items) => grouped(items),
+        Ahead::AtLeast(items) => format!("At least {}", grouped(items)),
+    }
+}
+
+/// Writes a number with commas between groups of three digits.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Writes a word as a shell takes it.
+fn shell_word(word: &str) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "-_./:".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", text::visible(word).replace('\'', r"'\''"))
+}
+
+/// Writes a duration in whole seconds, or in milliseconds if it is shorter than a second.
+pub(crate) fn short_duration(duration: Duration) -> String {
+    let shown = match duration.as_secs() {
+        0 => Duration::from_millis(u64::from(duration.subsec_millis())),
+        seconds => Duration::from_secs(seconds),
+    };
+    humantime::format_duration(shown).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_name_numbers_sessions_and_commands() {
+        let sentence = |cause: Cause| cause.sentence("mail", "a 'b'");
+        let behind = sentence(Cause::Behind(Ahead::AtLeast(1_000), true));
+        assert!(
+            behind.starts_with("At least 1,000 ready items come before"),
+            "{behind}"
+        );
+        let session = BlockingSession {
+            id: 61,
+            login: Some("sa".to_owned()),
+            host: Some("pc-7\u{1b}".to_owned()),
+            program: None,
+            since_request: Some(Duration::from_millis(185_500)),
+        };
+        let locked = sentence(Cause::Locked(ForeignLock::Row(Some(session))));
+        let named = "of session 61, login sa, host pc-7\\u{1b}, last request 3m 5s ago.";
+        assert!(locked.ends_with(named), "{locked}");
+        let leased = sentence(Cause::Leased(0, Duration::from_secs(90)));
+        let command = r"lease-broker cancel mail 'a '\''b'\''' --reason";
+        assert!(leased.contains(command), "{leased}");
+    }
+
+    #[test]
+    fn long_numbers_have_commas() {
+        let numbers = [1, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(numbers, ["1", "999", "1,000", "1,234,567"]);
+    }
+}
