@@ -8,6 +8,8 @@ mod admin;
 mod bench;
 #[path = "command_line/connections.rs"]
 mod connections;
+#[path = "command_line/container.rs"]
+mod container;
 #[path = "command_line/demo.rs"]
 mod demo;
 #[path = "command_line/enqueue.rs"]
@@ -34,6 +36,8 @@ mod security;
 mod serve;
 #[path = "support/skipped.rs"]
 mod skipped;
+#[path = "command_line/summary.rs"]
+mod summary;
 #[path = "command_line/work.rs"]
 mod work;
 #[path = "command_line/workspace.rs"]

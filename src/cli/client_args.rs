@@ -27,7 +27,7 @@ pub(super) struct ClientArgs {
     address: String,
     /// Maximum duration of a call. A claim may take the time of --wait in addition
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Output format: a table, or one JSON object per line
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     pub(super) output: OutputFormat,

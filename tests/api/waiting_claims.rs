@@ -188,10 +188,7 @@ async fn waits_do_not_block_other_calls() {
     let (_server, client) = start_without_polls().await;
     let mut waiting = Vec::new();
     for _ in 0..400 {
-        let (client, request) = (
-            client.clone(),
-            client.waiting_claim_request(1, WAIT),
-        );
+        let (client, request) = (client.clone(), client.waiting_claim_request(1, WAIT));
         waiting.push(tokio::spawn(async move { client.try_claim(request).await }));
     }
     let payloads: Vec<String> = (0..400).map(|n| n.to_string()).collect();
