@@ -228,7 +228,7 @@ fn a_configured_queue_is_measured() {
 #[test]
 fn an_item_settled_twice_fails_the_run() {
     let workspace = Workspace::with(
-        "[queues.again]\nmanaged_columns = { payload = 'text' }\non_complete = { recur = '1s' }",
+        "[queues.again]\nmanaged_columns = { payload = 'text' }\non_complete = { recur = '100ms' }",
     );
     let load = "--config queues.toml --queue again --workers 2 --backlog 2 --warm-up 0s";
     let printed = bench(&workspace, &format!("{load} --duration 3s"));
