@@ -20,8 +20,8 @@ static TURN: Mutex<()> = Mutex::new(());
 /// print the values.
 const MAX_P99: Duration = Duration::from_secs(3);
 const MAX_TIMES_CONTROL: u32 = 20;
-/// The bytes that another program inserts in one transaction. The bystander waits until it ends.
-const INSERTED_BYTES: usize = 8_000_000;
+/// The bytes that another program inserts in one transaction. The broker waits until it ends.
+const INSERTED_BYTES: usize = 16_000_000;
 
 /// The queue that attackers use. A failed item is ready again immediately.
 pub(crate) const QUEUE: &str = "work";
@@ -77,9 +77,10 @@ impl Arena {
         let text = format!("admin.listen = ''\n{settings}\n{}", queues.concat());
         std::fs::write(&config, text).expect("the file is written");
         prepare(&file);
+        let control = std::thread::spawn(Bystander::on_idle_broker);
         let broker = BrokerProcess::serve(&file, &config);
         let bystander = Bystander::start(client_of(&broker, bystander::QUEUE));
-        let control = Bystander::on_idle_broker();
+        let control = control.join().expect("the control starts");
         let memory = Memory::start(broker.id());
         Self {
             broker,
@@ -91,9 +92,12 @@ impl Arena {
         }
     }
 
-    /// Adds items of this size to [`QUEUE`], as another program does.
+    /// Adds items of this size to [`QUEUE`], as another program does. Lets the broker have the lock after each transaction.
     pub(crate) fn insert_items(&self, items: usize, bytes: usize) {
         let database = database::open(&self.folder.path().join(DATABASE));
+        database
+            .execute_batch("PRAGMA synchronous = OFF")
+            .expect("a setting");
         let mut left = items;
         while left > 0 {
             let part = left.min(INSERTED_BYTES.div_ceil(bytes));
@@ -102,6 +106,7 @@ impl Arena {
                  INSERT INTO {QUEUE} (payload) SELECT printf('%.*c', {bytes}, 'x') FROM numbers"
             );
             database.execute_batch(&sql).expect("the items are added");
+            self.hold(1);
             left -= part;
         }
     }

@@ -8,6 +8,8 @@ use crate::workspace::{QUEUES, Workspace};
 
 /// The section of a service with TLS and two tokens.
 const SECURITY: &str = "
+[server]
+handshake_timeout = '1m'
 [server.tls]
 certificate = 'tls.crt'
 key = 'tls.key'
