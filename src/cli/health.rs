@@ -30,8 +30,8 @@ pub(super) struct Health {
     /// Name of the service to ask about. Without it, the question is about the whole server
     #[arg(long, value_name = "NAME", default_value = "")]
     service: String,
-    /// Ask the admin port instead of --address. Its address is the setting admin.listen, read as `serve` reads it: from
-    /// --config and LEASE_BROKER_… variables
+    /// Ask the admin port instead of --address. Its address is the setting admin.listen, from --config and the environment, as
+    /// `serve` reads them
     #[arg(long, conflicts_with = "service")]
     admin: bool,
     /// Configuration file of the service, for --admin
@@ -94,9 +94,11 @@ impl Health {
         if status == ServingStatus::Serving {
             return Ok(());
         }
-        let reasons: String = reasons.iter().map(|reason| format!(", {reason}")).collect();
+        let mut report = vec![name];
+        report.extend(reasons.iter().map(String::as_str));
         Err(CommandError::failed(format!(
-            "the service reports {name}{reasons}"
+            "the service reports {}",
+            report.join(", ")
         )))
     }
 }

@@ -21,13 +21,12 @@ fn instruction(name: &str) -> String {
         .filter(|line| !line.starts_with('#'))
         .collect();
     let joined = code.join("\n").replace("\\\n", " ");
+    let start = format!("{name} ");
     let found = joined
         .lines()
-        .filter_map(|line| line.strip_prefix(&format!("{name} ")));
-    found
-        .last()
-        .unwrap_or_else(|| panic!("no {name}"))
-        .to_owned()
+        .rev()
+        .find_map(|line| line.strip_prefix(&start));
+    found.unwrap_or_else(|| panic!("no {name}")).to_owned()
 }
 
 /// Returns the words of a JSON array of texts.
