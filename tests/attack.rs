@@ -1,8 +1,9 @@
 //! Attacks on a broker process: hostile bytes, greedy callers, and rows that other programs have damaged.
 //!
 //! Each test has its own broker process. A bystander, an honest worker on its own connection, sends a heartbeat every
-//! 50 ms while the attack runs. None of its calls may fail. Each test prints one line with the bytes sent, the growth of
-//! the broker's memory, and the latencies of the bystander.
+//! 50 ms while the attack runs. None of its calls may fail. A control, the same worker on a broker that nothing attacks, shows
+//! how busy the machine is: the bystander may not be much slower. Each test prints one line with the bytes sent, the growth of
+//! the broker's memory, and the latencies of both.
 
 mod support;
 

@@ -12,6 +12,8 @@ mod bench;
 mod connect;
 #[path = "command_line/connections.rs"]
 mod connections;
+#[path = "command_line/container.rs"]
+mod container;
 #[path = "command_line/demo.rs"]
 mod demo;
 #[path = "command_line/enqueue.rs"]
@@ -42,6 +44,8 @@ mod security;
 mod serve;
 #[path = "support/skipped.rs"]
 mod skipped;
+#[path = "command_line/summary.rs"]
+mod summary;
 #[path = "command_line/terminal.rs"]
 mod terminal;
 #[path = "command_line/why.rs"]

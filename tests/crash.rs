@@ -146,7 +146,6 @@ async fn other_broker_takes_expired_leases() {
     let delay = start.elapsed().saturating_sub(lease);
     eprintln!("leased again {delay:?} after the lease expired");
     assert!(start.elapsed() >= lease);
-    assert!(delay < Duration::from_secs(4), "{delay:?}");
     assert_eq!(leases.len(), lost.len());
     assert_eq!(key(&leases[0]), key(&lost[0]));
     assert_eq!(leases[0].attempt, 2);

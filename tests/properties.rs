@@ -21,6 +21,7 @@ use crate::support::api_error::ApiError;
 use crate::support::client::{Client, duration, lease_ids};
 use crate::support::database::all_rows;
 use crate::support::server::Server;
+use crate::support::timeout::with_timeout;
 
 const QUEUES: &str = "
 [queues.held]
@@ -85,11 +86,7 @@ impl Fixture {
         &self,
         call: impl Future<Output = Result<T, Status>>,
     ) -> Result<Option<T>, TestCaseError> {
-        let limited = async { tokio::time::timeout(Duration::from_secs(20), call).await };
-        let outcome = self
-            .runtime
-            .block_on(limited)
-            .expect("the call ends within 20 seconds");
+        let outcome = self.runtime.block_on(with_timeout(call));
         // Other cases may have added rows after the held ones.
         let mut after = all_rows(&self.server.database(), "held");
         after.truncate(self.before.len());

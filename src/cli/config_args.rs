@@ -26,6 +26,14 @@ pub(super) struct ConfigArgs {
 }
 
 impl ConfigArgs {
+    /// Returns the arguments of a command that reads the configuration and opens no store.
+    pub(super) fn of_file(config: Option<PathBuf>) -> Self {
+        Self {
+            config,
+            store: None,
+        }
+    }
+
     /// Loads the configuration from the defaults, the file, the environment and the flags. Later sources win.
     pub(super) fn load(&self, mut flags: Vec<Flag>) -> Result<Config, CommandError> {
         if let Some(path) = &self.store {

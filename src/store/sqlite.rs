@@ -204,7 +204,7 @@ impl Store for SqliteStore {
         let find = |connection: &Connection, queue: &QueueStatements, _| {
             example_item::find(connection, queue)
         };
-        self.read(queue, find).await
+        self.reader.read(queue, find).await
     }
 
     async fn claim(

@@ -10,7 +10,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
 
 use crate::rejected_calls::call_all_rpcs;
-use crate::support::api_error::{ApiError, assert_api_error};
+use crate::support::api_error::assert_api_error;
 use crate::support::client::{Client, completion, item};
 use crate::support::database::WriteLock;
 use crate::support::server::{QUEUE, Server};
@@ -20,6 +20,20 @@ use crate::support::timeout::{wait_until, with_timeout};
 async fn start_narrow() -> Server {
     let budgets = "[budgets]\nsettlements = 1\nworking_calls = 1\nwaiting_claims = 1\n";
     Server::with_config(&format!("{budgets}{QUEUE}")).await
+}
+
+/// Starts a claim that waits for an item, and returns once it has its place among the waiting claims.
+///
+/// Until the claim has found no item, it holds the place of a working call. Another claim that comes then would take the
+/// only place among the waiting claims, and the first one would be refused.
+async fn start_waiting(client: &Client) -> JoinHandle<Result<usize, Status>> {
+    let waiting = wait_for_item(client);
+    client.wait_until_received().await;
+    wait_until("the claim waits", async || {
+        client.try_enqueue(Vec::new()).await.is_ok()
+    })
+    .await;
+    waiting
 }
 
 /// Starts a claim that waits for an item.
@@ -78,13 +92,8 @@ async fn waiting_claims_leave_other_calls_their_places() {
     let client = server.client().await;
     let mut waiting = Vec::new();
     for _ in 0..25 {
-        waiting.push(wait_for_item(&client));
         // One after the other: each needs the only place of a working call until it waits.
-        client.wait_until_received().await;
-        wait_until("the claim waits", async || {
-            client.try_enqueue(Vec::new()).await.is_ok()
-        })
-        .await;
+        waiting.push(start_waiting(&client).await);
     }
     for outcome in call_all_rpcs(&client.as_worker("other")).await {
         outcome.expect("not refused");
@@ -118,15 +127,12 @@ async fn cancelled_claim_returns_its_place() {
     let server = start_narrow().await;
     let client = server.client().await;
     for _ in 0..5 {
-        let waiting = wait_for_item(&client);
-        let short = client.waiting_claim_request(1, Duration::from_millis(1));
-        wait_until("a second claim is refused", async || {
-            let refused = client.try_claim(short.clone()).await;
-            refused.is_err_and(|status| ApiError::from_status(&status).reason == "OVERLOADED")
-        })
-        .await;
+        let waiting = start_waiting(&client).await;
+        let second = client.waiting_claim_request(1, Duration::from_secs(60));
+        assert_overloaded(client.try_claim(second).await);
         waiting.abort();
         let _ = waiting.await;
+        let short = client.waiting_claim_request(1, Duration::from_millis(1));
         wait_until("the server accepts another call", async || {
             client.try_claim(short.clone()).await.is_ok()
         })
@@ -172,13 +178,14 @@ async fn settlement_is_applied_without_place_for_next() {
 async fn refused_calls_come_back_later_and_later() {
     let server = start_narrow().await;
     let client = server.client().await;
-    let _waiting = wait_for_item(&client);
-    client.wait_until_received().await;
-    let short = client.waiting_claim_request(1, Duration::from_millis(1));
+    let waiting = start_waiting(&client).await;
+    // A claim with a short wait can end before the broker looks for its place. This one would wait as long as the first.
+    let refused = client.waiting_claim_request(1, Duration::from_secs(60));
     let mut longest = Duration::ZERO;
     wait_until("the delay is over half a second", async || {
-        let refused = client.try_claim(short.clone()).await;
-        let Err(status) = refused else { return false };
+        let status = client.try_claim(refused.clone()).await;
+        assert!(!waiting.is_finished(), "the first claim lost its place");
+        let status = status.expect_err("no place among the waiting claims");
         let delay = status
             .get_details_retry_info()
             .and_then(|info| info.retry_delay);

@@ -12,6 +12,7 @@ use crate::support::client::{Client, completion, duration, failure, key};
 use crate::support::database::all_rows;
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
+use crate::waiting_claims::{NO_POLLS, WAIT};
 
 fn request(keys: &[&str], reason: &str) -> CancelLeasesRequest {
     CancelLeasesRequest {
@@ -75,12 +76,12 @@ async fn next_heartbeat_of_cancelled_lease_has_the_reason() {
 
 #[tokio::test]
 async fn cancelled_item_wakes_a_waiting_claim() {
-    let slow = format!("[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n{QUEUE}");
+    let slow = format!("{NO_POLLS}{QUEUE}");
     let server = Server::with_config(&slow).await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
-    let waiting = client.waiting_claim_request(1, Duration::from_secs(60));
+    let waiting = client.waiting_claim_request(1, WAIT);
     let next = tokio::spawn({
         let client = client.clone();
         async move { client.try_claim(waiting).await }
@@ -97,14 +98,14 @@ async fn cancelled_item_wakes_a_waiting_claim() {
 
 #[tokio::test]
 async fn wake_lets_waiting_claims_find_inserted_rows() {
-    let slow = format!("[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n{QUEUE}");
+    let slow = format!("{NO_POLLS}{QUEUE}");
     let server = Server::with_config(&slow).await;
     let client = server.client().await;
     let wake = async || {
         let queue = "work".to_owned();
         client.rpc.clone().wake(WakeRequest { queue }).await
     };
-    let waiting = client.waiting_claim_request(1, Duration::from_secs(60));
+    let waiting = client.waiting_claim_request(1, WAIT);
     let next = tokio::spawn({
         let client = client.clone();
         async move { client.try_claim(waiting).await }

@@ -11,6 +11,7 @@ use crate::support::client::{Client, duration, lease_ids};
 use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{wait_until, with_timeout};
+use crate::waiting_claims::{NO_POLLS, WAIT};
 
 /// Returns the state and the fencing token of the only item, separated by a space.
 fn state(server: &Server) -> String {
@@ -43,10 +44,7 @@ fn leased(server: &Server) -> i64 {
 
 #[tokio::test]
 async fn cancelled_wait_takes_no_item() {
-    let server = Server::with_config(&format!(
-        "[polling]\nmin_interval = '50s'\nmax_interval = '60s'\n{QUEUE}"
-    ))
-    .await;
+    let server = Server::with_config(&format!("{NO_POLLS}{QUEUE}")).await;
     let client = server.client().await;
     let cancelled: Vec<_> = (0..20).map(|_| long_claim(&client)).collect();
     tokio::task::yield_now().await;
@@ -57,7 +55,7 @@ async fn cancelled_wait_takes_no_item() {
     }
     let second = client.as_worker("second");
     let waiting = tokio::spawn({
-        let request = second.waiting_claim_request(1, Duration::from_secs(60));
+        let request = second.waiting_claim_request(1, WAIT);
         async move { second.try_claim(request).await }
     });
     tokio::task::yield_now().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::{Code, Request};
+use tonic::{Code, Request, Status};
 
 use crate::support::api_error::assert_api_error;
 use crate::support::client::{completion, item};
@@ -12,12 +12,23 @@ use crate::support::server::Server;
 use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};
 
 /// Adds the `grpc-timeout` header to a request. The client reads the header too and starts its timer earlier than the
-/// server, so it would turn a late answer into CANCELLED.
+/// server, so it turns a late answer into CANCELLED.
 fn with_deadline<T>(message: T, timeout: &'static str) -> Request<T> {
     let mut request = Request::new(message);
     let timeout = timeout.parse().expect("a header");
     request.metadata_mut().insert("grpc-timeout", timeout);
     request
+}
+
+/// Returns the broker's answer. `None`: the client's timer ended the call.
+///
+/// The broker leaves a tenth of the time, at most 100 ms, for its answer to arrive. On a busy machine that can be too little,
+/// so the tests send the call again.
+fn in_time<T>(outcome: Result<T, Status>) -> Option<Result<T, Status>> {
+    match outcome {
+        Err(status) if status.code() == Code::Cancelled => None,
+        answered => Some(answered),
+    }
 }
 
 #[tokio::test]
@@ -26,18 +37,21 @@ async fn wait_ends_empty_before_the_deadline() {
     let client = server.client().await;
     for (header, deadline) in [("800m", 800), ("1S", 1_000), ("300000u", 300)] {
         let request = client.waiting_claim_request(1, Duration::from_secs(60));
-        let start = Instant::now();
-        let leases = with_timeout(client.try_claim(with_deadline(request, header))).await;
-        assert_eq!(leases.expect("no error"), [], "{header}");
-        let took = start.elapsed();
-        assert!(
-            took < Duration::from_millis(deadline),
-            "{took:?} of {header}"
-        );
-        assert!(
-            took > Duration::from_millis(deadline / 2),
-            "{took:?} of {header}"
-        );
+        wait_until("the answer comes before the deadline", async || {
+            let start = Instant::now();
+            let request = with_deadline(request.clone(), header);
+            let Some(leases) = in_time(with_timeout(client.try_claim(request)).await) else {
+                return false;
+            };
+            assert_eq!(leases.expect("no error"), [], "{header}");
+            let took = start.elapsed();
+            assert!(
+                took > Duration::from_millis(deadline / 2),
+                "{took:?} of {header}"
+            );
+            true
+        })
+        .await;
     }
 }
 
@@ -45,11 +59,13 @@ async fn wait_ends_empty_before_the_deadline() {
 async fn client_timeout_gets_an_empty_response() {
     let server = Server::start().await;
     let client = server.client().await;
-    for _ in 0..3 {
+    wait_until("the answer comes before the timeout", async || {
         let mut request = Request::new(client.waiting_claim_request(1, Duration::from_secs(60)));
         request.set_timeout(Duration::from_secs(1));
-        assert_eq!(client.try_claim(request).await.expect("no error"), []);
-    }
+        let answer = in_time(client.try_claim(request).await);
+        answer.is_some_and(|leases| leases.expect("no error").is_empty())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -69,7 +85,21 @@ async fn later_deadline_has_no_effect() {
 
 #[tokio::test]
 async fn locked_store_exceeds_the_deadline() {
-    let server = Server::start().await;
+    wait_until("all answers come before the deadline", async || {
+        let server = Server::start().await;
+        let outcomes = call_locked_store(&server).await.map(in_time);
+        let in_time = outcomes.iter().all(Option::is_some);
+        for outcome in outcomes.into_iter().flatten() {
+            let code = Code::DeadlineExceeded;
+            assert_api_error(outcome, code, "DEADLINE_EXCEEDED", false);
+        }
+        in_time
+    })
+    .await;
+}
+
+/// Makes four calls with a deadline while another program holds the lock of the file.
+async fn call_locked_store(server: &Server) -> [Result<(), Status>; 4] {
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
     let id = client.claim_one().await.lease_id;
@@ -86,7 +116,6 @@ async fn locked_store_exceeds_the_deadline() {
         next: None,
     };
     let (mut one, mut two) = (rpc(), rpc());
-    let start = Instant::now();
     let (claimed, waited, enqueued, completed) = with_timeout(Box::pin(async {
         tokio::join!(
             client.try_claim(with_deadline(client.claim_request(1), "500m")),
@@ -99,13 +128,12 @@ async fn locked_store_exceeds_the_deadline() {
         )
     }))
     .await;
-    let took = start.elapsed();
-    assert!(took < Duration::from_millis(1_500), "{took:?}");
-    let (code, reason) = (Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
-    assert_api_error(claimed, code, reason, false);
-    assert_api_error(waited, code, reason, false);
-    assert_api_error(enqueued, code, reason, false);
-    assert_api_error(completed, code, reason, false);
+    [
+        claimed.map(drop),
+        waited.map(drop),
+        enqueued.map(drop),
+        completed.map(drop),
+    ]
 }
 
 #[tokio::test]
@@ -115,7 +143,7 @@ async fn late_claim_is_released() {
     client.enqueue(&["a"]).await;
     let lock = WriteLock::acquire(&server.file());
     let claimed = client
-        .try_claim(with_deadline(client.claim_request(1), "200m"))
+        .try_claim(with_deadline(client.claim_request(1), "1S"))
         .await;
     let failed = claimed.expect_err("the deadline has passed");
     // The client's channel also reads the header and can cancel the call first.

@@ -84,7 +84,8 @@ async fn incomplete_requests_take_no_place_of_calls() {
 
 #[tokio::test]
 async fn incomplete_requests_do_not_delay_shutdown() {
-    let mut server = Server::start().await;
+    // Longer than the test: a request or a connection that delays the shutdown fails it.
+    let mut server = start("[server]\nrequest_timeout = '1h'\ndrain_grace = '1h'").await;
     let mut connection = RawConnection::open(server.address);
     for call in 0..10 {
         let headers = call_headers(2 * call + 1, HEARTBEAT, 0);
@@ -94,13 +95,7 @@ async fn incomplete_requests_do_not_delay_shutdown() {
     // The answer to a later call on another connection does not prove that these have arrived, so that the server may also
     // close the connection before it reads them.
     server.client().await.enqueue(&["a"]).await;
-    let start = Instant::now();
     assert!(with_timeout(server.drain()).await, "a call was cut off");
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
     drop(silent);
 }
 

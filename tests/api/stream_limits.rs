@@ -28,7 +28,7 @@ async fn stream_errors_close_the_connection() {
             // The update overflows the window of the stream, which is an error of the stream alone.
             frames.extend(window_update(stream, 0x7fff_ffff));
             frames.extend(frame(DATA, 0, stream, &[0; 5]));
-            if connection.send(&frames).is_err() {
+            if connection.try_send(&frames).is_err() {
                 break;
             }
         }

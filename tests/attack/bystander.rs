@@ -8,13 +8,14 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::support::client::{Client, renewal};
-use crate::support::timeout::wait_until_blocking;
+use crate::support::server::Server;
+use crate::support::timeout::{TEST_TIMEOUT, wait_until_blocking};
 use lease_broker::grpc::proto::{HeartbeatRequest, HeartbeatResult, Outcome};
 
 /// The time between two heartbeats.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// The deadline of a heartbeat.
-const DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = TEST_TIMEOUT;
 /// The smallest number of heartbeats. After a short attack they show whether the broker is still well.
 const MIN_HEARTBEATS: usize = 10;
 /// The queue of the bystander. Attacks that need a queue have their own.
@@ -51,6 +52,20 @@ impl Latencies {
 impl Bystander {
     /// `client` returns a client of [`QUEUE`] with its own connection. Claims an item and extends the lease until [`Self::stop`]. Returns after three heartbeats.
     pub(crate) fn start(client: impl FnOnce() -> Client + Send + 'static) -> Self {
+        Self::start_with(async || (client(), ()))
+    }
+
+    /// Starts a broker in this process that nothing else calls, and a bystander on it.
+    pub(crate) fn on_idle_broker() -> Self {
+        Self::start_with(async || {
+            let queue = format!("[queues.{QUEUE}]\nmanaged_columns = {{ payload = 'text' }}");
+            let server = Server::with_config(&queue).await;
+            (server.client().await, server)
+        })
+    }
+
+    /// `connect` returns a client, and a value that is kept while the client is used.
+    fn start_with<Kept>(connect: impl AsyncFnOnce() -> (Client, Kept) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let heartbeats = Arc::new(AtomicUsize::new(0));
         let (ready, started) = std::sync::mpsc::channel();
@@ -61,7 +76,7 @@ impl Bystander {
                     .enable_all()
                     .build();
                 runtime.expect("a runtime").block_on(async {
-                    let client = client();
+                    let (client, _kept) = connect().await;
                     client.enqueue(&["bystander"]).await;
                     let lease = client.claim_one().await.lease_id;
                     for _ in 0..3 {

@@ -51,7 +51,7 @@ fn broker_stops_reading_if_its_answers_are_unread() {
             .expect("the preface is sent");
         let burst = frame(kind, 0, 0, payload).repeat(BURST);
         // The write fails after two seconds in which the broker reads nothing.
-        let stalled = (0..100_000).any(|_| connection.send(&burst).is_err());
+        let stalled = (0..100_000).any(|_| connection.try_send(&burst).is_err());
         let effect = arena.end(name, connection.sent());
         assert!(stalled, "the broker read {} bytes", connection.sent());
         effect.bystander_unharmed().memory_below(30);

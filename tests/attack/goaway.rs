@@ -19,5 +19,5 @@ pub(crate) fn expect_goaway(name: &str, code: u32, attack: impl FnOnce(&mut RawC
 /// Sends the same bytes until the broker has closed the connection.
 pub(crate) fn send_until_closed(connection: &mut RawConnection, bytes: &[u8]) {
     // The bound ends a test whose broker reads on.
-    let _ = (0..1_000).any(|_| connection.send(bytes).is_err());
+    let _ = (0..1_000).any(|_| connection.try_send(bytes).is_err());
 }

@@ -1,7 +1,7 @@
 //! Tests of the log of `serve`: a stalled reader, changes of the level, folded lines, and values that never appear.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::Instant;
 
 use crate::support::client::{Client, failure};
 use crate::support::http::{get, send};
@@ -43,9 +43,8 @@ async fn stalled_reader_of_the_log_stalls_no_call() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), calls)
-        .await
-        .expect("calls are answered although nobody reads the log");
+    // Calls are answered although nobody reads the log.
+    with_timeout(calls).await;
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(0));
 }
@@ -122,6 +121,7 @@ async fn a_thousand_equal_failures_write_three_lines_at_most() {
         .database()
         .execute_batch("DROP TABLE work")
         .expect("the table is dropped");
+    let start = Instant::now();
     for _ in 0..1_000 {
         let refused = client.try_enqueue(vec![crate::support::client::item("x")]);
         with_timeout(refused).await.expect_err("no table");
@@ -131,7 +131,9 @@ async fn a_thousand_equal_failures_write_three_lines_at_most() {
     process.wait();
     let log = process.log();
     let about = log.lines().filter(|line| line.contains("call failed"));
-    assert!((1..=3).contains(&about.count()), "{log}");
+    // Every 30 s, one more line tells the number of those left out.
+    let most = 3 + usize::try_from(start.elapsed().as_secs() / 30).expect("a short time");
+    assert!((1..=most).contains(&about.count()), "{log}");
     assert!(log.contains("similar log lines left out"), "{log}");
 }
 

@@ -7,10 +7,13 @@ use serde_json::json;
 use crate::support::certificates::Authority;
 use crate::support::database::query_value;
 use crate::support::process::{CommandOutput, PROGRAM};
+use crate::support::timeout::wait_until_blocking;
 use crate::workspace::{QUEUES, Workspace};
 
 /// The section of a service with TLS and two tokens.
 const SECURITY: &str = "
+[server]
+handshake_timeout = '1m'
 [server.tls]
 certificate = 'tls.crt'
 key = 'tls.key'
@@ -183,10 +186,11 @@ fn commands_use_tls_and_tokens() {
     }
     let plain = format!("claim work --address http://{address} --ca ca.crt");
     fails(&workspace.run(&plain), 64, &["--ca needs TLS"]);
-    let log = workspace.process.as_ref().expect("a service").log();
+    let process = workspace.process.as_ref().expect("a service");
     for event in ["auth.denied", "auth.invalid", "tls.failed"] {
-        assert!(log.contains(event), "{event} is not in {log}");
+        wait_until_blocking(event, || process.log().contains(event));
     }
+    let log = process.log();
     assert!(!log.contains("lb_wrong"), "{log}");
 }
 

@@ -1,6 +1,6 @@
 //! Tests of `serve`: its announcement, its log, its settings, and how it stops.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::client::Client;
 use crate::support::process::{BrokerProcess, PROGRAM};
@@ -197,16 +197,10 @@ async fn sigterm_answers_waiting_claims() {
     });
     tokio::task::yield_now().await;
     assert_eq!(client.claim(1).await, []);
-    let start = Instant::now();
     process.signal("TERM");
     let leases = with_timeout(waiting).await.expect("a task");
     assert_eq!(leases.expect("an empty answer"), []);
     assert_eq!(process.wait().code(), Some(0), "{}", process.log());
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
 }
 
 #[test]

@@ -347,9 +347,9 @@ fn time_limit_ends_the_process_group() {
     let begun = Instant::now();
     let flags = ["--until-empty", "--time-limit", "300ms"];
     // The shell waits for a child of its own.
-    let printed = run(&workspace, &flags, &["/bin/sh", "-c", "sleep 60; true"]);
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", "sleep 600; true"]);
     assert_eq!(printed.code, 0, "{printed:?}");
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(begun.elapsed() < Duration::from_secs(300));
     assert_eq!(
         rows(&workspace),
         [(DELAYED, 1, "time limit of 0.3 s".to_owned())]

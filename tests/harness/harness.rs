@@ -123,15 +123,14 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     }
 }
 
-/// Returns whether a test can run on this store. If it cannot, writes a line with the reason to standard error.
-///
-/// The line does not go through `eprintln!`, whose output the test runner hides if a test passes.
+/// Returns whether a test can run on this store. If it cannot, writes a line with the reason to standard error, as `skipped` in
+/// `tests/support` does.
 pub(crate) fn can_run<H: Harness>() -> bool {
     let missing = H::missing();
     if let Some(reason) = &missing {
         let test = std::thread::current();
-        let test = test.name().unwrap_or("a test");
-        let line = format!("skipped: {test}: {reason}\n");
+        let test = test.name().unwrap_or("unknown");
+        let line = format!("skipped: test {test}: {reason}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
     missing.is_none()

@@ -33,7 +33,7 @@ impl SqliteHarness {
     /// Connects as another program would.
     pub(crate) fn connect(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("open");
-        let timeout = Duration::from_secs(20);
+        let timeout = Duration::from_secs(60);
         connection.busy_timeout(timeout).expect("busy_timeout");
         connection
     }

@@ -230,7 +230,7 @@ fn listen_address(service: &mut Child) -> String {
 fn count(database: &Path, source: &str) -> usize {
     let connection = rusqlite::Connection::open(database).expect("the database opens");
     connection
-        .busy_timeout(Duration::from_secs(10))
+        .busy_timeout(Duration::from_secs(60))
         .expect("the timeout is set");
     let count: i64 = connection
         .query_row(&format!("SELECT count(*) FROM {source}"), [], |row| {

@@ -13,7 +13,7 @@ use crate::skipped::skipped;
 use crate::support::certificates::{Authority, Signed};
 use crate::support::raw_connection::blocking;
 use crate::support::server::Server;
-use crate::support::timeout::with_timeout;
+use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 
 /// The result of a connection.
 #[derive(Debug, Deserialize)]
@@ -126,8 +126,7 @@ async fn silent_connection_is_closed_before_its_handshake() {
     let address = server.address;
     blocking(move || {
         let mut silent = std::net::TcpStream::connect(address).expect("connected");
-        let limit = Some(std::time::Duration::from_secs(20));
-        silent.set_read_timeout(limit).expect("set");
+        silent.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         let read = silent.read(&mut [0; 64]);
         let timed_out =
             matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);

@@ -1,7 +1,5 @@
 //! Calls without valid credentials: the broker answers by their headers, and reads no byte of their bodies.
 
-use std::time::{Duration, Instant};
-
 use crate::support::frames::{END_HEADERS, HEADERS, call_block, frame};
 use crate::support::raw_connection::{RawConnection, blocking};
 use crate::support::server::{QUEUE, Server};
@@ -25,7 +23,7 @@ async fn call_is_refused_before_its_body_arrives() {
     let address = server.address;
     blocking(move || {
         let mut connection = RawConnection::open(address);
-        let start = Instant::now();
+        // With credentials, the broker would wait for the bodies, for `request_timeout`.
         for (index, rpc) in ["ClaimBatch", "Enqueue", "Heartbeat", "Unknown"]
             .iter()
             .enumerate()
@@ -37,12 +35,6 @@ async fn call_is_refused_before_its_body_arrives() {
                 connection.wait(TEST_TIMEOUT, |received| received.count(HEADERS) > index);
             assert!(answered.1, "{rpc}: {:?}", answered.0);
         }
-        // With credentials, the broker would wait for the bodies.
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "{:?}",
-            start.elapsed()
-        );
     })
     .await;
 }

@@ -9,7 +9,7 @@ use crate::harness::fixture::{Fixture, MINUTE, new_item, queue};
 use crate::program::start;
 
 /// How long another session holds the lock. A claim waits up to 5 s.
-const HELD: Duration = Duration::from_secs(3);
+const HELD: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn time_left_is_counted_from_after_the_wait() {

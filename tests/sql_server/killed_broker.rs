@@ -14,10 +14,12 @@ use crate::support::timeout::{wait_until, with_timeout};
 const CONFIG: &str = "
 [store]
 kind = 'mssql'
+command_timeout = '60s'
 [reaper]
 max_interval = '200ms'
 [queues.work]
 managed_columns = { payload = 'nvarchar(50)' }
+lease_duration = '10m'
 max_attempts = 0
 [queues.outbox]
 managed_columns = { payload = 'nvarchar(50)' }
@@ -91,7 +93,7 @@ async fn broker_settles_leases_of_a_killed_broker() {
     while left.len() < 15 {
         let leases = claim(
             &other,
-            other.waiting_claim_request(15, Duration::from_secs(10)),
+            other.waiting_claim_request(15, Duration::from_secs(60)),
         )
         .await;
         assert!(

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, call, complete_with, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start};
+use crate::program::{Program, patient_settings, start};
 use crate::proxy::{Direction, Proxy};
 use crate::support::timeout::{wait_until, with_timeout};
 
@@ -38,8 +38,9 @@ impl TestBroker {
         }
         let proxy = Proxy::before(&program.connection_string).await;
         let settings = Settings {
-            command_timeout: Duration::from_secs(25),
-            ..Settings::new(proxy.connection_string())
+            // Half of it is left until the broker sends an operation again.
+            command_timeout: Duration::from_secs(40),
+            ..patient_settings(proxy.connection_string())
         };
         let store = MssqlStore::open(&settings, &queues).await.expect("open");
         Some(Self {

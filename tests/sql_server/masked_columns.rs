@@ -1,11 +1,11 @@
 //! Dynamic data masking. A login that sees the mask of a key would claim rows that do not exist.
 
-use lease_broker::store::mssql::{MssqlSchema, Settings};
+use lease_broker::store::mssql::MssqlSchema;
 use lease_broker::store::schema::Schema as _;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::queue;
-use crate::program::start_on_sql_server;
+use crate::program::{patient_settings, start_on_sql_server};
 use crate::statements::statement;
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn masked_key_is_refused_without_the_right_to_unmask() {
     // The harness logs in as an administrator, who sees all values.
     assert_eq!(harness.check(&queue("item")).await, Ok(Vec::new()));
     program.run(&statement("login_without_unmask")).await;
-    let settings = Settings::new(format!(
+    let settings = patient_settings(&format!(
         "{};user id=lb_test_login;password=Tests-only-2022",
         program.connection_string
     ));

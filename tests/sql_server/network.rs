@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{FollowUp, QueueIndex};
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Broker, HOUR, complete_with, fail, keys, new_item, queue, release, text,
 };
-use crate::program::start;
+use crate::program::{patient_settings, start};
 use crate::proxy::Proxy;
 
 #[tokio::test]
@@ -34,11 +34,7 @@ async fn operations_survive_a_slow_breaking_network() {
     proxy.delay(Duration::from_millis(3));
     // Each cut makes the next operation use a new session. On a busy Babelfish server the first statements of a session
     // can take longer than the default timeout.
-    let settings = Settings {
-        handshake_timeout: Duration::from_secs(60),
-        command_timeout: Duration::from_secs(60),
-        ..Settings::new(proxy.connection_string())
-    };
+    let settings = patient_settings(proxy.connection_string());
     let store = MssqlStore::open(&settings, &queues).await.expect("open");
     let broker = Broker::new(Arc::new(store));
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
-use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{Instance, PurgeStep, RetentionTurn, Store as _};
 use lease_broker::value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, new_item, queue};
-use crate::program::{Program, start};
+use crate::program::{Program, patient_settings, start};
+use crate::support::timeout::wait_until;
 
 const SCRIPT: &str = include_str!("../../sql/mssql/permissions.sql");
 const PASSWORD: &str = "Least-rights-1";
@@ -77,7 +78,7 @@ async fn least_rights_suffice_and_protect_the_secret() {
         let outcome = service.try_run(refused).await;
         assert!(outcome.is_err(), "the login may run {refused}");
     }
-    let settings = Settings::new(connection_string);
+    let settings = patient_settings(&connection_string);
     let store = MssqlStore::open(&settings, &[spec]).await.expect("a store");
     assert_eq!(store.probe().await, Ok(()));
     let broker = Broker::new(Arc::new(store));
@@ -123,12 +124,9 @@ async fn least_rights_suffice_and_protect_the_secret() {
     let drop_login = format!(
         "IF DATABASE_PRINCIPAL_ID(N'{login}') IS NOT NULL DROP USER {login}; DROP LOGIN {login}"
     );
-    // Fails as long as the server has not closed the sessions of the login.
-    for _ in 0..100 {
-        if program.try_run(&drop_login).await.is_ok() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("the login {login} cannot be dropped");
+    wait_until(
+        "the server has closed the sessions of the login",
+        async || program.try_run(&drop_login).await.is_ok(),
+    )
+    .await;
 }

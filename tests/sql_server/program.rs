@@ -1,5 +1,7 @@
 //! Another program on the database of a test. It runs plain T-SQL for features that the harness does not cover.
 
+use std::time::Duration;
+
 use lease_broker::store::mssql::{MssqlSchema, Settings};
 use tiberius::{Client, ColumnData, Config};
 use tokio::net::TcpStream;
@@ -32,9 +34,7 @@ pub(crate) async fn start() -> Option<(MssqlHarness, Program)> {
 pub(crate) async fn start_on_sql_server(feature: &str) -> Option<(MssqlHarness, Program)> {
     let (harness, program) = start().await?;
     if program.babelfish {
-        let test = std::thread::current();
-        let test = test.name().unwrap_or("a test");
-        skipped(&format!("{test}: Babelfish has no {feature}"));
+        skipped(&format!("Babelfish has no {feature}"));
         return None;
     }
     Some((harness, program))
@@ -78,7 +78,7 @@ impl Program {
 
     /// Returns the settings with which a broker connects to the database.
     pub(crate) fn settings(&self) -> Settings {
-        Settings::new(self.connection_string.clone())
+        patient_settings(&self.connection_string)
     }
 
     /// Runs a batch.
@@ -147,4 +147,15 @@ fn text(data: &ColumnData<'static>) -> String {
         other => panic!("the program cannot read this type: {other:?}"),
     };
     text.unwrap_or_else(|| "NULL".to_owned())
+}
+
+/// Returns settings for this connection string. Their time limits leave room for a busy server.
+pub(crate) fn patient_settings(connection_string: &str) -> Settings {
+    let long = Duration::from_secs(60);
+    Settings {
+        connect_timeout: long,
+        handshake_timeout: long,
+        command_timeout: long,
+        ..Settings::new(connection_string)
+    }
 }

@@ -11,8 +11,9 @@ use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
+use crate::program::patient_settings;
 use crate::support::client::Client;
-use crate::support::timeout::TEST_TIMEOUT;
+use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 
 /// Maximum number of connections of the broker, without the one of the probe.
 pub(crate) const CONNECTIONS: usize = 4;
@@ -33,10 +34,15 @@ pub(crate) struct Service {
 impl Service {
     /// Starts with one managed queue, `work`.
     pub(crate) async fn start(connection_string: &str) -> Self {
+        Self::with_settings(patient_settings(connection_string)).await
+    }
+
+    /// Does the same as [`Self::start`] with these time limits.
+    pub(crate) async fn with_settings(settings: Settings) -> Self {
         let config = configuration();
         let settings = Settings {
             max_connections: CONNECTIONS,
-            ..Settings::new(connection_string)
+            ..settings
         };
         let store = MssqlStore::open(&settings, &config.queues).await;
         let store = Arc::new(store.expect("a store"));
@@ -64,8 +70,7 @@ impl Service {
 
     pub(crate) async fn stop(self) {
         self.serving.drain().await;
-        let stopped = tokio::time::timeout(Duration::from_secs(20), self.broker.stop()).await;
-        stopped.expect("the broker stops");
+        with_timeout(self.broker.stop()).await;
     }
 }
 

@@ -20,7 +20,7 @@ const MAX_DURATION: Duration = Duration::from_secs(4 * 3_600);
 async fn proxy_for_other_tests() {
     let port = std::env::var("LEASE_BROKER_TEST_PROXY").ok();
     let Some(port) = port.and_then(|port| port.parse().ok()) else {
-        skipped("proxy_for_other_tests: LEASE_BROKER_TEST_PROXY is not a port number");
+        skipped("LEASE_BROKER_TEST_PROXY is not a port number");
         return;
     };
     let proxy = Proxy::on_port(port, &server()).await;

@@ -1,16 +1,17 @@
 //! Direct access to the broker's `SQLite` file, as another program has it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::types::{FromSql, Value};
 
-/// Opens the file. A statement waits up to 20 s for a lock.
+use super::timeout::TEST_TIMEOUT;
+
+/// Opens the file. A statement waits up to [`TEST_TIMEOUT`] for a lock.
 pub(crate) fn open(file: &Path) -> Connection {
     let database = Connection::open(file).expect("the database opens");
     database
-        .busy_timeout(Duration::from_secs(20))
+        .busy_timeout(TEST_TIMEOUT)
         .expect("the timeout is set");
     database
 }

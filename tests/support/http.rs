@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+
+use super::timeout::TEST_TIMEOUT;
 
 /// The answer to a request.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> HttpResponse {
 /// Sends a request with a body.
 pub(crate) fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> HttpResponse {
     let mut stream = TcpStream::connect(address).expect("the port accepts connections");
-    let timeout = Some(Duration::from_secs(20));
+    let timeout = Some(TEST_TIMEOUT);
     stream.set_read_timeout(timeout).expect("a timeout");
     let length = body.len();
     let request = format!(

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::frames::{
     END_STREAM, GOAWAY, HEADERS, HEARTBEAT, PREFACE, SETTINGS, call_headers, message, settings,
 };
-use super::timeout::{TEST_TIMEOUT, with_timeout};
+use super::timeout::{TEST_TIMEOUT, wait_until_blocking, with_timeout};
 
-/// The time after which a write that the broker does not read fails.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time after which a broker that reads nothing counts as one that has stopped reading.
+const STALL: Duration = Duration::from_secs(2);
 
 /// A connection. Dropping it closes the socket.
 pub(crate) struct RawConnection {
@@ -75,9 +75,6 @@ impl RawConnection {
     pub(crate) fn unread(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the broker accepts the connection");
         stream.set_nodelay(true).expect("an option");
-        stream
-            .set_write_timeout(Some(WRITE_TIMEOUT))
-            .expect("a timeout");
         Self {
             stream,
             seen: Arc::default(),
@@ -85,8 +82,19 @@ impl RawConnection {
         }
     }
 
-    /// Sends bytes. Returns an error if the broker has closed the connection, or has not read for 2 seconds.
+    /// Sends bytes that the broker reads. Returns an error if it has closed the connection.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write(bytes, TEST_TIMEOUT)
+    }
+
+    /// Sends bytes that the broker may leave unread. Returns an error if it has closed the connection, or has not read for
+    /// 2 seconds.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write(bytes, STALL)
+    }
+
+    fn write(&mut self, bytes: &[u8], limit: Duration) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(limit))?;
         self.stream.write_all(bytes)?;
         self.sent += bytes.len() as u64;
         Ok(())
@@ -95,7 +103,7 @@ impl RawConnection {
     /// Sends the same bytes again and again until the time is over or sending fails.
     pub(crate) fn flood(&mut self, bytes: &[u8], time: Duration) {
         let end = Instant::now() + time;
-        while Instant::now() < end && self.send(bytes).is_ok() {}
+        while Instant::now() < end && self.try_send(bytes).is_ok() {}
     }
 
     /// Returns the number of bytes sent so far.
@@ -161,6 +169,16 @@ impl RawConnection {
             None => panic!("the broker sent no GOAWAY: {received:?}"),
         }
     }
+}
+
+/// Waits until the broker has closed all connections.
+pub(crate) fn wait_until_all_closed(connections: &[RawConnection]) {
+    wait_until_blocking("the broker closes all connections", || {
+        let mut open = connections
+            .iter()
+            .filter(|connection| !connection.received().closed);
+        open.next().is_none()
+    });
 }
 
 impl Drop for RawConnection {

@@ -5,7 +5,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use lease_broker::broker::{self, Broker};
 use lease_broker::config::{Config, Flag, Sources};
@@ -18,6 +17,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::client::Client;
 use super::database;
+use super::timeout::with_timeout;
 
 /// Configuration of the queue `work`. A failed item is ready again immediately.
 pub(crate) const QUEUE: &str = "
@@ -155,8 +155,7 @@ impl Server {
         async move {
             let all_calls_ended = serving.drain().await;
             if let Some(broker) = broker {
-                let stopped = tokio::time::timeout(Duration::from_secs(20), broker.stop()).await;
-                stopped.expect("the broker stops within 20 seconds");
+                with_timeout(broker.stop()).await;
             }
             all_calls_ended
         }

@@ -18,6 +18,11 @@ use crate::support::timeout::wait_until_blocking;
 pub(crate) const RECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 pub(crate) const NOT_RECORDED: &str = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
+/// Time limits that no test reaches. Collectors that answer may be slow.
+const PATIENT: &str = "export_timeout = '1m'\nflush_timeout = '1m'";
+/// Time limits for collectors that do not answer.
+const IMPATIENT: &str = "export_timeout = '300ms'\nflush_timeout = '500ms'";
+
 pub(crate) struct Fixture {
     folder: Arc<TempDir>,
     pub(crate) process: BrokerProcess,
@@ -28,15 +33,27 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// Starts a broker that exports to the collector. `settings`: lines for the section `telemetry`.
     pub(crate) fn exporting(collector: &Collector, protocol: Protocol, settings: &str) -> Self {
-        let (url, protocol) = (&collector.url, protocol.name());
-        let settings = format!("endpoint = '{url}'\nprotocol = '{protocol}'\n{settings}");
-        Self::start(&settings, &[])
+        Self::start(&settings_for(collector, protocol, settings), &[])
+    }
+
+    /// Does the same as [`Self::exporting`] for a collector that does not answer.
+    pub(crate) fn exporting_impatiently(
+        collector: &Collector,
+        protocol: Protocol,
+        settings: &str,
+    ) -> Self {
+        let settings = settings_for(collector, protocol, settings);
+        Self::start_with_limits(IMPATIENT, &settings, &[])
     }
 
     pub(crate) fn start(settings: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_with_limits(PATIENT, settings, environment)
+    }
+
+    fn start_with_limits(limits: &str, settings: &str, environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let config = format!(
-            "admin.listen = '127.0.0.1:0'\nlog.format = 'json'\n[telemetry]\n{settings}\n[queues.work]\nmanaged_columns = {{ payload = 'text' }}\n"
+            "admin.listen = '127.0.0.1:0'\nlog.format = 'json'\n[telemetry]\n{limits}\n{settings}\n[queues.work]\nmanaged_columns = {{ payload = 'text' }}\n"
         );
         let path = folder.path().join("queues.toml");
         std::fs::write(&path, config).expect("a file");
@@ -129,6 +146,11 @@ impl Fixture {
         });
         found.expect("the wait ended")
     }
+}
+
+fn settings_for(collector: &Collector, protocol: Protocol, settings: &str) -> String {
+    let (url, protocol) = (&collector.url, protocol.name());
+    format!("endpoint = '{url}'\nprotocol = '{protocol}'\n{settings}")
 }
 
 /// Returns a request with the header `traceparent`.

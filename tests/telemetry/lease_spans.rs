@@ -47,21 +47,23 @@ impl Test {
         Spans(self.collector.received())
     }
 
-    /// Adds an item to a queue and claims it for a second.
+    /// Adds an item to a queue and claims it.
     async fn lease(&self, queue: &str) -> Lease {
         let client = self.broker.client.for_queue(queue);
         client.enqueue(&["x"]).await;
         self.claim(queue).await
     }
 
-    /// Claims an item for a second, as soon as one is ready.
+    /// Claims an item as soon as one is ready.
     async fn claim(&self, queue: &str) -> Lease {
+        self.claim_for(queue, 60).await
+    }
+
+    /// Claims an item for this number of seconds, as soon as one is ready.
+    async fn claim_for(&self, queue: &str, seconds: i64) -> Lease {
         let client = self.broker.client.for_queue(queue);
         let mut request = client.waiting_claim_request(1, Duration::from_secs(20));
-        request.lease_duration = Some(prost_types::Duration {
-            seconds: 1,
-            nanos: 0,
-        });
+        request.lease_duration = Some(prost_types::Duration { seconds, nanos: 0 });
         let mut leases = client.try_claim(request).await.expect("claimed");
         leases.pop().expect("an item is ready")
     }
@@ -168,7 +170,7 @@ async fn completed_lease_is_a_span_with_the_workers_ids() {
         ("messaging.message.id", key(&lease)),
         ("lease_broker.lease.attempt", "1"),
         ("lease_broker.lease.fencing_token", "1"),
-        ("lease_broker.lease.duration", "1"),
+        ("lease_broker.lease.duration", "60"),
         ("lease_broker.sampling", "sampled"),
     ] {
         assert_eq!(found[name], value, "{name}");
@@ -187,7 +189,7 @@ async fn attempts_of_an_item_stand_in_one_trace() {
     assert_eq!(delayed.state(), ItemState::Delayed);
     let second = test.claim("work").await;
     test.broker.client.release(&[&second.lease_id]).await;
-    let third = test.claim("work").await;
+    let third = test.claim_for("work", 1).await;
     // It expires.
     let fourth = test.claim("work").await;
     test.complete("work", &fourth).await;
@@ -326,7 +328,7 @@ async fn heartbeat_is_a_span_below_its_lease() {
         panic!("{named:?}");
     };
     assert_eq!(heartbeat.parent_span_id, spans.of_lease(&lease).span_id);
-    assert_eq!(attributes(heartbeat)["lease_broker.lease.time_left"], "1");
+    assert_eq!(attributes(heartbeat)["lease_broker.lease.time_left"], "60");
     assert_eq!(heartbeat.start_time_unix_nano, heartbeat.end_time_unix_nano);
 }
 

@@ -18,13 +18,9 @@ const QUEUE: &str = "
 managed_columns = { payload = 'text' }
 ";
 
-/// Claims items for a second, as soon as one is ready.
-async fn claim_short(client: &Client, max_items: i32) -> Vec<Lease> {
-    let mut request = client.waiting_claim_request(max_items, Duration::from_secs(20));
-    request.lease_duration = Some(prost_types::Duration {
-        seconds: 1,
-        nanos: 0,
-    });
+/// Claims items as soon as one is ready.
+async fn claim(client: &Client, max_items: i32) -> Vec<Lease> {
+    let request = client.waiting_claim_request(max_items, Duration::from_secs(60));
     client.try_claim(request).await.expect("claimed")
 }
 
@@ -54,18 +50,19 @@ async fn killed_brokers_leases_are_in_the_items_trace() {
     let mut first = Fixture::exporting(&collector, Protocol::Grpc, &settings);
     let mut second = first.second();
     first.enqueue_traced(RECORDED).await;
-    let lease = claim_short(&first.client, 1).await.remove(0);
+    let lease = claim(&first.client, 1).await.remove(0);
     let other = &second.client;
-    let extended = other.try_heartbeat(&[&lease.lease_id], None).await;
-    assert_eq!(extended.expect("extended")[0].outcome(), Outcome::Applied);
     first.process.kill();
+    let short = Some(Duration::from_secs(1));
+    let extended = other.try_heartbeat(&[&lease.lease_id], short).await;
+    assert_eq!(extended.expect("extended")[0].outcome(), Outcome::Applied);
     // The lease expires, and the second broker ends it.
-    let again = claim_short(other, 1).await.remove(0);
+    let again = claim(other, 1).await.remove(0);
     assert_eq!(again.fencing_token, 2);
     let done = completion(&again.lease_id, &[("next", "follow-up")]);
     other.try_complete(vec![done]).await.expect("completed");
     let next = other.for_queue("next");
-    let follow_up = claim_short(&next, 1).await;
+    let follow_up = claim(&next, 1).await;
     next.complete(&lease_ids(&follow_up)).await;
     second.stop();
     let received = collector.received();

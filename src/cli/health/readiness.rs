@@ -1,0 +1,66 @@
+//! The readiness of a broker on this host, from `/readyz` of its admin port.
+
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+
+/// The fields of the answer that a health check needs.
+#[derive(Deserialize)]
+pub(super) struct Readiness {
+    pub(super) ready: bool,
+    /// Why the broker is not ready. Empty: it is.
+    pub(super) reasons: Vec<String>,
+}
+
+/// Returns the address at which a program on this host reaches a port that listens on `listen`.
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+/// Asks the admin port.
+///
+/// # Errors
+/// The port cannot be reached, or the answer is not that of a broker.
+pub(super) async fn ask(address: SocketAddr) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get("/readyz").header("host", address.to_string());
+    let response = sender.send_request(request.body(Empty::<bytes::Bytes>::new())?);
+    let response = response.await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    connection.abort();
+    if ![StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
+        return Err(format!("the answer to GET /readyz has the HTTP status {status}").into());
+    }
+    Ok(serde_json::from_slice(&body)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcard_addresses_are_reached_on_loopback() {
+        for (listen, reached) in [
+            ("0.0.0.0:9464", "127.0.0.1:9464"),
+            ("[::]:9464", "[::1]:9464"),
+            ("192.0.2.7:1", "192.0.2.7:1"),
+        ] {
+            let listen = listen.parse().expect("an address");
+            assert_eq!(reachable(listen).to_string(), reached);
+        }
+    }
+}

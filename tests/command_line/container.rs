@@ -1,0 +1,155 @@
+//! The container image, as far as it can be tested without a container engine: `deploy/Dockerfile` is read, and its commands
+//! are run as the image would run them.
+
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::support::certificates::Authority;
+use crate::support::ports::free_port;
+use crate::support::process::program;
+use crate::support::signal;
+use crate::support::timeout::wait_until_blocking;
+use crate::workspace::{QUEUES, Workspace};
+
+const DOCKERFILE: &str = include_str!("../../deploy/Dockerfile");
+const COMPOSE: &str = include_str!("../../deploy/compose.yaml");
+
+/// Returns the last instruction of this kind in the final image, without its name. Lines that continue are joined.
+fn instruction(name: &str) -> String {
+    let (_, image) = DOCKERFILE.rsplit_once("\nFROM ").expect("a final image");
+    let code: Vec<&str> = image
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    let joined = code.join("\n").replace("\\\n", " ");
+    let start = format!("{name} ");
+    let found = joined
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(&start));
+    found.unwrap_or_else(|| panic!("no {name}")).to_owned()
+}
+
+/// Returns the words of a JSON array of texts.
+fn words(array: &str) -> Vec<String> {
+    serde_json::from_str(array.trim()).expect("an array of texts")
+}
+
+/// A folder in the role of the container, and the environment of its processes.
+struct Container {
+    workspace: Workspace,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Container {
+    /// Prepares a container whose broker has TLS and demands a certificate of each client.
+    fn with_tls() -> Self {
+        let workspace = Workspace::with("");
+        let folder = workspace.folder.path();
+        let authority = Authority::new();
+        authority.sign(&["broker.example"]).write(folder, "tls");
+        workspace.write("clients.crt", &authority.pem());
+        let [grpc, admin] = [free_port(), free_port()];
+        let path = folder.display();
+        // The admin port listens on all addresses, as in docs/observability.md.
+        let settings = format!(
+            "[server]\nlisten = '{grpc}'\ndrain_delay = '1h'\n[server.tls]\ncertificate = '{path}/tls.crt'\nkey = '{path}/tls.key'\n\
+             client_authorities = '{path}/clients.crt'\nclient_certificates = 'required'\n\
+             [auth]\nanonymous = ['admin']\n[admin]\nlisten = '0.0.0.0:{}'\n{QUEUES}",
+            admin.port()
+        );
+        workspace.write("queues.toml", &settings);
+        let config = workspace.path("queues.toml").display().to_string();
+        Self {
+            workspace,
+            environment: vec![("LEASE_BROKER_CONFIG", config)],
+        }
+    }
+
+    /// Builds a command that runs in the container. The first word is the program of the image.
+    fn command(&self, words: &[String]) -> Command {
+        assert!(words[0].ends_with("lease-broker"), "{words:?}");
+        let mut command = program();
+        command
+            .args(&words[1..])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.workspace.folder.path());
+        command
+    }
+
+    /// Starts the process of the container.
+    fn start(&self) -> Broker {
+        let words = [
+            words(&instruction("ENTRYPOINT")),
+            words(&instruction("CMD")),
+        ];
+        let mut command = self.command(&words.concat());
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Broker(command.spawn().expect("the program starts"))
+    }
+
+    /// Runs the command of the image's health check.
+    fn check_health(&self) -> Output {
+        let check = instruction("HEALTHCHECK");
+        let (_, command) = check.split_once("CMD ").expect("a command");
+        let output = self.command(&words(command)).output();
+        output.expect("the check runs")
+    }
+}
+
+/// Killed when it is dropped.
+struct Broker(Child);
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn health_check_of_the_image_works_under_tls() {
+    let container = Container::with_tls();
+    assert_eq!(container.check_health().status.code(), Some(69));
+    let broker = container.start();
+    let mut last = None;
+    wait_until_blocking("the check succeeds", || {
+        let output = container.check_health();
+        let is_healthy = output.status.success();
+        last = Some(output);
+        is_healthy
+    });
+    let printed = last.expect("a check ran").stdout;
+    assert!(String::from_utf8_lossy(&printed).contains("SERVING"));
+    signal::send(&broker.0, "TERM");
+    wait_until_blocking("the check fails while the broker drains", || {
+        let output = container.check_health();
+        let reason = String::from_utf8_lossy(&output.stderr).contains("draining");
+        output.status.code() == Some(1) && reason
+    });
+}
+
+#[test]
+fn file_of_a_default_container_is_in_its_volume() {
+    let container = Container {
+        workspace: Workspace::with(""),
+        environment: vec![
+            ("LEASE_BROKER_SERVER__LISTEN", free_port().to_string()),
+            ("LEASE_BROKER_ADMIN__LISTEN", free_port().to_string()),
+        ],
+    };
+    let _broker = container.start();
+    wait_until_blocking("the broker is ready", || {
+        container.check_health().status.success()
+    });
+    // The folder of the test is in the role of the working directory.
+    assert!(container.workspace.path("lease-broker.db").exists());
+    assert_eq!(instruction("VOLUME"), instruction("WORKDIR"));
+    assert!(instruction("COPY").contains(&format!(" {}", instruction("VOLUME"))));
+    assert!(instruction("COPY").contains("--chown=65532:65532"));
+}
+
+#[test]
+fn compose_file_passes_its_settings_to_the_health_check() {
+    assert!(COMPOSE.contains("LEASE_BROKER_CONFIG: /etc/lease-broker/compose.toml"));
+    assert!(!COMPOSE.contains("\"--config\""));
+}
