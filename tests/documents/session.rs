@@ -268,7 +268,13 @@ impl Session {
 
     /// Returns the port of a service without `--listen`: the one in the configuration, or else the default port.
     fn listen_port(&self) -> u16 {
-        let listen = self.configuration.split_once("listen = \"127.0.0.1:");
+        // `adopt` may have written the configuration.
+        let written = std::fs::read_to_string(self.folder.join("orders.toml")).unwrap_or_default();
+        let configuration = match &*self.configuration {
+            "" => &written,
+            shown => shown,
+        };
+        let listen = configuration.split_once("listen = \"127.0.0.1:");
         listen
             .and_then(|(_, port)| port.split('"').next()?.parse().ok())
             .unwrap_or_else(|| self.port("50051"))
