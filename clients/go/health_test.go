@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,12 +116,11 @@ func TestOutageIsWarnedAboutUntilItsEnd(t *testing.T) {
 	if took := time.Since(begun); took < 2*time.Second {
 		t.Errorf("warned after %s", took)
 	}
-	if !strings.HasPrefix(first, "WARN calls to the broker fail address="+address+" for=2s cause=Unavailable: ") ||
-		!strings.Contains(first, "connection refused") {
-		t.Error(first)
-	}
-	if second := log.next(t); !strings.HasPrefix(second, "WARN calls to the broker fail address="+address+" for=2s ") {
-		t.Error(second)
+	expected := regexp.MustCompile("^WARN calls to the broker fail address=" + address + " for=[0-9]+s cause=Unavailable: .*connection refused")
+	for _, text := range []string{first, log.next(t)} {
+		if !expected.MatchString(text) {
+			t.Error(text)
+		}
 	}
 	broker := &claims{waits: make(chan time.Duration, 1_000), answer: func(int) error { return nil }}
 	broker.serve(t, address)
@@ -140,7 +140,8 @@ func TestOutageIsWarnedAboutUntilItsEnd(t *testing.T) {
 
 func TestBrokerThatAcceptsAndIsSilentIsWarnedAbout(t *testing.T) {
 	address, _ := listen(t)
-	if text := startWorker(t, address).next(t); text != "WARN calls to the broker fail address="+address+" for=2s cause=no answer yet" {
+	expected := regexp.MustCompile("^WARN calls to the broker fail address=" + address + " for=[0-9]+s cause=no answer yet$")
+	if text := startWorker(t, address).next(t); !expected.MatchString(text) {
 		t.Error(text)
 	}
 }

@@ -50,7 +50,7 @@ test("an outage is warned about until its end", async (t) => {
   const warnings = await startWorker(t, address);
   await waitFor(() => warnings.length === 1);
   assert.ok(performance.now() - begun >= 2_000);
-  assert.match(warnings[0] ?? "", /^calls to the broker at 127\.0\.0\.1:\d+ have failed for 2 s: UNAVAILABLE: .*ECONNREFUSED/);
+  assert.match(warnings[0] ?? "", /^calls to the broker at 127\.0\.0\.1:\d+ have failed for \d+ s: UNAVAILABLE: .*ECONNREFUSED/);
   await startServer(t, { claimBatch: [empty], release: [empty] }, undefined, address);
   await waitFor(() => warnings.length === 2);
   assert.match(warnings[1] ?? "", /^the broker at 127\.0\.0\.1:\d+ answers again after \d+ s$/);
@@ -60,7 +60,7 @@ test("a broker that accepts and is silent is warned about", async (t) => {
   const { address } = await listen(t);
   const warnings = await startWorker(t, address);
   await waitFor(() => warnings.length === 1);
-  assert.equal(warnings[0], `calls to the broker at ${address} have failed for 2 s: no answer yet`);
+  assert.match(warnings[0] ?? "", /^calls to the broker at 127\.0\.0\.1:\d+ have failed for \d+ s: no answer yet$/);
 });
 
 test("the warning is repeated, and has the latest cause", async () => {
@@ -73,10 +73,10 @@ test("the warning is repeated, and has the latest cause", async () => {
   await waitFor(() => warnings.length === 2);
   health.note({ code: status.RESOURCE_EXHAUSTED, reason: "OVERLOADED", message: "an answer" });
   await sleep(60);
-  assert.deepEqual(warnings, [
-    "calls to the broker at a:1, b:2 have failed for 0 s: no answer yet",
-    "calls to the broker at a:1, b:2 have failed for 0 s: UNAVAILABLE (STORE_UNAVAILABLE): the database is away",
-    "the broker at a:1, b:2 answers again after 0 s",
+  assert.deepEqual(warnings.map((text) => text.replace(/\d+ s/, "N s")), [
+    "calls to the broker at a:1, b:2 have failed for N s: no answer yet",
+    "calls to the broker at a:1, b:2 have failed for N s: UNAVAILABLE (STORE_UNAVAILABLE): the database is away",
+    "the broker at a:1, b:2 answers again after N s",
   ]);
 });
 
