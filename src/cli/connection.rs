@@ -60,7 +60,7 @@ async fn explain_call(endpoint: &Endpoint, error: StdError) -> StdError {
         return error;
     }
     let uri = endpoint.uri();
-    let text = if failure.is_expected_protocol {
+    let text = if failure.is_expected_protocol && failure.can_pass {
         format!("the connection to the service at {uri} ended before the answer: {failure}")
     } else {
         format!("cannot connect to the service at {uri}: {failure}")

@@ -59,13 +59,16 @@ impl Failure {
     }
 }
 
-/// Finds out why an attempt or a call has failed. Asks the port which protocol it speaks.
+/// Finds out why an attempt or a call has failed. Asks the port which protocol it speaks, unless the error tells it.
 pub(super) async fn explain(
     endpoint: &Endpoint,
     error: &(dyn Error + Send + Sync + 'static),
 ) -> Failure {
     let uri = endpoint.uri();
     let is_tls = uri.scheme_str() == Some("https");
+    if let Some(failure) = certificate_failure(error) {
+        return failure.with_expected_protocol();
+    }
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let protocol = match port_protocol::find(host.trim_matches(['[', ']']), port).await {
@@ -84,10 +87,9 @@ pub(super) async fn explain(
         }
     };
     match (protocol, is_tls) {
-        (PortProtocol::Http2, false) => {
+        (PortProtocol::Http2, false) | (PortProtocol::Tls, true) => {
             Failure::passing(innermost_cause(error), "try again").with_expected_protocol()
         }
-        (PortProtocol::Tls, true) => tls_failure(error).with_expected_protocol(),
         (PortProtocol::Http2, true) => Failure::lasting(
             "the port speaks plain text, not TLS",
             "write http:// instead of https://, or give the broker the section [server.tls]",
@@ -114,35 +116,40 @@ pub(super) async fn explain(
     }
 }
 
-/// Explains the error of a TLS connection.
-fn tls_failure(error: &(dyn Error + 'static)) -> Failure {
-    use CertificateError as Certificate;
+/// The alerts by which a service refuses the certificate of a client, or asks for one.
+const CERTIFICATE_ALERTS: [AlertDescription; 6] = [
+    AlertDescription::CertificateRequired,
+    AlertDescription::UnknownCA,
+    AlertDescription::BadCertificate,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::HandshakeFailure,
+];
 
+/// Explains an error about a certificate. `None`: the error is not about one.
+fn certificate_failure(error: &(dyn Error + 'static)) -> Option<Failure> {
     let cause = innermost_cause(error);
-    match find::<rustls::Error>(error) {
-        Some(rustls::Error::InvalidCertificate(problem)) => match problem {
-            Certificate::UnknownIssuer => Failure::lasting(
-                "the certificate of the service is not trusted",
-                "name the file of the authority that signed it with --ca",
-            ),
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-                Failure::lasting(cause, "name one of these with --server-name")
-            }
-            _ => Failure::lasting(cause, "give the broker another certificate"),
-        },
-        Some(rustls::Error::AlertReceived(
-            AlertDescription::CertificateRequired
-            | AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::HandshakeFailure,
-        )) => Failure::lasting(
+    // With TLS 1.3 an alert can arrive during the first call. HTTP/2 keeps only its text.
+    let mut alerts = CERTIFICATE_ALERTS.into_iter();
+    if alerts.any(|alert| cause == rustls::Error::AlertReceived(alert).to_string()) {
+        return Some(Failure::lasting(
             format!("the service refuses the certificate of this command ({cause})"),
             "give a certificate that the service accepts with --certificate and --key",
-        ),
-        _ => Failure::passing(cause, "try again"),
+        ));
     }
+    let rustls::Error::InvalidCertificate(problem) = find(error)? else {
+        return None;
+    };
+    Some(match problem {
+        CertificateError::UnknownIssuer => Failure::lasting(
+            "the certificate of the service is not trusted",
+            "name the file of the authority that signed it with --ca",
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            Failure::lasting(cause, "name one of these with --server-name")
+        }
+        _ => Failure::lasting(cause, "give the broker another certificate"),
+    })
 }
 
 /// Returns the first error of this type among an error and its causes. An I/O error can contain one.

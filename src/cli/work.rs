@@ -12,15 +12,17 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::Notify;
-use tokio::time::timeout;
 use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 use self::child::Child;
 use self::variables::Variables;
 use super::CommandError;
 use super::client_args;
 use super::connect::Attempts;
-use super::credential_args::{AuthorizedChannel, CredentialArgs};
+use super::connection::{Connection, ConnectionError};
+use super::credential_args::CredentialArgs;
 use crate::client::{
     Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
 };
@@ -29,7 +31,7 @@ use crate::grpc::proto::WakeRequest;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::logging;
 
-/// The time limit of the check of the follow-up queue.
+/// The time limit of each check at the start.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
 const LOG_LEVEL: &str = "warn,lease_broker::client::stop=off";
@@ -157,12 +159,14 @@ impl Work {
         .map_err(CommandError::io)?;
         // The worker itself would wait for the service without a limit.
         let addresses = self.credentials.addresses(&self.address)?;
-        let (channel, _) = addresses
+        let (channel, endpoint) = addresses
             .connect(self.connect_timeout, Attempts::UntilLimit)
             .await?;
+        let channel = self.credentials.bearer()?.authorize(channel);
+        let connection = Connection::new(channel, endpoint.timeout(CHECK_LIMIT));
+        check_port(connection.clone()).await?;
         if let Some(queue) = &self.follow_up {
-            let channel = self.credentials.bearer()?.authorize(channel);
-            check_follow_up(channel, queue).await?;
+            check_follow_up(connection, queue).await?;
         }
         let credentials = self.credentials.of_worker(&self.address)?;
         let mut broker = self.credentials.variables();
@@ -230,15 +234,30 @@ async fn run_command(
     outcome::of_command(ended, &settings, &context).await
 }
 
+/// Checks that the port accepts calls of this command. Some mistakes, such as plain text to a port of TLS, show only in a
+/// call, and the worker would try again without a limit.
+async fn check_port(connection: Connection) -> Result<(), CommandError> {
+    let request = HealthCheckRequest::default();
+    match HealthClient::new(connection).check(request).await {
+        Err(status) if ConnectionError::of_status(&status).is_some_and(|error| !error.can_pass) => {
+            Err(status.into())
+        }
+        // The worker waits for a service that is not healthy.
+        _ => Ok(()),
+    }
+}
+
 /// Checks that the service has the queue of the follow-ups. Otherwise it would refuse each completion, and the items would use
 /// up their attempts. The check is a wake-up, the only call that names a queue and changes nothing.
-async fn check_follow_up(channel: AuthorizedChannel, queue: &str) -> Result<(), CommandError> {
+async fn check_follow_up(connection: Connection, queue: &str) -> Result<(), CommandError> {
     let request = WakeRequest {
         queue: queue.to_owned(),
     };
-    let mut client = LeaseBrokerServiceClient::new(channel);
-    match timeout(CHECK_LIMIT, client.wake(request)).await {
-        Ok(Err(status)) if status.code() == Code::NotFound => Err(CommandError::usage(format!(
+    let woken = LeaseBrokerServiceClient::new(connection)
+        .wake(request)
+        .await;
+    match woken {
+        Err(status) if status.code() == Code::NotFound => Err(CommandError::usage(format!(
             "--follow-up {queue}: {}",
             status.message()
         ))),

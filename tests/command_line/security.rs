@@ -180,8 +180,18 @@ fn commands_use_tls_and_tokens() {
         69,
         &["broker.example", "--server-name"],
     );
-    for command in ["claim work", "enqueue work --set payload=x", "health"] {
-        let plain = workspace.run(&format!("{command} --address http://{address}"));
+    for command in [
+        "claim work",
+        "enqueue work --set payload=x",
+        "health",
+        "work work",
+    ] {
+        let program = if command == "work work" {
+            "-- true"
+        } else {
+            ""
+        };
+        let plain = workspace.run(&format!("{command} --address http://{address} {program}"));
         fails(&plain, 69, &["the port speaks TLS", "write https://"]);
     }
     let plain = format!("claim work --address http://{address} --ca ca.crt");
