@@ -75,6 +75,7 @@ impl KeepFor {
 
 impl QueueSpec {
     /// Returns the queue as a command sees it that only looks: without an archive, which such a command needs no right to read.
+    #[must_use]
     pub fn to_inspect(&self) -> Self {
         Self {
             on_complete: OnComplete::Keep,

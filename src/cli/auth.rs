@@ -133,7 +133,7 @@ fn row(identity: &Identity, queue: &str) -> Row {
     let rpcs = rpcs.filter(|rpc| identity.rights.allow(*rpc, queue));
     let rpcs: Vec<_> = rpcs.map(Rpc::name).collect();
     Row::default()
-        .field("identity", identity.name.to_string())
+        .field("identity", identity.name.clone())
         .field("queue", queue)
         .field("roles", roles)
         .field("rpcs", rpcs)

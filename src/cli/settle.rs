@@ -192,9 +192,10 @@ fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), Co
             .field("outcome", outcome_name(result.outcome()))
             .field("state", state_name(result.state()))
             .data("problem", result.problem.clone());
-        match any_refused {
-            true => row.shown("problem", text::cell(&result.problem)),
-            false => row,
+        if any_refused {
+            row.shown("problem", text::cell(&result.problem))
+        } else {
+            row
         }
     };
     let rows: Vec<Row> = results.iter().map(row).collect();

@@ -74,13 +74,13 @@ impl Harness for SqliteHarness {
     }
 
     async fn update(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
-        update(&self.connect(), table, set, condition);
+        update(&self.connect(), table, &set, &condition);
     }
 
     async fn begin_change(&self, table: &str, set: (&str, Value), condition: (&str, Value)) {
         let connection = self.connect();
         connection.execute_batch("BEGIN IMMEDIATE").expect("begin");
-        update(&connection, table, set, condition);
+        update(&connection, table, &set, &condition);
         *self.transaction.lock().expect("no panic") = Some(connection);
     }
 
@@ -221,7 +221,7 @@ impl Harness for SqliteHarness {
     }
 }
 
-fn update(connection: &Connection, table: &str, set: (&str, Value), condition: (&str, Value)) {
+fn update(connection: &Connection, table: &str, set: &(&str, Value), condition: &(&str, Value)) {
     let sql = format!(
         "UPDATE {} SET {} = ?1 WHERE {} = ?2",
         quote(table),

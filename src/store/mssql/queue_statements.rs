@@ -9,6 +9,7 @@ use tiberius::Row;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::unexpected;
+use super::inspect::ListStatements;
 use super::item_bytes::{ItemBytes, TextBytes};
 use super::key_source::KeySource;
 use super::list_parameters::{ListEntry, ListParameters};
@@ -18,8 +19,7 @@ use super::soft_lock_types::queue_columns;
 use super::trace::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why::WhyStatements;
-use super::{backfill, index, partitions, placeholders};
-use crate::item_state::State;
+use super::{index, partitions, placeholders};
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::adoption::archive_columns;
@@ -83,12 +83,7 @@ pub(super) struct Statements {
     pub(super) reap: String,
     pub(super) stats: String,
     pub(super) exact_stats: String,
-    /// The listing of each state, in the order of [`State::ALL`].
-    pub(super) list: [String; 5],
-    /// The first page of a listing in the order of the key.
-    pub(super) list_first: String,
-    /// The page after a key.
-    pub(super) list_next: String,
+    pub(super) list: ListStatements,
     pub(super) why: WhyStatements,
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
@@ -206,11 +201,6 @@ impl QueueStatements {
         placeholders.insert("claim_lock", claim_lock);
         let lease_columns = render(file!("claim"), "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
-        let list = |state: State| {
-            let mut placeholders = placeholders.clone();
-            placeholders.insert("state", state.code().to_string());
-            render(file!("list"), "list", &placeholders)
-        };
         let has_triggers =
             table.has_triggers || archive.is_some_and(|archive| archive.has_triggers);
         let guard = |batch: String| roll_back_on_error(batch, table.has_triggers);
@@ -218,9 +208,7 @@ impl QueueStatements {
         let checkpoint =
             checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
         let sql = Statements {
-            list: State::ALL.map(list),
-            list_first: render_list_page(&placeholders, &columns.key, table, false),
-            list_next: render_list_page(&placeholders, &columns.key, table, true),
+            list: ListStatements::new(&placeholders, &columns.key, table),
             why: WhyStatements::new(&placeholders),
             claim: claim_batches(&placeholders, false, table.has_triggers),
             claim_within_bytes: claim_batches(&placeholders, true, table.has_triggers),
@@ -510,26 +498,6 @@ pub(super) fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeh
         }
     }
     placeholders
-}
-
-/// Renders a page of a listing. `is_next`: it begins after a key.
-fn render_list_page(
-    placeholders: &Placeholders,
-    key: &[Column],
-    table: &Table,
-    is_next: bool,
-) -> String {
-    let mut placeholders = placeholders.clone();
-    backfill::set_position_placeholders(&mut placeholders, key);
-    placeholders.insert("walk_hint", index::walk_hint(key, table, is_next));
-    let read_position = if is_next {
-        render(file!("list"), "read_position", &placeholders) + "\n"
-    } else {
-        placeholders.insert("after_position", "1 = 1".to_owned());
-        String::new()
-    };
-    placeholders.insert("read_position", read_position);
-    render(file!("list"), "list_page", &placeholders)
 }
 
 /// Renders the statistics that count every row.

@@ -97,7 +97,7 @@ impl MssqlOperations {
         let mut waiting = self.pool.take().await?;
         let is_babelfish = waiting.server_info.babelfish;
         // An update would run the triggers of the table.
-        if is_free && !(is_babelfish && !queue.has_triggers) {
+        if is_free && (!is_babelfish || queue.has_triggers) {
             return Ok(None);
         }
         let parameters = key.parameters();

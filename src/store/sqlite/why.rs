@@ -57,9 +57,10 @@ pub(super) fn item_facts(
     let exists = |sql: &str| connection.prepare_cached(sql)?.exists([]);
     let has_null_keys = row.is_none() && exists(&statements.find_null_key)?;
     // A broker creates the table when it starts. Without the table no broker has started.
-    let brokers = match exists(&statements.find_broker_table)? {
-        true => instance::read_others(connection, now, &Uuid::nil())?,
-        false => Vec::new(),
+    let brokers = if exists(&statements.find_broker_table)? {
+        instance::read_others(connection, now, &Uuid::nil())?
+    } else {
+        Vec::new()
     };
     transaction.commit()?;
     Ok(ItemFacts {

@@ -202,7 +202,7 @@ impl ProfiledQueue {
             ],
         );
         let position = QueueStatements::position_list(Some(&leases[0].key));
-        let sql = self.statements().sql.list_next.clone();
+        let sql = self.statements().sql.list.next.clone();
         let mut parameters = position.parameters();
         let rest: [&dyn ToSql; 2] = [&1, &1];
         parameters.extend(rest);

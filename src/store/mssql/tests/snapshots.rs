@@ -126,6 +126,21 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
     }
 }
 
+/// Returns the batches that only read.
+fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8] {
+    let (list, why) = (&queue.sql.list, &queue.sql.why);
+    [
+        ("stats", queue.sql.stats.clone()),
+        ("list dead", list.of_state[State::Dead as usize].clone()),
+        ("list, first page", list.first.clone()),
+        ("list, next page", list.next.clone()),
+        ("why", why.facts.clone()),
+        ("why, wait for a lock", why.wait.clone()),
+        ("why, wait on Babelfish", why.wait_by_update.clone()),
+        ("why, find the blocking session", why::find_blocker()),
+    ]
+}
+
 /// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
 /// because it creates a pool.
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
@@ -203,14 +218,9 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("announce a broker", &instance::announce_batch());
     show("read secrets", &secrets::read_statement());
     show("add a secret", &secrets::add_batch());
-    show("stats", &table.sql.stats);
-    show("list dead", &table.sql.list[State::Dead as usize]);
-    show("list, first page", &table.sql.list_first);
-    show("list, next page", &table.sql.list_next);
-    show("why", &table.sql.why.facts);
-    show("why, wait for a lock", &table.sql.why.wait);
-    show("why, wait on Babelfish", &table.sql.why.wait_by_update);
-    show("why, find the blocking session", &why::find_blocker());
+    for (what, sql) in batches_for_operators(&table) {
+        show(what, &sql);
+    }
     show("redrive", &table.sql.redrive);
     show("purge, first rows", &table.sql.purge.first);
     show("purge, next rows", &table.sql.purge.next);
