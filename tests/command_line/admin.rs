@@ -100,6 +100,14 @@ fn health_of_a_ready_service_is_0_and_of_no_service_69() {
 }
 
 #[test]
+fn health_without_an_admin_port_exits_64() {
+    let workspace = Workspace::with("admin.listen = ''");
+    let health = workspace.run("health --admin --config queues.toml");
+    assert_eq!(health.code, 64, "{health:?}");
+    assert!(health.err.contains("admin.listen"), "{health:?}");
+}
+
+#[test]
 fn taken_default_port_is_replaced_and_taken_set_port_exits_74() {
     // Another broker on this machine may have the default port already.
     let _taken = TcpListener::bind("127.0.0.1:9464");
