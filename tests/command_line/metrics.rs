@@ -271,6 +271,10 @@ fn alerts_and_dashboard_use_documented_metrics() {
         let text = file(path);
         let mut seen = 0;
         for name in name.find_iter(&text).map(|found| found.as_str()) {
+            // A table of the broker, whose rights the page explains.
+            if name == "lease_broker_instance" {
+                continue;
+            }
             seen += 1;
             let histogram = ["_bucket", "_sum", "_count"]
                 .iter()

@@ -1,5 +1,6 @@
 //! Tables that change data columns when a row is leased, and keys that SQLite gives out.
 
+use lease_broker::queue::SoftLockColumn;
 use lease_broker::value::Value;
 
 use crate::harness::Harness as _;
@@ -45,7 +46,13 @@ async fn claim_returns_the_changes_of_a_trigger() {
 async fn claim_returns_generated_columns_of_the_lease() {
     let table = "CREATE TABLE item (
         id INTEGER PRIMARY KEY, payload TEXT, lease_attempt INTEGER NOT NULL DEFAULT 0, tenfold INT AS (lease_attempt * 10))";
-    let fixture = fixture(table).await;
+    let harness = SqliteHarness::start().await;
+    harness.connect().execute_batch(table).expect(table);
+    let mut spec = queue("item");
+    let attempt = SoftLockColumn::Attempt;
+    spec.soft_lock
+        .map(attempt, attempt.default_name().to_owned());
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     fixture.enqueue(new_item(&[("payload", text("a"))])).await;
     let claimed = fixture.claim(1).await;
     assert_eq!(claimed[0].columns[1..], [text("a"), Value::Int(10)]);

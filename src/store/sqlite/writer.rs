@@ -7,8 +7,9 @@
 //! The operations stay independent. If one fails, its changes are undone and the others are still committed.
 
 use std::cell::Cell;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -115,28 +116,49 @@ where
     }
 }
 
-/// A handle that sends operations to the writer thread. The thread ends when the last handle is dropped and all
-/// operations have been answered.
-#[derive(Clone)]
+/// The maximum time for which a dropped [`Writer`] waits until its thread has closed the file. A device that hangs must not keep
+/// a broker from stopping.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Sends operations to the writer thread. When it is dropped, the thread answers all operations, closes the file and ends.
 pub(super) struct Writer {
-    operations: mpsc::Sender<Box<dyn WriteOperation>>,
+    /// `None` only while it is dropped.
+    operations: Option<mpsc::Sender<Box<dyn WriteOperation>>>,
+    /// Disconnected when the thread has closed the file.
+    closed: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Drop for Writer {
+    /// Waits until the thread has closed the file. Another program that opens the file afterwards is alone with it.
+    fn drop(&mut self) {
+        self.operations = None;
+        let closed = self.closed.get_mut();
+        let closed = closed.unwrap_or_else(PoisonError::into_inner);
+        let _ = closed.recv_timeout(CLOSE_TIMEOUT);
+    }
 }
 
 impl Writer {
     /// Starts the writer thread.
     pub(super) fn spawn(context: WriteContext) -> Result<Self, StoreError> {
         let (operations, arrived) = mpsc::channel();
+        let (open, closed) = mpsc::channel();
         thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || {
                 while let Ok(first) = arrived.recv() {
                     commit_group(&context, first, &arrived);
                 }
+                drop(context);
+                drop(open);
             })
             .map_err(|error| {
                 StoreError::unavailable(format!("the writer thread cannot be started: {error}"))
             })?;
-        Ok(Self { operations })
+        Ok(Self {
+            operations: Some(operations),
+            closed: closed.into(),
+        })
     }
 
     /// Runs an operation and returns its result after the commit. The operation runs to its end even if the caller
@@ -152,9 +174,8 @@ impl Writer {
             caller,
         };
         let ended = || StoreError::unavailable("the writer thread has ended".to_owned());
-        self.operations
-            .send(Box::new(pending))
-            .map_err(|_| ended())?;
+        let operations = self.operations.as_ref().ok_or_else(ended)?;
+        operations.send(Box::new(pending)).map_err(|_| ended())?;
         result.await.map_err(|_| ended())?
     }
 }
