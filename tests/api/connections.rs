@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lease_broker::grpc::proto::Outcome;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::support::client::{completion, item};
@@ -29,15 +30,10 @@ async fn calls_survive_connection_replacement() {
     let server =
         Server::with_config(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
     let client = server.client().await;
-    // While connections are replaced one after the other, that of the client is replaced almost as often.
-    let address = server.address;
-    let replaced = tokio::spawn(blocking(move || {
-        for _ in 0..10 {
-            RawConnection::open(address).goaway();
-        }
-    }));
+    // The connection is replaced many times. On a busy machine the rounds take longer.
+    let start = Instant::now();
     let mut rounds = 0;
-    while !replaced.is_finished() || rounds < 10 {
+    while start.elapsed() < Duration::from_secs(2) || rounds < 6 {
         retry_unsent(async || client.try_enqueue(vec![item("a")]).await).await;
         let leases = retry_unsent(async || client.try_claim(client.claim_request(2)).await).await;
         assert_eq!(leases.len(), 1, "the item was added exactly once");
@@ -46,7 +42,6 @@ async fn calls_survive_connection_replacement() {
         assert_eq!(done[0].outcome(), Outcome::Applied);
         rounds += 1;
     }
-    replaced.await.expect("the broker replaces connections");
 }
 
 #[tokio::test]
