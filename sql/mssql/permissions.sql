@@ -2,11 +2,10 @@
 -- For database administrators. Change each line marked CHANGE, then run the script in the queues' database as its owner. You can
 -- run it again at any time. Run it again when you add a queue.
 --
--- Run it when the tables are ready. A login that may change the schema (part 5) first runs these commands, in this order:
---   lease-broker schema apply --config FILE      adds soft-lock columns, indexes and archives to adopted tables, and records them
---   lease-broker redrive QUEUE --limit 0 --config FILE     changes no row; creates the broker's own tables, lease_broker_*, and those
---                                                          of managed queues
--- After that both commands find nothing to change, and `serve` needs no right to change the schema.
+-- Run it when the tables are ready. A login that may change the schema (part 5) first runs this command:
+--   lease-broker schema apply --config FILE      creates the broker's own tables, lease_broker_*, and those of managed queues; adds
+--                                                soft-lock columns, indexes and archives to adopted tables
+-- After that the command finds nothing to change, and `serve` needs no right to change the schema.
 --
 -- Not needed: EXECUTE (sp_getapplock is public), any right on the server, any right on other tables.
 -- Why VIEW DEFINITION on the queues' tables: any right on a table shows its columns, indexes and triggers, but SQL Server shows

@@ -120,6 +120,7 @@ impl Adopt {
             }
         }
         write_new(&config, &text)?;
+        schema.create_broker_tables()?;
         let mut applied = Ok(());
         for step in &steps {
             applied = apply_step(schema.as_mut(), &spec, step);

@@ -18,6 +18,9 @@ pub trait Schema: Send {
     /// so far.
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError>;
 
+    /// Creates the broker's own tables, `lease_broker_*`, or brings them up to date.
+    fn create_broker_tables(&mut self) -> Result<(), StoreError>;
+
     /// Returns the steps that remove from the table the parts that adoption added and recorded: indexes, soft-lock columns, and
     /// with them all leases and states. Changes nothing. The highest fencing token and the archive stay.
     ///

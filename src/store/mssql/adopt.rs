@@ -10,6 +10,7 @@ use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::of_schema_change;
+use super::migrations::{migrate, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
@@ -70,6 +71,13 @@ impl Schema for MssqlSchema {
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
         let apply = apply(&mut self.connection, step, progress);
         self.runtime.block_on(apply)
+    }
+
+    fn create_broker_tables(&mut self) -> Result<(), StoreError> {
+        let create = with_migration_lock(&mut self.connection, async |connection| {
+            migrate(connection).await
+        });
+        self.runtime.block_on(create)
     }
 
     fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Removal, StoreError> {

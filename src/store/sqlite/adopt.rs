@@ -10,7 +10,9 @@ use super::catalogue::Table;
 use super::quote::{quote, quote_all, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
-use super::{added_parts, backfill, connection, foreign_keys, index, placeholders, remove};
+use super::{
+    added_parts, backfill, connection, foreign_keys, index, migrations, placeholders, remove,
+};
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::added_parts::AddedParts;
 use crate::store::adoption::{
@@ -188,6 +190,10 @@ impl Schema for SqliteSchema {
                 }
             }
         }
+    }
+
+    fn create_broker_tables(&mut self) -> Result<(), StoreError> {
+        migrations::migrate(&self.connection)
     }
 
     fn plan_removal(&mut self, queue: &QueueSpec) -> Result<Removal, StoreError> {
