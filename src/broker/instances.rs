@@ -17,6 +17,8 @@ use crate::store::{Instance, SettingsDifference, SettingsHash, Store, StoreError
 
 /// The time between two announcements.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// The maximum time for the last announcement, which says that the broker stops.
+const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of the task.
 pub(super) struct Instances {
@@ -29,6 +31,8 @@ pub(super) struct Instances {
     /// The differences that were logged.
     logged: BTreeSet<(Uuid, String, SettingsDifference)>,
     last_run_failed: bool,
+    /// Whether the database shows that this broker stops.
+    is_listed_as_draining: bool,
 }
 
 /// The identity of a broker process in the list of brokers.
@@ -62,10 +66,12 @@ impl Instances {
             differing_queues,
             logged: BTreeSet::new(),
             last_run_failed: false,
+            is_listed_as_draining: false,
         }
     }
 
-    /// Runs the task until `stop` is cancelled.
+    /// Runs the task until `stop` is cancelled. Then the database shows that this broker stops, so that nobody takes it for one that
+    /// runs.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(async {
             loop {
@@ -73,6 +79,7 @@ impl Instances {
                 match self.store.announce(self.own.clone().into()).await {
                     Ok(others) => {
                         self.last_run_failed = false;
+                        self.is_listed_as_draining = self.own.draining;
                         self.compare(&others);
                     }
                     Err(error) => self.report(&error),
@@ -86,6 +93,12 @@ impl Instances {
             }
         })
         .await;
+        if !self.is_listed_as_draining {
+            self.own.draining = true;
+            let last = self.store.announce(self.own.clone().into());
+            // If it fails, the broker counts as running for some seconds.
+            let _ = tokio::time::timeout(LAST_TIMEOUT, last).await;
+        }
     }
 
     /// Logs the first of several failures.

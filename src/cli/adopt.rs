@@ -14,7 +14,7 @@ use dialoguer::{Input, MultiSelect, Select};
 use self::config_file::{Database, mirror_lines};
 use self::proposal::{Mirror, Proposal};
 use super::config_args::{SchemaAccess, open_schema};
-use super::confirm::{confirm_in_terminal, is_terminal, unanswered};
+use super::confirm::{confirm_in_terminal, is_terminal};
 use super::output::{self, plural, print_line};
 use super::schema::apply_step;
 use super::{Cli, CommandError};
@@ -194,7 +194,7 @@ impl Adopt {
                     .items(&tables)
                     .default(0)
                     .interact();
-                Ok(tables.swap_remove(chosen.map_err(unanswered)?))
+                Ok(tables.swap_remove(chosen?))
             }
             _ => Err(CommandError::usage(format!(
                 "--table is missing; the database has {}",
@@ -226,15 +226,14 @@ impl Adopt {
             .unwrap_or_else(|| proposal::queue_name(&table));
         if asks && self.queue.is_none() {
             let asked = Input::new().with_prompt("Name of the queue").default(queue);
-            queue = asked.interact_text().map_err(unanswered)?;
+            queue = asked.interact_text()?;
         }
-        let mirror = match &self.mirror {
-            Some(mirror) => parse_mirror(mirror)?,
-            None => {
-                let texts = |column: &str| schema.values(&table, column, 20);
-                let mirrors = proposal::mirrors(survey, texts)?;
-                choose_mirror(mirrors, asks)?
-            }
+        let mirror = if let Some(mirror) = &self.mirror {
+            parse_mirror(mirror)?
+        } else {
+            let texts = |column: &str| schema.values(&table, column, 20);
+            let mirrors = proposal::mirrors(survey, texts)?;
+            choose_mirror(mirrors, asks)?
         };
         let writable = match &self.writable {
             Some(columns) => columns
@@ -342,7 +341,7 @@ fn choose_mirror(mut mirrors: Vec<Mirror>, asks: bool) -> Result<Mirror, Command
         .items(&choices)
         .default(0)
         .interact();
-    let chosen = chosen.map_err(unanswered)?;
+    let chosen = chosen?;
     mirrors.push(Mirror::new());
     Ok(mirrors.swap_remove(chosen))
 }
@@ -363,7 +362,7 @@ fn choose_writable(
         .items(&columns)
         .defaults(&all)
         .interact();
-    let chosen = chosen.map_err(unanswered)?;
+    let chosen = chosen?;
     let mut index = 0..;
     columns.retain(|_| index.next().is_some_and(|index| chosen.contains(&index)));
     Ok(columns)

@@ -17,14 +17,13 @@ pub(super) fn confirm_in_terminal(question: &str) -> Result<bool, CommandError> 
     if !is_terminal() {
         return Ok(true);
     }
-    let answer = Confirm::new()
-        .with_prompt(question)
-        .default(false)
-        .interact();
-    answer.map_err(unanswered)
+    let question = Confirm::new().with_prompt(question).default(false);
+    Ok(question.interact()?)
 }
 
-/// Returns the error for a question that was not answered, such as one that Ctrl-C ended.
-pub(super) fn unanswered(error: dialoguer::Error) -> CommandError {
-    CommandError::io(format!("no answer: {error}"))
+/// The error for a question that was not answered, such as one that Ctrl-C ended.
+impl From<dialoguer::Error> for CommandError {
+    fn from(error: dialoguer::Error) -> Self {
+        Self::io(format!("no answer: {error}"))
+    }
 }

@@ -17,7 +17,7 @@ use crate::store::schema;
 pub(super) enum Schema {
     /// Print the missing schema changes as SQL, without running it
     Plan(QueueArgs),
-    /// Apply the schema changes that `plan` prints, and create the broker's own tables, lease_broker_*
+    /// Apply the schema changes that `plan` prints, and create the broker's own tables, `lease_broker_*`
     Apply(QueueArgs),
     /// Check that `serve` can start with the tables. If not, the exit code is 64
     Check(QueueArgs),

@@ -196,7 +196,13 @@ pub(crate) async fn fence_counts_on_after_removal<H: Harness>() {
     for expected in [4, 5] {
         remove(&fixture.harness, &spec).await;
         fixture.harness.apply(&spec).await.expect("apply");
-        let broker = Broker::new(fixture.harness.open(&[spec.clone()]).await.expect("open"));
+        let broker = Broker::new(
+            fixture
+                .harness
+                .open(std::slice::from_ref(&spec))
+                .await
+                .expect("open"),
+        );
         // Both rows continue with the highest token of the table, also the one that was never claimed.
         let fences: Vec<i64> = broker
             .claim(9)

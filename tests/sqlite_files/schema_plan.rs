@@ -120,9 +120,10 @@ async fn plan_run_by_hand_is_complete() {
     let connection = harness.connect();
     connection.execute_batch(ORDERS).expect(ORDERS);
     for step in harness.plan(&spec()).await.expect("plan") {
-        match step.until_no_rows {
-            true => while connection.execute(&step.sql, []).expect(&step.sql) > 0 {},
-            false => connection.execute_batch(&step.sql).expect(&step.sql),
+        if step.until_no_rows {
+            while connection.execute(&step.sql, []).expect(&step.sql) > 0 {}
+        } else {
+            connection.execute_batch(&step.sql).expect(&step.sql);
         }
     }
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));

@@ -165,9 +165,10 @@ pub(super) async fn plan(
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     let mut placeholders = placeholders::of_table(queue, &table, &columns);
     let managed = queue.managed_columns.is_some();
-    let mut added = match managed {
-        true => AddedParts::default(),
-        false => added_parts::read(connection, &queue.table).await?,
+    let mut added = if managed {
+        AddedParts::default()
+    } else {
+        added_parts::read(connection, &queue.table).await?
     };
     let lacking = added.forget_replaced_table(queue, &table);
     placeholders.insert("first_fence", added.first_fence.to_string());

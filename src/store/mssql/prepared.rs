@@ -110,14 +110,11 @@ mod tests {
     use super::super::Settings;
     use super::super::connection::Connection;
     use super::super::list_parameters::{EntryValue, ListEntry, ListParameters};
+    use super::super::tests::test_server;
     use super::*;
 
     async fn connection() -> Option<Connection> {
-        let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
-            eprintln!("skipped: LEASE_BROKER_TEST_MSSQL names no server");
-            return None;
-        };
-        let settings = Settings::new(server);
+        let settings = Settings::new(test_server()?);
         let server = settings.server().expect("a connection string");
         let opened = Box::pin(Connection::open(&server, &settings)).await;
         Some(opened.expect("a server"))

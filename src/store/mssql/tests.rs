@@ -8,12 +8,26 @@ mod hint_rules;
 mod query_plans;
 mod snapshots;
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use crate::item_state::{Backoff, RetryPolicy};
 use crate::queue::{ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock};
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns the connection string of the server for tests. Without one, writes a line that says why the test is skipped. The line
+/// does not go through `eprintln!`, which the test runner hides if the test passes.
+pub(super) fn test_server() -> Option<String> {
+    let server = std::env::var("LEASE_BROKER_TEST_MSSQL").ok();
+    if server.is_none() {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("unknown");
+        let line = format!("skipped: test {test}: LEASE_BROKER_TEST_MSSQL is not set\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    server
+}
 
 /// Returns a queue on `table`, in key order, that keeps completed rows. The soft-lock columns have their default names.
 pub(super) fn spec(table: &str) -> QueueSpec {

@@ -7,15 +7,14 @@ use uuid::Uuid;
 use super::super::Settings;
 use super::super::adopt::{apply, check, plan};
 use super::super::connection::Connection;
-use super::spec;
+use super::{spec, test_server};
 use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue};
 use crate::value::Value;
 
 #[tokio::test]
 async fn backfill_fills_nullable_columns_in_chunks() {
-    let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
-        eprintln!("skipped: LEASE_BROKER_TEST_MSSQL is not set");
+    let Some(server) = test_server() else {
         return;
     };
     let settings = Settings::new(server);

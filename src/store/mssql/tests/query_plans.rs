@@ -15,7 +15,7 @@ use super::super::list_parameters::{ListEntry, ListParameters};
 use super::super::queue_statements::QueueStatements;
 use super::super::written_columns::stored_checkpoint;
 use super::super::{MssqlOperations, Pool, Settings};
-use super::spec;
+use super::{spec, test_server};
 use crate::lease_id::LeaseRef;
 use crate::store::{Ending, Settlement};
 use crate::value::{Key, Value};
@@ -315,8 +315,7 @@ impl ProfiledQueue {
 
 #[tokio::test]
 async fn statements_use_the_indexes_that_their_files_name() {
-    let Ok(server) = std::env::var("LEASE_BROKER_TEST_MSSQL") else {
-        eprintln!("skipped: LEASE_BROKER_TEST_MSSQL names no server");
+    let Some(server) = test_server() else {
         return;
     };
     let name = format!("lb_test_{}", Uuid::new_v4().simple());

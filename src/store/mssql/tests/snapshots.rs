@@ -30,7 +30,9 @@ use crate::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
 use crate::store::index_role::IndexRole;
+use crate::store::schema::Step;
 use crate::store::table::{Filter, Index, IndexColumn};
+use crate::store::template::Placeholders;
 use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
 use crate::value::{Key, Value};
 
@@ -141,6 +143,32 @@ fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8]
     ]
 }
 
+/// Returns the steps of an adoption, and of a removal: an index, the column with a default and a value to keep, and one without.
+fn schema_steps(
+    spec: &QueueSpec,
+    before: &Table,
+    order: &[OrderColumn],
+    placeholders: &Placeholders,
+) -> Vec<Step> {
+    let create = "create the record".to_owned();
+    let mut steps = vec![adopt_sql::step(create, "create_record", placeholders)];
+    steps.extend(adopt::add_columns(spec, before, placeholders, true));
+    let indexes = adopt::add_indexes(spec, before, order, placeholders, true, None);
+    steps.extend(indexes);
+    let purpose = "drop the ready index".to_owned();
+    let index = index::name(IndexRole::Ready, spec);
+    steps.push(remove::drop_index(
+        purpose,
+        placeholders,
+        &spec.table,
+        &index,
+    ));
+    let columns = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
+    let default = ("lease_fence".to_owned(), "DF__item".to_owned());
+    steps.extend(remove::drop_columns(spec, &columns, &[default]));
+    steps
+}
+
 /// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
 /// because it creates a pool.
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
@@ -149,25 +177,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let columns = queue_columns(spec, before).expect("the columns are there");
     let mut placeholders = placeholders::of_table(spec, before, &columns);
     placeholders.insert("first_fence", "0".to_owned());
-    let mut steps = adopt::add_columns(spec, before, &placeholders, true);
-    let indexes = adopt::add_indexes(spec, before, &columns.order, &placeholders, true, None);
-    steps.extend(indexes);
-    let record = adopt_sql::render("create_record", &placeholders);
-    show("create the record", &record);
-    for step in steps {
-        show(&step.purpose, &step.sql);
-    }
-    let default = ("lease_fence".to_owned(), "DF__item".to_owned());
-    let last = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
-    let removal = remove::drop_columns(spec, &last, &[default]);
-    let index = index::name(IndexRole::Ready, spec);
-    let drop_index = remove::drop_index(
-        "drop the ready index".to_owned(),
-        &placeholders,
-        &spec.table,
-        &index,
-    );
-    for step in [drop_index].into_iter().chain(removal) {
+    for step in schema_steps(spec, before, &columns.order, &placeholders) {
         show(&step.purpose, &step.sql);
     }
     let operations_start = out.len();
