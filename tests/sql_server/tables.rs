@@ -1,7 +1,7 @@
 //! Tables that cannot be a queue, with the reason, and kinds of keys and columns of tables that can.
 
 use lease_broker::item_state::State;
-use lease_broker::queue::QueueSpec;
+use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::store::StoreError;
 use lease_broker::value::Value;
 
@@ -174,7 +174,13 @@ async fn larger_types_of_soft_lock_columns_are_accepted() {
         lease_owner nvarchar(max), lease_attempt bigint NOT NULL DEFAULT 0, lease_error nvarchar(max),
         trace_parent nvarchar(60)); INSERT item (id) VALUES (1)";
     program.run(table).await;
-    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let mut spec = queue("item");
+    for column in SoftLockColumn::ALL {
+        if ![SoftLockColumn::Token, SoftLockColumn::Fence].contains(&column) {
+            spec.soft_lock.map(column, column.default_name().to_owned());
+        }
+    }
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
     let item = fixture.one().await;
     let failed = fixture
         .settle(&item.lease, crate::harness::fixture::fail(None))
