@@ -70,8 +70,8 @@ impl Instances {
         }
     }
 
-    /// Runs the task until `stop` is cancelled. Then the database shows that this broker stops, so that nobody takes it for one that
-    /// runs.
+    /// Runs the task until `stop` is cancelled. Then the database shows that this broker stops, so that it no longer
+    /// counts as running.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(async {
             loop {

@@ -109,15 +109,13 @@ impl Adopt {
             config.display(),
             spec.table
         );
-        if !self.yes {
-            if !is_terminal() {
-                return Err(CommandError::usage(
-                    "nothing was changed: add --yes to write the file and change the table",
-                ));
-            }
-            if !confirm_in_terminal(&question)? {
-                return Err(CommandError::failed("nothing was changed"));
-            }
+        if !self.yes && !asks {
+            return Err(CommandError::usage(
+                "nothing was changed: add --yes to write the file and change the table",
+            ));
+        }
+        if asks && !confirm_in_terminal(&question)? {
+            return Err(CommandError::failed("nothing was changed"));
         }
         write_new(&config, &text)?;
         schema.create_broker_tables()?;

@@ -11,8 +11,8 @@ pub(super) fn is_terminal() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// Asks a question, and returns true if the answer is yes. Without a terminal there is nobody to ask, and the result is true: the
-/// flags of the command are its confirmation.
+/// Asks a question, and returns true if the answer is yes. Without a terminal it asks nothing and returns true: the flags of the
+/// command are its confirmation.
 pub(super) fn confirm_in_terminal(question: &str) -> Result<bool, CommandError> {
     if !is_terminal() {
         return Ok(true);

@@ -12,7 +12,7 @@ use super::port_protocol::{self, PortProtocol, Unreachable};
 const START: &str = "start it with `lease-broker serve`, or name another address with --address";
 const OTHER_ADDRESS: &str = "name the address of a broker with --address";
 
-/// Why no connection can be made, and what helps.
+/// The reason why a connection failed, and its remedy.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) cause: String,

@@ -1,7 +1,7 @@
 //! The record of the columns and indexes that adoption added to a table. Removal drops recorded parts and nothing else.
 //!
-//! The database keeps the record in the table `lease_broker_added`. The statement that adds or drops a part writes its row in the
-//! same transaction. A second table, `lease_broker_fence`, keeps the highest fencing token of each table whose soft-lock columns
+//! The database keeps the record in the table `lease_broker_added`. The step that adds or drops a part writes its row too, in
+//! the same transaction; on SQL Server an index is recorded before it is created (`sql/mssql/adopt.sql` says why). A second table, `lease_broker_fence`, keeps the highest fencing token of each table whose soft-lock columns
 //! were dropped. The next adoption of the table counts on from it, so that no fencing token is given twice.
 
 use std::time::UNIX_EPOCH;
@@ -71,6 +71,12 @@ impl AddedParts {
     pub(super) fn has_index(&self, name: &str) -> bool {
         let mut indexes = self.indexes.iter();
         indexes.any(|index| index.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns whether the table had the column of the state before the adoption, so that it can hold any value.
+    pub(super) fn has_own_state<Kind>(&self, queue: &QueueSpec, table: &Table<Kind>) -> bool {
+        let name = queue.soft_lock.name(SoftLockColumn::State);
+        table.column(name).is_some() && !self.has_column(name)
     }
 
     /// Returns one sentence for each column of the table that has the name of a soft-lock column, although neither the adoption

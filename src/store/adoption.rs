@@ -2,8 +2,7 @@
 //!
 //! A plan has these steps, in this order: create the table of a managed queue, create the tables that record the added parts
 //! (`added_parts.rs`), add soft-lock columns, give rows that were finished before the adoption their state, add indexes, create
-//! the archive. A plan contains only the steps that the table
-//! still needs. After an interruption, planning again therefore continues where the adoption stopped.
+//! the archive. A plan contains only the steps that the table still needs. After an interruption, planning again therefore continues where the adoption stopped.
 
 use std::time::Duration;
 
@@ -270,6 +269,23 @@ pub(super) fn foreign_indexes(
             )
         })
         .collect()
+}
+
+/// Adds the statement that records a new part to `placeholders`, which name the part. `kind` is a literal, and `render` renders
+/// the statement. A managed table has no record, because removal refuses it.
+pub(super) fn recording(
+    mut placeholders: Placeholders,
+    queue: &QueueSpec,
+    kind: String,
+    render: fn(&str, &Placeholders) -> String,
+) -> Placeholders {
+    placeholders.insert("kind", kind);
+    let record = match queue.managed_columns {
+        None => render("record", &placeholders) + "\n",
+        Some(_) => String::new(),
+    };
+    placeholders.insert("record", record);
+    placeholders
 }
 
 /// Returns a sentence about the rows whose state has another value than a state's number, unless `count` is 0.

@@ -1,4 +1,4 @@
-//! Removal of what adoption added: the table is as it was before, and no fencing token is given twice.
+//! Removal of the parts that adoption added: the table is as it was before, and no fencing token is given twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

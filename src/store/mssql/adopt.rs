@@ -246,8 +246,7 @@ async fn strange_states(
     table: &Table,
     added: &AddedParts,
 ) -> Result<Option<String>, StoreError> {
-    let name = queue.soft_lock.name(SoftLockColumn::State);
-    if table.column(name).is_none() || added.has_column(name) {
+    if !added.has_own_state(queue, table) {
         return Ok(None);
     }
     let count = render("strange_states", &placeholders::of_queue(queue));

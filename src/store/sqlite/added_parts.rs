@@ -7,7 +7,7 @@ use super::quote::text_literal;
 use crate::queue::QueueSpec;
 use crate::store::StoreError;
 use crate::store::added_parts::{AddedParts, RECORD_TABLES};
-use crate::store::adoption::with;
+use crate::store::adoption::{self, with};
 use crate::store::template::Placeholders;
 
 /// Reads the record of a table. It is empty if the file has no record.
@@ -25,8 +25,7 @@ pub(super) fn read(connection: &Connection, table: &str) -> Result<AddedParts, S
     Ok(AddedParts::new(parts, fence.optional()?.unwrap_or(0)))
 }
 
-/// Returns `placeholders` with the statement that records the column or index `name` of `table`. A managed table has no record,
-/// because removal refuses it.
+/// Returns `placeholders` with the statement that records the column or index `name` of `table`. See [`adoption::recording`].
 pub(super) fn recording(
     placeholders: &Placeholders,
     queue: &QueueSpec,
@@ -34,14 +33,8 @@ pub(super) fn recording(
     kind: &str,
     name: &str,
 ) -> Placeholders {
-    let mut placeholders = naming(placeholders, table, name);
-    placeholders.insert("kind", text_literal(kind));
-    let record = match queue.managed_columns {
-        None => render("record", &placeholders) + "\n",
-        Some(_) => String::new(),
-    };
-    placeholders.insert("record", record);
-    placeholders
+    let placeholders = naming(placeholders, table, name);
+    adoption::recording(placeholders, queue, text_literal(kind), render)
 }
 
 /// Returns `placeholders` with the names of a table and of one of its parts, as the record has them.

@@ -80,8 +80,7 @@ impl Schema for SqliteSchema {
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         let mut steps = Vec::new();
         let mut future = None;
-        let exists = Table::read(&self.connection, &queue.table)?.is_some();
-        if !exists {
+        if Table::read(&self.connection, &queue.table)?.is_none() {
             let create = create_table(queue).ok_or_else(|| no_table(queue))?;
             // The rest of the plan needs the table's description. A copy in memory gives it before the table exists.
             let connection = Connection::open_in_memory()?;
@@ -93,9 +92,14 @@ impl Schema for SqliteSchema {
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
         let columns = queue_columns(connection, queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let mut added = added_parts::read(&self.connection, &queue.table)?;
+        let managed = queue.managed_columns.is_some();
+        let mut added = if managed {
+            AddedParts::default()
+        } else {
+            added_parts::read(&self.connection, &queue.table)?
+        };
         let lacking = added.forget_replaced_table(queue, &table);
-        if queue.managed_columns.is_none() {
+        if !managed {
             let mut problems = added.foreign_columns(queue, &table);
             problems.extend(foreign_indexes(
                 queue,
@@ -161,7 +165,7 @@ impl Schema for SqliteSchema {
                 changes.push(step(purpose, "archive_index", &placeholders));
             }
         }
-        if !changes.is_empty() && !added.has_tables && queue.managed_columns.is_none() {
+        if !changes.is_empty() && !added.has_tables && !managed {
             steps.push(step(
                 create_record_purpose(),
                 "create_record",
@@ -308,8 +312,7 @@ fn strange_states(
     table: &Table,
     added: &AddedParts,
 ) -> Result<Option<String>, StoreError> {
-    let name = queue.soft_lock.name(SoftLockColumn::State);
-    if table.column(name).is_none() || added.has_column(name) {
+    if !added.has_own_state(queue, table) {
         return Ok(None);
     }
     let count = render("strange_states", &placeholders::of_queue(queue));

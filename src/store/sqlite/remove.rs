@@ -1,12 +1,12 @@
 //! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
 use super::adopt_sql::{removal_step, render_removal};
 use super::catalogue::Table;
 use super::clock::system_clock;
-use super::quote::{quote, text_literal};
-use super::{added_parts, placeholders};
+use super::quote::quote;
+use super::{added_parts, index, placeholders};
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::StoreError;
 use crate::store::adoption::{
@@ -37,7 +37,7 @@ pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal
         }
     }
     if let Some(archive) = archive_name(queue) {
-        let name = super::index::archive_name(queue, archive);
+        let name = index::archive_name(queue, archive);
         let recorded = added_parts::read(connection, archive)?.has_index(&name);
         if let Some(archived) = Table::read(connection, archive)?
             && recorded
@@ -93,12 +93,7 @@ pub(super) fn uses(connection: &Connection, queue: &QueueSpec) -> Result<Vec<Str
         let count: i64 = connection.query_row(&count, [now], |row| row.get(0))?;
         uses.extend(held_leases(queue, count));
     }
-    let find = format!(
-        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = {}",
-        text_literal("lease_broker_instance")
-    );
-    let is_listed = connection.query_row(&find, [], |_| Ok(()));
-    if is_listed.optional()?.is_some() {
+    if Table::read(connection, "lease_broker_instance")?.is_some() {
         let mut brokers = connection.prepare(&render_removal("live_brokers", &placeholders))?;
         let since = now.saturating_sub(millis_rounded_up(LIVE_TIME));
         let brokers = brokers.query_map([now, since], |row| {
