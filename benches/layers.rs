@@ -1,6 +1,6 @@
 //! Benchmark of the service's layers: the same load over gRPC, on a broker in this process, and on the store alone.
 //!
-//! The load over gRPC is a run of `lease-broker bench`. Each layer gets a new SQLite file with durable commits in the
+//! The load over gRPC is a run of `lease-broker-bench`. Each layer gets a new SQLite file with durable commits in the
 //! temporary folder. Workers do the same on each layer, so the difference in speed is the cost of the layers above.
 //! Every run also checks that each item was completed exactly once.
 //!
@@ -13,6 +13,7 @@ mod layer;
 #[path = "layers/load.rs"]
 mod load;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::Parser;
@@ -58,11 +59,17 @@ async fn main() {
     }
 }
 
-/// Runs `lease-broker bench` with the same load. Returns the settled items per second.
+/// Runs `lease-broker-bench` with the same load. Returns the settled items per second.
 fn measure_over_grpc(options: &Options) -> f64 {
     let load = &options.load;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lease-broker"));
-    command.args(["bench", "--json", "-"]);
+    let broker = env!("CARGO_BIN_EXE_lease-broker");
+    let program = format!("{broker}-bench");
+    assert!(
+        Path::new(&program).exists(),
+        "build the load generator first: cargo build --release"
+    );
+    let mut command = Command::new(program);
+    command.args(["--broker", broker, "--json", "-"]);
     for (flag, value) in [
         ("--workers", load.workers.to_string()),
         ("--connections", options.connections.to_string()),

@@ -17,7 +17,7 @@ use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{
     ClaimCall, Claimed, ClaimedItem, Ending, NewItem, QueueIndex, Settled, Settlement, Store as _,
 };
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 /// The same allocator as in the program.
 #[global_allocator]

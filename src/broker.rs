@@ -104,6 +104,7 @@ use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
 use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
+use crate::key::Key;
 use crate::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
 use crate::queue::QueueSpec;
 use crate::sampling::TraceSettings;
@@ -112,7 +113,6 @@ use crate::store::{
     EnqueueOnce, EnqueuedOnce, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
     Settlement, Store, StoreError,
 };
-use crate::value::Key;
 
 /// Serves the queues of one store.
 pub struct Broker {

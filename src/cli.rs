@@ -1,12 +1,11 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
-//! `serve`, `demo` and `bench` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`, `why`,
+//! `serve` and `demo` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`, `why`,
 //! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
 //! commands call a running broker over gRPC.
 
 mod adopt;
 mod auth;
-mod bench;
 mod cancel;
 mod claim;
 mod client_args;
@@ -26,7 +25,7 @@ mod inspect;
 pub(crate) mod item_file;
 mod item_input;
 mod lease_args;
-mod output;
+pub mod output;
 mod port_protocol;
 mod purge;
 mod redrive;
@@ -35,16 +34,21 @@ mod secret;
 mod serve;
 mod settle;
 mod similar;
+mod start;
 mod token;
 mod why;
 mod work;
 
-pub use self::command_error::{CommandError, EXIT_USAGE};
+pub use self::command_error::CommandError;
+pub use self::config_args::open_store;
+pub use self::connect::Addresses;
+pub use self::credential_args::{AuthorizedChannel, CredentialArgs};
+pub use self::serve::stop_signal;
+pub use self::start::{block_on, start};
 
 use std::io::Write as _;
 
 use clap::{Parser, Subcommand};
-use tokio::runtime::Builder;
 
 use self::environment::{UnknownVariable, unknown_variables};
 use crate::text::visible;
@@ -79,7 +83,6 @@ Exit codes:
 enum Command {
     Serve(serve::Serve),
     Demo(demo::Demo),
-    Bench(Box<bench::Bench>),
     #[command(name = "demo-worker", hide = true)]
     DemoWorker(demo::worker::DemoWorker),
     Adopt(adopt::Adopt),
@@ -123,7 +126,6 @@ impl Cli {
             Command::Auth(command) => command.run(),
             Command::Serve(command) => command.run(),
             Command::Demo(command) => block_on(command.run()),
-            Command::Bench(command) => block_on(command.run()),
             Command::DemoWorker(command) => block_on(command.run()),
             Command::Secret(command) => block_on(command.run()),
             Command::Enqueue(command) => block_on(command.run()),
@@ -153,18 +155,4 @@ fn warn_of_unknown_variables() {
         // The reader of standard error may have ended.
         let _ = writeln!(std::io::stderr(), "{}", visible(&line));
     }
-}
-
-fn block_on(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
-    run(&mut Builder::new_multi_thread(), work)
-}
-
-fn run(
-    runtime: &mut Builder,
-    work: impl Future<Output = Result<(), CommandError>>,
-) -> Result<(), CommandError> {
-    let runtime = runtime.enable_all().build();
-    runtime
-        .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?
-        .block_on(work)
 }

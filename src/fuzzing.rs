@@ -12,15 +12,16 @@ use std::io::Cursor;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use lease_broker_proto as proto;
+use lease_broker_value::Value;
 use prost::Message as _;
 use uuid::Uuid;
 
 use crate::cli::item_file::{self, Items};
 use crate::config::Sources;
+use crate::key::Key;
 use crate::lease_id::{self, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets};
-use crate::proto;
 use crate::security::Rpc;
-use crate::value::{Key, Value};
 
 static SECRETS: LazyLock<SigningSecrets> =
     LazyLock::new(|| SigningSecrets::only(Secret::new([7; 16])));

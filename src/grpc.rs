@@ -27,8 +27,3 @@ mod status;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, code_index, code_name};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};
-pub use crate::proto;
-
-/// The encoded descriptors of the API. The reflection service sends them to clients.
-pub const DESCRIPTORS: &[u8] =
-    include_bytes!(concat!(env!("OUT_DIR"), "/lease_broker.descriptor.bin"));

@@ -30,6 +30,7 @@ mod signing;
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use lease_broker_value::Value;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
@@ -38,8 +39,8 @@ pub use self::owner::LeaseOwner;
 use self::secret::Purpose;
 pub use self::secret::Secret;
 pub use self::signing::{SigningSecrets, StoredSecret};
+use crate::key::Key;
 use crate::trace_context::{Span, TraceContext};
-use crate::value::{Key, Value};
 
 /// The version of the format, the first byte of an id.
 const VERSION: u8 = 2;

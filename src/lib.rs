@@ -50,34 +50,26 @@
 //! 4. `grpc/service.rs` and `broker/calls.rs` have one function per call of the API.
 //! 5. `sql/README.md` explains the statements. `docs/architecture.md` follows one claim through all layers.
 
-#[cfg(feature = "client")]
-pub mod client;
-pub mod proto;
-pub mod value;
-
-cfg_if::cfg_if! {
-    if #[cfg(feature = "server")] {
-        pub mod admin;
-        pub mod broker;
-        pub mod call_trace;
-        pub mod cli;
-        pub mod config;
-        #[cfg(any(test, feature = "fuzzing"))]
-        pub mod fuzzing;
-        pub mod grpc;
-        pub mod item_state;
-        pub mod lease_id;
-        pub mod lease_trace;
-        pub mod logging;
-        mod process;
-        pub mod queue;
-        pub mod sampling;
-        pub mod security;
-        pub mod span;
-        pub mod store;
-        pub mod telemetry;
-        pub mod text;
-        pub mod trace_context;
-        pub mod why;
-    }
-}
+pub mod admin;
+pub mod broker;
+pub mod call_trace;
+pub mod cli;
+pub mod config;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+pub mod grpc;
+pub mod item_state;
+pub mod key;
+pub mod lease_id;
+pub mod lease_trace;
+pub mod logging;
+pub mod process;
+pub mod queue;
+pub mod sampling;
+pub mod security;
+pub mod span;
+pub mod store;
+pub mod telemetry;
+pub mod text;
+pub mod trace_context;
+pub mod why;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Returns the CPU time that all threads of a process have used. `process`: its id, or `self`.
-pub(crate) fn cpu_time(process: impl Display) -> Option<Duration> {
+pub fn cpu_time(process: impl Display) -> Option<Duration> {
     let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is the program's name in brackets, which can contain spaces and brackets.
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -21,24 +21,24 @@ pub(crate) fn cpu_time(process: impl Display) -> Option<Duration> {
 }
 
 /// Returns the bytes of memory that a process uses now.
-pub(crate) fn resident_bytes(process: impl Display) -> Option<u64> {
+pub fn resident_bytes(process: impl Display) -> Option<u64> {
     read_bytes(&format!("/proc/{process}/status"), "VmRSS")
 }
 
 /// Returns the number of file descriptors that this process has open.
-pub(crate) fn open_file_descriptors() -> Option<u64> {
+pub fn open_file_descriptors() -> Option<u64> {
     // The listing itself uses one descriptor while it is read.
     let open = read_dir("/proc/self/fd").ok()?.count();
     Some(open.saturating_sub(1) as u64)
 }
 
 /// Returns the number of file descriptors that this process may have open. `None`: no limit.
-pub(crate) fn max_file_descriptors() -> Option<u64> {
+pub fn max_file_descriptors() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
 /// Returns the memory that the control group of this process may use, in bytes. `None`: no limit.
-pub(crate) fn memory_limit() -> Option<u64> {
+pub fn memory_limit() -> Option<u64> {
     let groups = read_to_string("/proc/self/cgroup").ok()?;
     memory_limit_of(&groups, Path::new("/sys/fs/cgroup"))
 }
@@ -68,7 +68,7 @@ fn memory_limit_of(groups: &str, root: &Path) -> Option<u64> {
 }
 
 /// Returns the first value with this name from a file of `name: value` lines.
-pub(crate) fn read_field(file: &str, name: &str) -> Option<String> {
+pub fn read_field(file: &str, name: &str) -> Option<String> {
     let text = read_to_string(file).ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = fields.find(|(field, _)| field.trim() == name)?;
@@ -76,14 +76,14 @@ pub(crate) fn read_field(file: &str, name: &str) -> Option<String> {
 }
 
 /// Reads a value that is given in kB.
-pub(crate) fn read_bytes(file: &str, name: &str) -> Option<u64> {
+pub fn read_bytes(file: &str, name: &str) -> Option<u64> {
     let size = read_field(file, name)?;
     let kibibytes: u64 = size.strip_suffix(" kB")?.parse().ok()?;
     Some(kibibytes * 1_024)
 }
 
 /// Returns an address for people on other hosts. If the program listens on all addresses of this host, it has the host's name.
-pub(crate) fn host_address(address: SocketAddr) -> String {
+pub fn host_address(address: SocketAddr) -> String {
     let host = read_to_string("/proc/sys/kernel/hostname").ok();
     match host {
         Some(host) if address.ip().is_unspecified() => {

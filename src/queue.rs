@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use lease_broker_value::Value;
 use serde::Deserialize;
 
 use crate::item_state::{RetryPolicy, State};
-use crate::value::Value;
 
 /// One configured queue. `deploy/config.default.toml` documents the settings behind the fields.
 #[derive(Clone, Debug, PartialEq)]

@@ -53,6 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
@@ -66,10 +67,10 @@ pub use self::purge::{PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::lease_trace::LeaseTrace;
 use crate::trace_context::TraceContext;
-use crate::value::{Key, Value};
 
 /// Identifies a queue by its index in the list of queues that the store was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use harness::table::{Kind, Table};
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker::store::{Ending, NewItem};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -6,8 +6,8 @@ mod support;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{
     CancelLeasesRequest, Completion, Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease,
     NewItem, Outcome, Release, ReleaseRequest, Renewal, SettleResult, Value,
 };
@@ -280,7 +280,7 @@ proptest! {
         let before = row_count();
         let client = FIXTURE.client.for_queue(&queue);
         let wanted = items.len();
-        let mut request = tonic::Request::new(lease_broker::grpc::proto::EnqueueRequest { queue, items, request_id: String::new() });
+        let mut request = tonic::Request::new(lease_broker_proto::EnqueueRequest { queue, items, request_id: String::new() });
         if let Ok(trace) = trace.parse() {
             request.metadata_mut().insert("traceparent", trace);
         }

@@ -9,7 +9,7 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::store::{
     ClaimCall, Ending, Inspect as _, NewItem, QueueIndex, Renewal, Settled, Settlement, Store as _,
 };
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::file::File;
 

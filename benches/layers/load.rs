@@ -14,7 +14,7 @@ const MAX_ENQUEUED: usize = 1_000;
 /// Pause after a claim without items, while items of other workers can become ready again.
 const EMPTY_CLAIM_PAUSE: Duration = Duration::from_millis(2);
 
-/// The load. Each flag means the same as in `lease-broker bench`.
+/// The load. Each flag means the same as in `lease-broker-bench`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Load {
     /// Run N workers; each has one call in flight
@@ -44,7 +44,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Returns the number of settled items per second, as `lease-broker bench` does.
+    /// Returns the number of settled items per second, as `lease-broker-bench` does.
     #[expect(clippy::cast_precision_loss, reason = "printed without decimals")]
     pub(crate) fn items_per_second(&self) -> f64 {
         (self.completed.len() + self.failed) as f64 / self.time.as_secs_f64()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker bench`. See `run` for the
+# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker-bench`. See `run` for the
 # subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,8 +9,8 @@ binary=${PEERS_BINARY:-${CARGO_TARGET_DIR:-$root/target}/release/lease-broker}
 
 prepare() {
   [ -z "${PEERS_BINARY:-}" ] || return 0
-  command -v cargo >/dev/null || skip "cargo is missing; --binary takes a lease-broker that is already built"
-  (cd "$root" && cargo build --release --bin lease-broker) >&2
+  command -v cargo >/dev/null || skip "cargo is missing; --binary takes a lease-broker that is already built, with lease-broker-bench beside it"
+  (cd "$root" && cargo build --release --bin lease-broker --bin lease-broker-bench) >&2
 }
 
 # measure CASE ITEMS. A case is ON_COMPLETE:WORKERS:BATCH, and :next if a completion claims the next items in the same
@@ -18,7 +18,7 @@ prepare() {
 measure() {
   local on_complete workers batch next json=$PEERS_FOLDER/lease-broker.json
   IFS=: read -r on_complete workers batch next <<<"$1"
-  "$binary" bench --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload-bytes 100 \
+  "$binary-bench" --broker "$binary" --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload-bytes 100 \
     --on-complete "$on_complete" ${next:+"--$next"} --json "$json" >&2
   python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["load"]["items_per_second"])' "$json"
 }

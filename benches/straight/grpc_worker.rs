@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::{
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::{
     ClaimBatchRequest, CompleteRequest, Completion, Lease, NextClaim, Outcome, SettleResult,
 };
 use tokio::task::JoinSet;

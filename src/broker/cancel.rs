@@ -8,8 +8,8 @@ use super::limits::{MAX_ERROR_LENGTH, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::CancelRequest;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::{Cancellation, Cancelled};
-use crate::value::Key;
 
 /// The reason that is stored if the caller gives none.
 const DEFAULT_REASON: &str = "the lease was cancelled";

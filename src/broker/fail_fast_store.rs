@@ -16,6 +16,7 @@ use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 use super::undelivered::release_all;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::lease_trace::ReleaseReason;
 use crate::store::millis::millis_rounded_up;
@@ -25,7 +26,6 @@ use crate::store::{
     Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats,
     Store, StoreError, TraceNote,
 };
-use crate::value::Key;
 
 /// A claim that runs on the store.
 type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;

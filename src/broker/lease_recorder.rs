@@ -14,13 +14,13 @@ use super::lease_tracer::{LeaseTracer, time_of};
 use super::operation_metrics::OperationMetrics;
 use super::queue_counters::{LeaseCall, LeaseEnd, end_of};
 use crate::call_trace;
+use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::store::millis::duration_between;
 use crate::store::{
     CancelResults, Cancellation, EndedLease, Ending, FollowUp, QueueIndex, Reaped, ReleasedClaims,
     Renewal, Renewed, SettleResults, Settled, Settlement, Store, StoreError, TraceNote,
 };
-use crate::value::Key;
 
 /// Receives the durations of leases. Each method must return at once.
 pub trait LeaseObserver: Send + Sync {

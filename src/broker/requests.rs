@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::error::Error;
@@ -9,7 +10,6 @@ use super::limits::{RequestLimits, check_lease_duration};
 use crate::lease_id::{LeaseOwner, Secret};
 use crate::queue::QueueSpec;
 use crate::store::{ClaimCall, NewItem, Refusal, Settled};
-use crate::value::Value;
 
 /// A request to lease items.
 #[derive(Clone, Debug)]

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::key::Key;
 use crate::queue::{KeepFor, QueueSpec};
 use crate::store::{PurgeStep, QueueIndex, RetentionTurn, Store, StoreError};
-use crate::value::Key;
 
 /// The maximum number of rows that a step visits, and so that a transaction deletes. On SQL Server a deleted row takes one
 /// lock per index, and about 5,000 locks become a lock of the table.

@@ -17,12 +17,12 @@ use super::operation_metrics::Operation;
 use super::statement_spans::QueueSpans;
 use super::wakeups::Wakeups;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{
     Ending, EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement,
     Store, StoreError,
 };
-use crate::value::Key;
 
 /// The number of Enqueue requests with request ids of one queue that run at the same time. On a database server each takes a
 /// connection.

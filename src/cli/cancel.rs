@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
+use lease_broker_proto as proto;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::lease_args::state_name;
 use super::output::Row;
-use crate::grpc::proto;
 
 /// Cancel leases: take items away from their workers
 ///

@@ -4,13 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use clap::Args;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
 use super::CommandError;
 use super::connect::Attempts;
 use super::connection::Connection;
 use super::credential_args::CredentialArgs;
 use super::output::OutputFormat;
-use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
 /// The address that `serve` listens on by default.
 pub(super) const DEFAULT_ADDRESS: SocketAddr =

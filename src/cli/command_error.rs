@@ -12,7 +12,7 @@ use crate::store::StoreError;
 use crate::text;
 
 /// Exit code of a wrong command line or configuration (`EX_USAGE`).
-pub const EXIT_USAGE: u8 = 64;
+pub(super) const EXIT_USAGE: u8 = 64;
 /// Exit code of a service that cannot be reached (`EX_UNAVAILABLE`).
 const EXIT_UNAVAILABLE: u8 = 69;
 /// Exit code of a bug in this program (`EX_SOFTWARE`).
@@ -27,22 +27,22 @@ pub struct CommandError {
 
 impl CommandError {
     /// Exit code 1: the service refused the call, a lease was lost, or a check failed.
-    pub(super) fn failed(text: impl Into<String>) -> Self {
+    pub fn failed(text: impl Into<String>) -> Self {
         Self::new(1, text)
     }
 
     /// Exit code 64: the command line, the configuration or the schema of a table is wrong.
-    pub(super) fn usage(text: impl Into<String>) -> Self {
+    pub fn usage(text: impl Into<String>) -> Self {
         Self::new(EXIT_USAGE, text)
     }
 
     /// Exit code 69: the service cannot be reached or did not answer in time.
-    pub(super) fn unavailable(text: impl Into<String>) -> Self {
+    pub fn unavailable(text: impl Into<String>) -> Self {
         Self::new(EXIT_UNAVAILABLE, text)
     }
 
     /// Exit code 74: a file, a port or the database cannot be used.
-    pub(super) fn io(text: impl Into<String>) -> Self {
+    pub fn io(text: impl Into<String>) -> Self {
         Self::new(74, text)
     }
 
@@ -54,7 +54,7 @@ impl CommandError {
     }
 
     /// Prefixes the message with the place where the error occurred, such as a file and line.
-    pub(super) fn with_context(mut self, context: impl fmt::Display) -> Self {
+    pub fn with_context(mut self, context: impl fmt::Display) -> Self {
         self.text = format!("{context}: {}", self.text);
         self
     }

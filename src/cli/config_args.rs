@@ -76,7 +76,7 @@ pub(super) fn unknown_queue(config: &Config, name: Option<&str>) -> CommandError
 }
 
 /// Opens the configured store. On SQLite, creates the file if it does not exist.
-pub(super) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
+pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteStore::open(&config.store.path, &config.queues, system_clock());

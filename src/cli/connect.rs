@@ -20,7 +20,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The addresses of a service.
-pub(super) struct Addresses {
+pub struct Addresses {
     /// The addresses as the user gave them.
     pub(super) text: String,
     /// At least one.
@@ -51,8 +51,23 @@ impl Addresses {
         }
     }
 
+    /// Opens this number of connections, to the addresses in turn.
+    ///
+    /// # Errors
+    /// The first connection that fails, with its cause.
+    pub async fn connect_all(&self, connections: usize) -> Result<Vec<Channel>, CommandError> {
+        let mut channels = Vec::with_capacity(connections);
+        for endpoint in self.endpoints.iter().cycle().take(connections) {
+            match endpoint.connect().await {
+                Ok(channel) => channels.push(channel),
+                Err(error) => return Err(self.error(&explain(endpoint, &error).await)),
+            }
+        }
+        Ok(channels)
+    }
+
     /// Returns the error of a failure.
-    pub(super) fn error(&self, failure: &Failure) -> CommandError {
+    fn error(&self, failure: &Failure) -> CommandError {
         let address = &self.text;
         CommandError::unavailable(format!(
             "cannot connect to the service at {address}: {failure}"

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lease_broker_client::{Credentials, Tls, Token};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -12,7 +13,6 @@ use tonic::{Request, Status};
 
 use super::CommandError;
 use super::connect::Addresses;
-use crate::client::{Credentials, Tls, Token};
 
 /// Environment variables that stand for the flags.
 const CA: &str = "LEASE_BROKER_CA";
@@ -22,12 +22,12 @@ const SERVER_NAME: &str = "LEASE_BROKER_SERVER_NAME";
 const TOKEN_FILE: &str = "LEASE_BROKER_TOKEN_FILE";
 
 /// A connection on which each call carries the token of the command.
-pub(super) type AuthorizedChannel = InterceptedService<Channel, Bearer>;
+pub type AuthorizedChannel = InterceptedService<Channel, Bearer>;
 
 /// Credentials for a running service. An address that starts with `https://` turns TLS on.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
-pub(super) struct CredentialArgs {
+pub struct CredentialArgs {
     /// Trust the authorities in this PEM file, not those of the system; only with https://
     #[arg(long, value_name = "FILE", env = CA)]
     ca: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub(super) struct CredentialArgs {
 
 /// Adds the token to each call.
 #[derive(Clone, Default)]
-pub(super) struct Bearer(Option<MetadataValue<Ascii>>);
+pub struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -72,14 +72,14 @@ impl Interceptor for Bearer {
 
 impl Bearer {
     /// Lets each call on a connection carry the token.
-    pub(super) fn authorize(&self, channel: Channel) -> AuthorizedChannel {
+    pub fn authorize(&self, channel: Channel) -> AuthorizedChannel {
         InterceptedService::new(channel, self.clone())
     }
 }
 
 impl CredentialArgs {
     /// Reads the token.
-    pub(super) fn bearer(&self) -> Result<Bearer, CommandError> {
+    pub fn bearer(&self) -> Result<Bearer, CommandError> {
         let Some(path) = &self.token_file else {
             return Ok(Bearer::default());
         };
@@ -100,7 +100,7 @@ impl CredentialArgs {
 
     /// Returns the endpoints of an address, or of several with commas between them. An address is a URL or `host:port`. If
     /// the first one starts with `https://`, all have TLS.
-    pub(super) fn addresses(&self, text: &str) -> Result<Addresses, CommandError> {
+    pub fn addresses(&self, text: &str) -> Result<Addresses, CommandError> {
         let problem = |address: &str, problem: &dyn std::fmt::Display| {
             CommandError::usage(format!("--address {address}: {problem}"))
         };

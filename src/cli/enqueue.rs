@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use lease_broker_proto as proto;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
@@ -25,7 +27,6 @@ use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
 use super::output::{Row, plural};
 use super::serve::stop_signal;
-use crate::grpc::proto::{self, lease_broker_service_client::LeaseBrokerServiceClient};
 
 /// The pause before a call is sent again, because the service is unavailable. Each further pause is twice as long, up to
 /// the longest one.

@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, Read};
 
+use lease_broker_proto as proto;
 use serde_json::Value as Json;
 
 use super::CommandError;
 use super::item_input::{columns_from_texts, item_from_json};
-use crate::grpc::proto;
 
 /// Items of a file, each with its line number.
 pub(crate) type Items =

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use lease_broker_proto as proto;
+use lease_broker_proto::value::Kind;
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::CommandError;
-use crate::grpc::proto::{self, value::Kind};
 
 /// Converts a JSON object to an item. Each field is a column.
 ///

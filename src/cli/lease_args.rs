@@ -2,10 +2,10 @@
 
 use std::io::{BufRead as _, stdin};
 
+use lease_broker_proto as proto;
 use serde_json::{Value as Json, json};
 
 use super::CommandError;
-use crate::grpc::proto;
 
 /// Returns the lease ids of the command line. Replaces each `-` by the ids on standard input.
 ///

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
+use lease_broker_proto as proto;
+use lease_broker_proto::value::Kind;
 use serde_json::{Map, Value as Json, json};
 
-use crate::grpc::proto::{self, value::Kind};
+use crate::key::{hex, rfc3339, rfc3339_of_millis};
 use crate::text;
-use crate::value::{hex, rfc3339, rfc3339_of_millis};
 
 /// Format of the results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -158,7 +159,7 @@ fn csv_lines(records: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// Returns an empty table without borders, the style of every table here.
-pub(super) fn table() -> Table {
+pub fn table() -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -167,7 +168,7 @@ pub(super) fn table() -> Table {
 }
 
 /// Aligns the cells of each column with its header.
-pub(super) fn align_left(table: &mut Table) {
+pub fn align_left(table: &mut Table) {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
@@ -184,7 +185,7 @@ pub(super) use print_line;
 /// Writes a line to standard output, or several. Ignores errors, because a reader such as `head` may close the pipe early.
 ///
 /// Characters that a terminal would act on are escaped, except for the ends of lines.
-pub(super) fn write_line(text: &str) {
+pub fn write_line(text: &str) {
     let _ = writeln!(io::stdout(), "{}", text::visible_lines(text));
 }
 

@@ -13,7 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::config_args::{ConfigArgs, open_store};
 use super::environment::{UnknownVariable, unknown_variables};
 use super::output::print_line;
-use super::{CommandError, run};
+use super::CommandError;
+use super::start::run;
 use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag, OtelVariables, StoreKind};
@@ -308,7 +309,7 @@ fn log_otel_variables(variables: &OtelVariables) {
 }
 
 /// Starts to listen to a signal. From then on, it does not end the process.
-pub(super) fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
+pub fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
     signal(kind)
         .map_err(|error| CommandError::io(format!("cannot install a signal handler: {error}")))
 }

@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 
 use super::CommandError;
 use super::output::print_line;
+use crate::key::rfc3339;
 use crate::security::{Tokens, hash_of_token, new_token};
-use crate::value::rfc3339;
 
 /// Make tokens for workers, producers and operators
 #[derive(Debug, Args)]

@@ -8,11 +8,11 @@ use super::config_args::{configured_queue, open_to_read};
 use super::inspect::{QUEUE, ReadArgs};
 use super::output::{OutputFormat, Row, moment, print_line, seconds};
 use crate::item_state::State;
+use crate::key::rfc3339_of_millis;
 use crate::queue::QueueSpec;
 use crate::store::millis::duration_between;
 use crate::store::{Ahead, ForeignLock, ItemFacts, ItemRow};
 use crate::text;
-use crate::value::rfc3339_of_millis;
 use crate::why::{Cause, causes, short_duration};
 
 /// Tell why an item is not being claimed

@@ -11,6 +11,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
+use lease_broker_client::{
+    Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
+};
+use lease_broker_proto::WakeRequest;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use tokio::sync::Notify;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -23,12 +28,7 @@ use super::client_args;
 use super::connect::Attempts;
 use super::connection::{Connection, ConnectionError};
 use super::credential_args::CredentialArgs;
-use crate::client::{
-    Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
-};
 use crate::config::{Log, LogFormat};
-use crate::grpc::proto::WakeRequest;
-use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
 use crate::logging;
 
 /// The time limit of each check at the start.

@@ -10,7 +10,6 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::DESCRIPTORS;
 use super::answered::RunningCall;
 
 /// The method of calls to methods that the API does not have.
@@ -91,7 +90,7 @@ impl CallMetrics {
     /// Returns the full names of the API's methods, such as `leasebroker.v1.LeaseBrokerService/Fail`. The last one,
     /// `_OTHER`, stands for methods that the API does not have.
     pub fn method_names() -> Vec<String> {
-        let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap_or_default();
+        let files = FileDescriptorSet::decode(lease_broker_proto::DESCRIPTORS).unwrap_or_default();
         let mut methods = Vec::new();
         for file in &files.file {
             for service in &file.service {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_proto as proto;
 use tonic::{Request, Status};
 
-use super::proto;
 use super::status;
 use crate::config::Role;
 use crate::lease_id::LeaseOwner;

@@ -1,9 +1,10 @@
 //! Entry points for fuzzing: the checks and conversions of requests. They panic if a property does not hold.
 
+use lease_broker_proto as proto;
 use prost::Message as _;
 
 use super::intake::check_request;
-use super::{messages, proto};
+use super::messages;
 use crate::lease_id::LeaseOwner;
 
 /// Checks a whole request. A message that the check accepts can be decoded and converted.

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lease_broker_proto as proto;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::proto;
 use super::status::{MAX_TEXT_BYTES, truncate};
 use crate::broker::{
     CancelRequest, ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure,
@@ -19,7 +20,6 @@ use crate::lease_id::LeaseOwner;
 use crate::store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
 use crate::text::Quoted;
 use crate::trace_context::TraceContext;
-use crate::value::Value;
 
 type Result<T> = std::result::Result<T, Error>;
 

@@ -1,6 +1,6 @@
 //! The methods of the API in the paths of requests.
 
-use super::proto::lease_broker_service_server::SERVICE_NAME;
+use lease_broker_proto::lease_broker_service_server::SERVICE_NAME;
 
 /// Returns the name of the method, such as `Heartbeat`. `None`: the path is of another service.
 pub(super) fn method_of(path: &str) -> Option<&str> {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_proto::lease_broker_service_server::LeaseBrokerServiceServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,7 +13,6 @@ use tonic::service::Routes;
 use tower::util::MapResponse;
 use tower::{BoxError, Layer as _};
 
-use super::DESCRIPTORS;
 use super::call_metrics::CallMetrics;
 use super::caller::Checks;
 use super::connections::{Connection, Connections, MakeService};
@@ -22,7 +22,6 @@ use super::guard::Guard;
 use super::health;
 use super::intake::{Incomplete, Intake, IntakeLimits, RequestBytes};
 use super::measured::{MeasureLayer, MeasuredService};
-use super::proto::lease_broker_service_server::LeaseBrokerServiceServer;
 use super::router::Router;
 use super::rpc_spans::{SpanLayer, TracedService};
 use super::service::Service;
@@ -111,7 +110,7 @@ pub fn serve_observed(
     ));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(lease_broker_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             // Command-line tools need these descriptors to print the details of errors.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)

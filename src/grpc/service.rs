@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use lease_broker_proto as proto;
+use lease_broker_proto::lease_broker_service_server::LeaseBrokerService;
 use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -15,7 +17,6 @@ use super::messages::{
     new_items_from_proto, next_claim_from_proto, releases_from_proto, renewals_from_proto,
     request_id_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
 };
-use super::proto::{self, lease_broker_service_server::LeaseBrokerService};
 use super::rpc_spans::NoLeases;
 use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
 use crate::lease_id::LeaseOwner;

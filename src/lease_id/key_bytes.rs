@@ -2,8 +2,9 @@
 //! remembers the keys of requests in it. Both outlive a broker, so the form does not change.
 
 use integer_encoding::{VarInt, VarIntWriter as _};
+use lease_broker_value::Value;
 
-use crate::value::{Key, Value};
+use crate::key::Key;
 
 /// Appends the values of a key.
 pub(super) fn write_key(out: &mut Vec<u8>, key: &Key) {

@@ -1,11 +1,12 @@
 //! Requests that add items once, however often they are sent.
 
+use lease_broker_value::Value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::NewItem;
+use crate::key::Key;
 use crate::lease_id::key_bytes::{write_value, write_varint};
-use crate::value::{Key, Value};
 
 /// Items to add, and the id by which the store recognizes a request that is sent again.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Entry point for fuzzing: the conversion of values for the columns of both stores.
 
-use crate::value::Value;
+use lease_broker_value::Value;
 
 /// Converts a value for each kind of column.
 pub(crate) fn value(value: &Value) {

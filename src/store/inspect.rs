@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use super::{ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
 use crate::item_state::State;
-use crate::value::Key;
+use crate::key::Key;
 
 /// Reads the leases of all queues in a database, and changes nothing.
 ///
@@ -68,7 +68,7 @@ macro_rules! inspect_by_field {
                 &self,
                 queue: $crate::store::QueueIndex,
                 text: &str,
-            ) -> Result<$crate::value::Key, String> {
+            ) -> Result<$crate::key::Key, String> {
                 self.$field.parse_key(queue, text)
             }
 
@@ -99,7 +99,7 @@ macro_rules! inspect_by_field {
                 &self,
                 queue: $crate::store::QueueIndex,
                 state: $crate::item_state::State,
-                after: Option<$crate::value::Key>,
+                after: Option<$crate::key::Key>,
                 limit: usize,
             ) -> Result<Vec<$crate::store::ListedItem>, $crate::store::StoreError> {
                 self.$field.list_after(queue, state, after, limit).await
@@ -108,7 +108,7 @@ macro_rules! inspect_by_field {
             async fn item_facts(
                 &self,
                 queue: $crate::store::QueueIndex,
-                key: $crate::value::Key,
+                key: $crate::key::Key,
             ) -> Result<$crate::store::ItemFacts, $crate::store::StoreError> {
                 self.$field.item_facts(queue, key).await
             }

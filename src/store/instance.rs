@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::key::hex;
 use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::value::hex;
 
 /// A broker that has not announced itself for this time no longer counts as running. It is three times the interval between two
 /// announcements.

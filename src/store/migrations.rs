@@ -13,7 +13,7 @@ use semver::Version;
 use sha2::{Digest as _, Sha256};
 
 use super::StoreError;
-use crate::value::hex;
+use crate::key::hex;
 
 /// The name of the migration that creates the table in which builds before 0.2.0 keep the secret, with a secret that SQL has
 /// made. On a new database the store replaces this secret with a [`new_secret`], in the same transaction.

@@ -3,9 +3,10 @@
 //! The configuration gives a mirror column a value per state, for example `status = 'done'` for completed items, so that
 //! programs which do not know the soft-lock columns see the state too. How a value is written as SQL depends on the store.
 
+use lease_broker_value::Value;
+
 use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue};
-use crate::value::Value;
 
 use super::template::Placeholders;
 

@@ -78,9 +78,9 @@ use super::{
     Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal,
     Renewed, RetentionTurn, SettleResults, Settlement, Store, StoreError, TraceNote,
 };
+use crate::key::Key;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
-use crate::value::Key;
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
 const PROBE_SQL: &str = "UPDATE lease_broker_probe SET write_time = SYSUTCDATETIME() WHERE id = 0";

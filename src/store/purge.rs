@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::value::Key;
+use crate::key::Key;
 
 /// A step of a walk over a queue's table, in the order of the key.
 #[derive(Clone, Debug)]

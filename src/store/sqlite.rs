@@ -82,9 +82,9 @@ use super::{
     Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Store, StoreError,
     TraceNote,
 };
+use crate::key::Key;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
-use crate::value::Key;
 
 /// A [`Store`] on an SQLite file.
 pub struct SqliteStore {

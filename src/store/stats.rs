@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::item_state::State;
-use crate::value::Key;
+use crate::key::Key;
 
 /// The number of items in each state of a queue, and two ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

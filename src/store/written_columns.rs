@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use lease_broker_value::Value;
+
 use super::{Refusal, Settlement};
-use crate::value::Value;
 
 /// Returns the refusal of the first column that `settlement` cannot write, or `None` if it can write all of them.
 ///

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::key::rfc3339_of_millis as moment;
 use crate::store::{Ahead, BlockingSession, ForeignLock};
 use crate::text;
-use crate::value::rfc3339_of_millis as moment;
 
 /// A reason why an item is not being claimed.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{ItemState, NewItem, Outcome, Value};
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{ItemState, NewItem, Outcome, Value};
 
 use crate::support::client::{completion, item, key, lease_ids, payload};
 use crate::support::database;

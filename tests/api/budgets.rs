@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{CompleteRequest, NextClaim, Outcome};
+use lease_broker_proto::{CompleteRequest, NextClaim, Outcome};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{
+use lease_broker_proto::{
     CancelLeasesRequest, CancelResult, HeartbeatResult, ItemState, Outcome, WakeRequest,
 };
 use tonic::{Code, Status};

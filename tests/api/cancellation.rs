@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::Outcome;
+use lease_broker_proto::Outcome;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{
-    Failure, HeartbeatRequest, Lease, Release, ReleaseRequest, Renewal,
-};
+use lease_broker_proto::{Failure, HeartbeatRequest, Lease, Release, ReleaseRequest, Renewal};
 use tonic::{Code, Status};
 
 use crate::support::api_error::{ApiError, assert_field_error};

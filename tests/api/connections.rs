@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::Outcome;
+use lease_broker_proto::Outcome;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 

@@ -105,12 +105,12 @@ async fn call_locked_store(server: &Server) -> [Result<(), Status>; 4] {
     let id = client.claim_one().await.lease_id;
     let _lock = WriteLock::acquire(&server.file());
     let rpc = || client.rpc.clone();
-    let enqueue = lease_broker::grpc::proto::EnqueueRequest {
+    let enqueue = lease_broker_proto::EnqueueRequest {
         queue: "work".to_owned(),
         items: vec![item("x")],
         request_id: String::new(),
     };
-    let complete = lease_broker::grpc::proto::CompleteRequest {
+    let complete = lease_broker_proto::CompleteRequest {
         queue: "work".to_owned(),
         completions: vec![completion(&id, &[])],
         next: None,

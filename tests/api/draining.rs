@@ -3,13 +3,12 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use lease_broker_proto::{HeartbeatResult, Outcome, SettleResult};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-
-use lease_broker::grpc::proto::{HeartbeatResult, Outcome, SettleResult};
 
 use crate::support::api_error::ApiError;
 use crate::support::client::{completion, item, lease_ids};

@@ -1,6 +1,6 @@
 //! Enqueue with a request id: a call that is sent again adds nothing.
 
-use lease_broker::grpc::proto::{EnqueueRequest, NewItem};
+use lease_broker_proto::{EnqueueRequest, NewItem};
 use tonic::{Code, Status};
 
 use crate::support::api_error::assert_field_error;

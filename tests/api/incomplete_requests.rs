@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use lease_broker::grpc::proto::{HeartbeatRequest, HeartbeatResponse};
+use lease_broker_proto::{HeartbeatRequest, HeartbeatResponse};
 use tonic::Code;
 
 use crate::support::api_error::assert_api_error;

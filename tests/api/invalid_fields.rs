@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{
     ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, Outcome, Release,
     ReleaseRequest, Value,
 };

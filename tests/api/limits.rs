@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{HeartbeatRequest, NewItem, Outcome, Release, ReleaseRequest};
+use lease_broker_proto::{HeartbeatRequest, NewItem, Outcome, Release, ReleaseRequest};
 use tonic::Code;
 
 use crate::support::api_error::{ApiError, assert_field_error};

@@ -1,6 +1,6 @@
 //! Complete with `next`: one call completes items and claims the next ones.
 
-use lease_broker::grpc::proto::{
+use lease_broker_proto::{
     CompleteRequest, CompleteResponse, Completion, FailRequest, ItemState, Lease, NextClaim,
     Outcome,
 };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{
     FollowUp, HeartbeatResult, ItemState, NewItem, Outcome, SettleResult, Value,
 };
 
@@ -266,7 +266,7 @@ async fn invalid_follow_up_refuses_its_own_completion() {
     let mut invalid = completion(&ids[1], &[("next", "fine"), ("next", "x")]);
     invalid.follow_ups[1].item = Some(crate::support::client::item_with(
         "payload",
-        lease_broker::grpc::proto::Value { kind: None },
+        lease_broker_proto::Value { kind: None },
     ));
     let both = vec![completion(&ids[0], &[("next", "good")]), invalid];
     let results = client.try_complete(both).await.expect("no error");

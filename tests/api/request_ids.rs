@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
+use lease_broker_proto::{ClaimBatchRequest, Lease};
 
 use crate::support::client::{Client, duration, lease_ids, payload};
 use crate::support::database::WriteLock;
@@ -97,15 +97,9 @@ async fn released_item_gets_a_new_lease_id() {
     let second = claim(&client, &request).await;
     assert_ne!(lease_ids(&first), lease_ids(&second));
     let lost = client.complete(&lease_ids(&first)).await;
-    assert_eq!(
-        lost[0].outcome(),
-        lease_broker::grpc::proto::Outcome::LeaseLost
-    );
+    assert_eq!(lost[0].outcome(), lease_broker_proto::Outcome::LeaseLost);
     let done = client.complete(&lease_ids(&second)).await;
-    assert_eq!(
-        done[0].outcome(),
-        lease_broker::grpc::proto::Outcome::Applied
-    );
+    assert_eq!(done[0].outcome(), lease_broker_proto::Outcome::Applied);
 }
 
 #[tokio::test]

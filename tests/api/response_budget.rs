@@ -1,6 +1,6 @@
 //! The budget of responses: leases that clients do not read take a bounded amount of memory.
 
-use lease_broker::grpc::proto::ClaimBatchRequest;
+use lease_broker_proto::ClaimBatchRequest;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tonic::Code;

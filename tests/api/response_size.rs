@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::{
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::{
     ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Lease, NextClaim, TooLargeItem,
 };
 use tonic::Code;

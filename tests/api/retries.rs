@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{ItemState, Lease, Outcome};
+use lease_broker_proto::{ItemState, Lease, Outcome};
 
 use crate::support::client::{Client, duration, failure, payload};
 use crate::support::database;

@@ -1,8 +1,7 @@
 //! Overload: calls that start work are refused if the database serves them more slowly than they arrive.
 
+use lease_broker_proto::NewItem;
 use tonic::Code;
-
-use lease_broker::grpc::proto::NewItem;
 
 use crate::support::api_error::assert_api_error;
 use crate::support::client::{completion, item_with, number};

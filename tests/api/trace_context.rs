@@ -1,6 +1,6 @@
 //! Trace contexts: a lease continues the W3C trace of the call that added its item.
 
-use lease_broker::grpc::proto::Outcome;
+use lease_broker_proto::Outcome;
 use tonic::{Code, Request};
 
 use crate::support::api_error::assert_field_error;
@@ -15,7 +15,7 @@ async fn lease_continues_its_producers_trace() {
     let server = Server::start().await;
     let client = server.client().await;
     let traced = |trace: &'static str| {
-        let message = lease_broker::grpc::proto::EnqueueRequest {
+        let message = lease_broker_proto::EnqueueRequest {
             queue: "work".to_owned(),
             items: vec![item("x")],
             request_id: String::new(),
@@ -56,7 +56,7 @@ async fn follow_up_continues_the_trace_of_its_lease() {
     let mut lease = client.claim_one().await;
     // The first item has no trace, and the following ones have that of the lease before.
     for _ in 0..3 {
-        let mut done = Request::new(lease_broker::grpc::proto::CompleteRequest {
+        let mut done = Request::new(lease_broker_proto::CompleteRequest {
             queue: "work".to_owned(),
             completions: vec![completion(&lease.lease_id, &[("work", "next")])],
             next: None,
@@ -78,7 +78,7 @@ async fn own_trace_context_of_an_item_comes_first() {
     let own = "00-11111111111111111111111111111111-2222222222222222-00";
     let mut traced = item("x");
     traced.trace_parent = own.to_owned();
-    let mut request = Request::new(lease_broker::grpc::proto::EnqueueRequest {
+    let mut request = Request::new(lease_broker_proto::EnqueueRequest {
         queue: "work".to_owned(),
         items: vec![traced.clone()],
         request_id: String::new(),
@@ -125,7 +125,7 @@ async fn invalid_traceparent_is_ignored() {
     let upper_case = "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01";
     let zero_trace = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
     for invalid in ["", "nonsense", upper_case, zero_trace] {
-        let mut request = Request::new(lease_broker::grpc::proto::EnqueueRequest {
+        let mut request = Request::new(lease_broker_proto::EnqueueRequest {
             queue: "work".to_owned(),
             items: vec![item("x")],
             request_id: String::new(),

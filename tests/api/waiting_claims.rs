@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::Lease;
+use lease_broker_proto::Lease;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::Status;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{ItemState, Outcome, Value};
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{ItemState, Outcome, Value};
 
 use crate::support::client::{completion, failure, text};
 use crate::support::database;

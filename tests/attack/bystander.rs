@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lease_broker_proto::{HeartbeatRequest, HeartbeatResult, Outcome};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::support::client::{Client, renewal};
 use crate::support::server::Server;
 use crate::support::timeout::{TEST_TIMEOUT, wait_until_blocking};
-use lease_broker::grpc::proto::{HeartbeatRequest, HeartbeatResult, Outcome};
 
 /// The time between two heartbeats.
 const INTERVAL: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use axum::body::Body as Full;
 use http_body::Body as _;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lease_broker::proto::{EnqueueRequest, HeartbeatRequest, NewItem};
+use lease_broker_proto::{EnqueueRequest, HeartbeatRequest, NewItem};
 use prost::Message as _;
 use tokio::net::TcpStream;
 use tonic::Code;
@@ -276,7 +276,7 @@ fn hostile_names_come_back_escaped_and_short() {
             ..HeartbeatRequest::default()
         };
         let column = NewItem {
-            columns: [(name.to_owned(), lease_broker::proto::Value { kind: None })].into(),
+            columns: [(name.to_owned(), lease_broker_proto::Value { kind: None })].into(),
             ..NewItem::default()
         };
         let enqueue = EnqueueRequest {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lease_broker::proto::ClaimBatchRequest;
+use lease_broker_proto::ClaimBatchRequest;
 use prost::Message as _;
 use tonic::Code;
 

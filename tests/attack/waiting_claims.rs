@@ -1,6 +1,6 @@
 //! Many claims that wait, and that are cancelled or sent again.
 
-use lease_broker::proto::ClaimBatchRequest;
+use lease_broker_proto::ClaimBatchRequest;
 use prost::Message as _;
 
 use super::arena::{Arena, QUEUE};

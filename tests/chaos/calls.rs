@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::{
-    self, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest, HeartbeatRequest,
-    Outcome, Release, ReleaseRequest, SettleResult,
+use lease_broker_proto as proto;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::{
+    ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest, HeartbeatRequest, Outcome,
+    Release, ReleaseRequest, SettleResult,
 };
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use lease_broker::client::{
+use lease_broker_client::{
     Client, Context, Credentials, Done, EventName, Item, Tls, Token, Worker, WorkerError,
 };
 use tonic::metadata::MetadataValue;
@@ -32,7 +32,7 @@ fn status(code: Code, reason: &str, pushback: Option<&'static str>) -> Status {
 async fn wake(
     broker: &Scripted,
     token: Option<Token>,
-) -> Result<(), lease_broker::client::CallError> {
+) -> Result<(), lease_broker_client::CallError> {
     let address = broker.serve(None).await.to_string();
     let client = Client::new(&address, Credentials::plaintext(), token).expect("valid");
     with_timeout(client.wake("work")).await

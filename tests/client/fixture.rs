@@ -1,6 +1,6 @@
 //! A broker with two queues, and the events of a worker.
 
-use lease_broker::client::{Client, Credentials, Event, EventName, NewItem, Worker};
+use lease_broker_client::{Client, Credentials, Event, EventName, NewItem, Worker};
 use tokio::sync::mpsc;
 
 use crate::support::server::Server;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lease_broker::client::{
+use lease_broker_client::{
     BatchDone, Context, DeadLetter, Done, EventName, HandlerError, Item, NewItem, Release, Retry,
 };
 
@@ -203,7 +203,7 @@ async fn observer_that_panics_is_not_called_again() {
 async fn worker_ends_after_its_first_error_of_the_queue() {
     let fixture = Fixture::start().await;
     let address = fixture.server.address.to_string();
-    let worker = lease_broker::client::Worker::new(address, "nowhere").start(act);
+    let worker = lease_broker_client::Worker::new(address, "nowhere").start(act);
     let worker = worker.expect("it starts");
     let error = crate::support::timeout::with_timeout(worker.wait()).await;
     let error = error.expect_err("the queue is unknown").to_string();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::client::{Cancellation, Cause, Context, Done, EventName, Item};
+use lease_broker_client::{Cancellation, Cause, Context, Done, EventName, Item};
 use tokio::time::sleep;
 
 use crate::fixture::{COMPLETED, Fixture};

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use lease_broker::client::{Context, Done, Item, RunningWorker, Worker};
+use lease_broker_client::{Context, Done, Item, RunningWorker, Worker};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tracing::field::{Field, Visit};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::client::{Context, Done, EventName, Item, NewItem};
+use lease_broker_client::{Context, Done, EventName, Item, NewItem};
 
 use crate::fixture::Fixture;
 

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use lease_broker::proto::lease_broker_service_server::{
+use lease_broker_proto as proto;
+use lease_broker_proto::Outcome;
+use lease_broker_proto::lease_broker_service_server::{
     LeaseBrokerService, LeaseBrokerServiceServer,
 };
-use lease_broker::proto::{self, Outcome};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Server, ServerTlsConfig};

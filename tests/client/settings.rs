@@ -1,6 +1,6 @@
 //! Options and credentials that are refused before a call is made.
 
-use lease_broker::client::{Client, Context, Credentials, Done, Item, Tls, Worker};
+use lease_broker_client::{Client, Context, Credentials, Done, Item, Tls, Worker};
 
 fn refusal(worker: Worker) -> String {
     let refused = worker.start(async |_: Item, _: Context| Ok(Done::new()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::client::{Cause, Context, Done, EventName, Item, WorkerError};
+use lease_broker_client::{Cause, Context, Done, EventName, Item, WorkerError};
 use tokio::time::sleep;
 
 use crate::fixture::{COMPLETED, Fixture, LEASED, READY};

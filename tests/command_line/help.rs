@@ -5,10 +5,9 @@ use std::process::Command;
 use crate::skipped::skipped;
 use crate::workspace::Workspace;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 22] = [
     "serve",
     "demo",
-    "bench",
     "schema plan",
     "schema apply",
     "schema check",

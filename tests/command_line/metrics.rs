@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lease_broker::grpc::proto::ClaimBatchRequest;
+use lease_broker_proto::ClaimBatchRequest;
 use regex::Regex;
 
 use crate::skipped::skipped;

@@ -3,7 +3,7 @@
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
 use lease_broker::store::StoreError;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, by, call, complete, item_table, keys, queue, text};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lease_broker::item_state::State;
+use lease_broker::key::Key;
 use lease_broker::queue::{Mirror, MirrorValue};
 use lease_broker::store::{Cancellation, Cancelled, Renewed};
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, fail, item_table, queue, text};

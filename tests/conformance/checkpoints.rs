@@ -8,7 +8,7 @@ use lease_broker::queue::{OnComplete, SoftLockColumn};
 use lease_broker::store::{
     Cancellation, Checkpoints, Ending, Renewal, Renewed, Settled, Settlement,
 };
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::store::ClaimedItem;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use lease_broker::item_state::State;
 use lease_broker::queue::{Order, QueueSpec};
 use lease_broker::store::{ClaimCall, Claimed, QueueIndex};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, SECOND, by, call, keys, new_item, queue};

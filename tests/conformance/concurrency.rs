@@ -7,7 +7,7 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{ClaimStrategy, OnComplete};
 use lease_broker::store::{FollowUp, QueueIndex};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use uuid::Uuid;

@@ -2,7 +2,7 @@
 
 use lease_broker::item_state::State;
 use lease_broker::store::NewItem;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, fail, keys, new_item, release};

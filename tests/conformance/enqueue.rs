@@ -2,7 +2,7 @@
 
 use lease_broker::item_state::State;
 use lease_broker::store::{NewItem, Rejection, StoreError};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, item_table, keys, new_item, queue, text};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use lease_broker::key::Key;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::{EnqueuedOnce, NewItem, StoreError};
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use uuid::Uuid;

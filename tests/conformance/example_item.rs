@@ -1,7 +1,7 @@
 //! The item with which a user can try a queue: the table accepts it.
 
 use lease_broker::store::NewItem;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, queue, text};

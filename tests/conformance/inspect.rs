@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker::item_state::State;
 use lease_broker::lease_id::{self, InvalidLeaseId, LeaseOrigin, LeaseOwner};
 use lease_broker::store::Stats;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker::store::{Instance, SettingsHash};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

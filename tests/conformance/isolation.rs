@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue};
 use lease_broker::store::{ClaimCall, QueueIndex, Rejection, StoreError};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, call, item_table, keys, new_item, queue, text};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::OnComplete;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::settle::endings;

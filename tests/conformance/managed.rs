@@ -3,7 +3,7 @@
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::StoreError;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, SECOND, keys, new_item, queue, text};

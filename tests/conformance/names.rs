@@ -3,7 +3,7 @@
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker::store::{FollowUp, NewItem, QueueIndex, StoreError};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker::queue::{Order, QueueSpec};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, SECOND, by, call, keys, queue, release, text};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lease_broker::item_state::State;
+use lease_broker::key::Key;
 use lease_broker::queue::{KeepFor, OnComplete};
 use lease_broker::store::{PurgeStep, RetentionTurn, StoreError};
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

@@ -2,7 +2,7 @@
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
 use lease_broker::store::{Instance, StoreError};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lease_broker::key::Key;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::{Cancellation, EndedLease, NewItem, TraceNote};
 use lease_broker::trace_context::TraceContext;
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{

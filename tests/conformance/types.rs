@@ -1,7 +1,7 @@
 //! Values that a broker or another program stores, and that a claim returns.
 
 use lease_broker::item_state::State;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, new_item, queue, text};

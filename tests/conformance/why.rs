@@ -9,8 +9,8 @@ use lease_broker::queue::{Order, QueueSpec};
 use lease_broker::store::{
     Ahead, ForeignLock, Inspect, Instance, ItemFacts, ItemRow, NewItem, QueueIndex, SettingsHash,
 };
-use lease_broker::value::Value;
 use lease_broker::why::{Cause, causes};
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;

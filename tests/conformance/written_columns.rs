@@ -4,7 +4,7 @@ use lease_broker::item_state::State;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::{Ending, FollowUp, QueueIndex, Settled, Settlement};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{

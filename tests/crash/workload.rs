@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_broker::grpc::proto::Outcome;
+use lease_broker_proto::Outcome;
 use rusqlite::Connection;
 use tokio::task::JoinHandle;
 use tonic::Status;

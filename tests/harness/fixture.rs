@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker::item_state::{Backoff, RetryPolicy, State};
+use lease_broker::key::Key;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
@@ -17,7 +18,7 @@ use lease_broker::store::{
     LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
     Store, StoreError,
 };
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::Harness;

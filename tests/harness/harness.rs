@@ -16,8 +16,8 @@ use std::time::Duration;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::schema::{Removal, Step};
 use lease_broker::store::{Inspect, Store, StoreError};
-use lease_broker::value::Value;
 
+use lease_broker_value::Value;
 use table::{Kind, Table};
 
 /// A database that only one test uses. A method without a `Result` panics if it fails, which ends the test.

@@ -18,10 +18,10 @@ use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker::store::schema::{Removal, Schema as _, Step};
 use lease_broker::store::{Inspect, Store, StoreError};
-use lease_broker::value::Value;
 
 use super::Harness;
 use super::table::{Column, Kind, Table};
+use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
 use runtime::shared;
 use store::Shared;

@@ -1,6 +1,6 @@
 //! The description of a table, independent of the database. Each harness creates tables from it.
 
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 /// Kinds of columns that every database has. Each harness maps them to its SQL types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

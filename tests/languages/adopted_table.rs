@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::{
-    ClaimBatchRequest, CompleteRequest, Completion, FollowUp, Lease, NewItem, Value, value::Kind,
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{
+    ClaimBatchRequest, CompleteRequest, Completion, FollowUp, Lease, NewItem, Value,
 };
 
 use crate::skipped::skipped;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lease_broker::item_state::State;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use super::{Run, about, time};
 use crate::harness::Harness;

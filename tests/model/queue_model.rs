@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use lease_broker::item_state::State;
+use lease_broker::key::Key;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::store::{Checkpoints, Settled};
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 /// A point in time or a duration, in half hours.

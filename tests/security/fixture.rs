@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::{
+use lease_broker::security::hash_of_token;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
     HeartbeatRequest, ReleaseRequest, WakeRequest,
 };
-use lease_broker::security::hash_of_token;
 use rcgen::KeyPair;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;

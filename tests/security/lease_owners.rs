@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{ClaimBatchRequest, Lease, Outcome};
+use lease_broker_proto::{ClaimBatchRequest, Lease, Outcome};
 use uuid::Uuid;
 
 use crate::fixture::{Files, everything};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use lease_broker_proto::CompleteRequest;
 use tonic::{Code, Request};
-
-use lease_broker::grpc::proto::CompleteRequest;
 
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, start};

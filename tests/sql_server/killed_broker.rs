@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{ClaimBatchRequest, Lease};
+use lease_broker_proto::{ClaimBatchRequest, Lease};
 
 use crate::broker_process::BrokerProcess;
 use crate::program::start;

@@ -1,10 +1,10 @@
 //! The broker's own tables: upgrade of a database of version 0.1.0, unknown migrations, first starts at one moment.
 
 use futures_util::future::join_all;
+use lease_broker::key::hex;
 use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{Store as _, StoreError};
-use lease_broker::value::hex;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 

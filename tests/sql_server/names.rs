@@ -2,7 +2,7 @@
 
 use lease_broker::item_state::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, Fixture, HOUR, by, keys, new_item, queue};

@@ -8,7 +8,7 @@ use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{Instance, PurgeStep, RetentionTurn, Store as _};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;

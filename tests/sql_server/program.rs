@@ -48,7 +48,7 @@ impl Program {
         harness.run_sql(ask_name).await.expect("a table");
         let name = harness.rows("database_name", &["name"]).await;
         harness.drop_table("database_name").await;
-        let [lease_broker::value::Value::Text(name)] = &*name[0] else {
+        let [lease_broker_value::Value::Text(name)] = &*name[0] else {
             panic!("no name: {name:?}");
         };
         Self::connect(&format!("{};database={name}", server())).await

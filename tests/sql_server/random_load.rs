@@ -15,7 +15,7 @@ use lease_broker::store::{
     ClaimCall, ClaimedItem, Ending, FollowUp, NewItem, QueueIndex, Renewal, Settled, Settlement,
     StoreError,
 };
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use lease_broker::queue::SoftLockColumn;
 use lease_broker::store::StoreError;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, Fixture, new_item, queue, text};

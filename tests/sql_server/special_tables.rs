@@ -6,7 +6,7 @@ use lease_broker::queue::{OnComplete, QueueSpec};
 use lease_broker::store::StoreError;
 use lease_broker::store::mssql::MssqlSchema;
 use lease_broker::store::schema::Schema as _;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
@@ -199,7 +199,7 @@ async fn rowversion_is_current_and_not_archived() {
     };
     let same = format!(
         "SELECT COUNT(*) FROM item WHERE version = 0x{}",
-        lease_broker::value::hex(version)
+        lease_broker::key::hex(version)
     );
     assert_eq!(program.number(&same).await, 1);
     let completed = fixture.complete(&item.lease).await;

@@ -1,6 +1,6 @@
 //! Numbers and times in columns of every type: a claim returns them unchanged, whether a broker or a program inserted them.
 
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;

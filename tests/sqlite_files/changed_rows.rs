@@ -1,7 +1,7 @@
 //! Tables that change data columns when a row is leased, and keys that SQLite gives out.
 
 use lease_broker::queue::SoftLockColumn;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, MINUTE, new_item, queue, text};

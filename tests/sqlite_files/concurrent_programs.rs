@@ -4,11 +4,12 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use lease_broker::key::Key;
 use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef};
 use lease_broker::queue::OnComplete;
 use lease_broker::store::sqlite::SqliteStore;
 use lease_broker::store::{Store as _, StoreError};
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, call, keys, new_item, queue};

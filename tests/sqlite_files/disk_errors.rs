@@ -7,7 +7,7 @@ use lease_broker::item_state::State;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{Store, StoreError};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::fixture::{Broker, new_item, queue};
 use crate::skipped::skipped;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lease_broker::item_state::State;
 use lease_broker::store::sqlite::{SqliteReader, SqliteStore, system_clock};
 use lease_broker::store::{Inspect as _, QueueIndex, Store as _, StoreError};
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 use rusqlite::Connection;
 
 use crate::harness::fixture::{new_item, queue};

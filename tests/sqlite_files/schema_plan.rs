@@ -4,7 +4,7 @@ use lease_broker::item_state::State;
 use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker::store::schema::{Schema as _, Step};
 use lease_broker::store::sqlite::SqliteSchema;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, by, keys, queue};

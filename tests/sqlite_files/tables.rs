@@ -3,7 +3,7 @@
 use lease_broker::item_state::State;
 use lease_broker::queue::{QueueSpec, SoftLockColumn};
 use lease_broker::store::StoreError;
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, by, keys, new_item, queue, text};

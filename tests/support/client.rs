@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::grpc::proto::value::Kind;
-use lease_broker::grpc::proto::{
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::value::Kind;
+use lease_broker_proto::{
     ClaimBatchRequest, CompleteRequest, Completion, EnqueueRequest, FailRequest, Failure, FollowUp,
     HeartbeatRequest, HeartbeatResult, Lease, NewItem, Release, ReleaseRequest, Renewal,
     SettleResult, Value,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use lease_broker::grpc::proto::{ClaimBatchRequest, EnqueueRequest};
+use lease_broker_proto::{ClaimBatchRequest, EnqueueRequest};
 use tempfile::TempDir;
 use tonic::Request;
 

@@ -9,7 +9,7 @@ async fn failed_call_is_logged_with_its_trace() {
     let broker = Fixture::start("", &[]);
     let dropped = open(&broker.database()).execute_batch("DROP TABLE work");
     dropped.expect("the table is dropped");
-    let message = lease_broker::grpc::proto::EnqueueRequest {
+    let message = lease_broker_proto::EnqueueRequest {
         queue: "work".to_owned(),
         items: vec![item("x")],
         request_id: String::new(),

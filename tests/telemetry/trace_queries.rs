@@ -90,7 +90,7 @@ async fn trace_queries_on_the_page_find_their_leases() {
             .await
             .expect("claimed")
             .remove(0);
-        let failure = lease_broker::grpc::proto::Failure {
+        let failure = lease_broker_proto::Failure {
             dead_letter,
             retry_delay: Some(client::duration(Duration::from_millis(1))),
             ..failure(&lease.lease_id, "no luck")

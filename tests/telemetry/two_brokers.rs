@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lease_broker::grpc::proto::{Lease, Outcome};
+use lease_broker_proto::{Lease, Outcome};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
@@ -116,7 +116,7 @@ async fn killed_broker_loses_only_spans_of_leases_that_it_ended() {
         .iter()
         .filter(|span| span.name == "lease work");
     let found: Vec<String> = spans
-        .map(|span| lease_broker::value::hex(&span.span_id))
+        .map(|span| lease_broker::key::hex(&span.span_id))
         .collect();
     let has_span = |lease: &&Lease| found.iter().any(|id| *id == lease.trace_parent[36..52]);
     assert!(leases[10..].iter().all(|lease| has_span(&lease)));
@@ -169,7 +169,7 @@ async fn each_of_10_000_leases_has_one_span() {
         // Every settlement is sent twice, to both brokers.
         for client in [other, one] {
             client.complete(done).await;
-            let failures = failed.iter().map(|id| lease_broker::grpc::proto::Failure {
+            let failures = failed.iter().map(|id| lease_broker_proto::Failure {
                 dead_letter: true,
                 ..crate::support::client::failure(id, "no luck")
             });
@@ -198,7 +198,7 @@ async fn each_of_10_000_leases_has_one_span() {
         let outcome = &attributes["lease_broker.lease.outcome"];
         let known = ended.keys().find(|known| **known == outcome);
         *found.entry(known.expect("an outcome")).or_default() += 1;
-        let hex = |bytes: &[u8]| lease_broker::value::hex(bytes);
+        let hex = |bytes: &[u8]| lease_broker::key::hex(bytes);
         let id = format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
         assert!(ids.insert(id), "a lease has two spans");
     }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use lease_broker::grpc::proto::{EnqueueRequest, Lease, Outcome};
+use lease_broker_proto::{EnqueueRequest, Lease, Outcome};
 
 use crate::earlier_program::earlier_program;
 use crate::harness::mssql::MssqlHarness;

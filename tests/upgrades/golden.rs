@@ -13,7 +13,7 @@ use lease_broker::store::sqlite::SqliteStore;
 use lease_broker::store::{
     ClaimCall, Ending, NewItem, QueueIndex, Renewal, Settled, Settlement, Store as _,
 };
-use lease_broker::value::Value;
+use lease_broker_value::Value;
 
 /// The versions whose files are in the folder `golden`.
 const VERSIONS: [&str; 1] = ["0.2.0"];

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker::key::Key;
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
@@ -9,7 +10,7 @@ use lease_broker::store::{
     Checkpoints, ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, NewItem,
     QueueIndex, Renewal, Renewed, Settled, Settlement, Store as _, StoreError,
 };
-use lease_broker::value::{Key, Value};
+use lease_broker_value::Value;
 
 use crate::answers::TOKEN;
 use crate::database;
@@ -190,7 +191,7 @@ fn request(items: i64) -> EnqueueOnce {
 
 /// Returns the digest of [`Fixture::enqueue_once`]'s items, as the statement stores it.
 pub(crate) fn request_digest(items: i64) -> String {
-    lease_broker::value::hex(&request(items).digest())
+    lease_broker::key::hex(&request(items).digest())
 }
 
 pub(crate) fn lease(id: i64) -> LeaseRef {

@@ -246,7 +246,7 @@ async fn half_a_surrogate_pair_is_replaced_and_the_items_are_kept() {
     fixture.server.on(OPERATION, vec![Reply::Answer(answer)]);
     let items = fixture.claim().await.expect("two items");
     assert_eq!(items.len(), 2);
-    let text = |text: &str| lease_broker::value::Value::Text(text.to_owned());
+    let text = |text: &str| lease_broker_value::Value::Text(text.to_owned());
     assert_eq!(items[0].columns[1], text("a\u{FFFD}b"));
     assert_eq!(items[1].columns[1], text("payload"));
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lease_broker::client::{Event, EventName};
+use lease_broker_client::{Event, EventName};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
@@ -68,7 +68,7 @@ impl Journal {
         let texts = [
             (
                 "cause",
-                event.cause.map_or("", lease_broker::client::Cause::name),
+                event.cause.map_or("", lease_broker_client::Cause::name),
             ),
             ("reason", &event.reason),
             ("error", &event.error),

@@ -10,7 +10,7 @@ use std::process::exit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::client::{BatchDone, Context, Item, RunningWorker, Worker, WorkerError};
+use lease_broker_client::{BatchDone, Context, Item, RunningWorker, Worker, WorkerError};
 use serde_json::{Value as Json, json};
 
 use self::journal::{Journal, print};
@@ -181,7 +181,7 @@ fn start_worker(
         let effects = effects.clone();
         async move {
             if noop {
-                return Ok(lease_broker::client::Done::new());
+                return Ok(lease_broker_client::Done::new());
             }
             Script::parse(&item)?
                 .run(&item, &context, effects.as_deref())

@@ -1,8 +1,8 @@
 //! Completes items by the generated client alone: claims n items, and completes n with the next n. It is the measure for the
 //! throughput of the library.
 
-use lease_broker::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker::proto::{ClaimBatchRequest, CompleteRequest, Completion, NextClaim};
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::{ClaimBatchRequest, CompleteRequest, Completion, NextClaim};
 
 use crate::journal::Journal;
 use crate::{Error, Options};
@@ -28,7 +28,7 @@ pub(crate) async fn run(options: &Options, until: u64) -> Result<(), Error> {
             continue;
         }
         items += leases.len() as u64;
-        let completion = |lease: lease_broker::proto::Lease| Completion {
+        let completion = |lease: lease_broker_proto::Lease| Completion {
             lease_id: lease.lease_id,
             ..Completion::default()
         };

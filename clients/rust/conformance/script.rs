@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use lease_broker::client::{
+use lease_broker_client::{
     Context, DeadLetter, Done, HandlerError, Item, NewItem, Release, Retry, Value,
 };
 use rustix::fs::{FlockOperation, flock};

@@ -69,8 +69,8 @@ mod tests {
     use super::super::journal::{Action, Journal};
     use super::super::worker::Role;
     use super::*;
-    use crate::grpc::proto;
-    use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
+    use lease_broker_proto as proto;
+    use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
 
     /// A real broker, and a worker that the test controls step by step. The test sends the calls of the worker and writes
     /// its journal. The process of the worker is `cat`, which answers as long as it is not stopped.

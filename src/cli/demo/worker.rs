@@ -9,6 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use lease_broker_proto as proto;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::value::Kind;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -19,8 +22,6 @@ use super::journal::{Action, Journal};
 use crate::cli::CommandError;
 use crate::cli::client_args::proto_duration;
 use crate::cli::lease_args::renewals;
-use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use crate::grpc::proto::{self, value::Kind};
 
 /// The simulated work on one row.
 const WORK_PER_ITEM: Duration = Duration::from_millis(3);

@@ -3,13 +3,13 @@
 
 use std::iter;
 
+use lease_broker_proto as proto;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc::{Receiver, channel};
 use uuid::{Builder, Uuid};
 
 use crate::cli::CommandError;
 use crate::cli::item_file::Items;
-use crate::grpc::proto;
 
 /// The items of one call.
 pub(super) struct Batch {

@@ -5,6 +5,7 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use lease_broker_client::{Context, HandlerError, Item, Release};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child as Process, Command};
@@ -13,7 +14,6 @@ use tokio::time::{sleep, timeout};
 use super::lines::for_each_line;
 use super::{Settings, variables, write_error_line};
 use crate::cli::output::write_line;
-use crate::client::{Context, HandlerError, Item, Release};
 
 /// The time between SIGTERM and SIGKILL. The worker gives a cancelled handler 5 s.
 const KILL_AFTER: Duration = Duration::from_secs(4);

@@ -3,13 +3,13 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
+use lease_broker_client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
+use lease_broker_proto as proto;
 use serde_json::Value as Json;
 
 use super::Settings;
 use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
 use crate::cli::item_input::item_from_json;
-use crate::client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
-use crate::proto;
 
 /// Exit codes of `sysexits.h`.
 const EX_DATAERR: i32 = 65;

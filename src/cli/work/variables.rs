@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
+use lease_broker_client::{HandlerError, Item, Value};
 use tokio::process::Command;
 
 use super::Settings;
 use crate::cli::output::json_value;
 use crate::cli::similar;
-use crate::client::{HandlerError, Item, Value};
 
 /// The prefix of the variables that only this program sets.
 pub(super) const RESERVED: &str = "LEASE_BROKER_";

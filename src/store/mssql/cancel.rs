@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use lease_broker_value::Value;
 use serde_json::json;
 
 use super::MssqlOperations;
@@ -15,9 +16,9 @@ use super::types::{self, ColumnType};
 use super::utf16::cut;
 use super::value_limits;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::key_text::{self, KeyKind};
 use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
-use crate::value::{Key, Value};
 
 impl MssqlOperations {
     pub(super) async fn cancel(

@@ -1,6 +1,7 @@
 //! Decoder of result sets. A value that the broker's statements never return is [`StoreError::Bug`]. The decoder never
 //! invents a default.
 
+use lease_broker_value::Value;
 use tiberius::{FromSql, Row};
 use uuid::Uuid;
 
@@ -8,7 +9,6 @@ use super::types;
 use crate::item_state::State;
 use crate::store::millis::duration_between;
 use crate::store::{LeaseExpiry, StoreError};
-use crate::value::Value;
 
 /// Returns the rows of the result set with this index.
 pub(super) fn result_set(results: &[Vec<Row>], index: usize) -> Result<&[Row], StoreError> {

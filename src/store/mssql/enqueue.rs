@@ -7,9 +7,9 @@ use super::MssqlOperations;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::{QueueStatements, roll_back_on_error};
+use crate::key::Key;
 use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
-use crate::value::Key;
 
 pub(super) const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 

@@ -10,9 +10,9 @@ use super::enqueue::{ENQUEUE, ItemGroup, group_items, keys_of};
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::queue_statements::{QueueStatements, roll_back_on_error};
+use crate::key::hex;
 use crate::store::template::{Placeholders, render};
 use crate::store::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};
-use crate::value::hex;
 
 const ENQUEUE_ONCE: &str = include_str!("../../../sql/mssql/enqueue_once.sql");
 

@@ -1,5 +1,7 @@
 //! Finds an item with which a user can try a queue.
 
+use lease_broker_value::Value;
+
 use super::MssqlOperations;
 use super::catalogue::Column;
 use super::decode::{integer, result_set};
@@ -8,7 +10,6 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote_table;
 use crate::store::example_item::{Candidate, example};
 use crate::store::{NewItem, QueueIndex, StoreError};
-use crate::value::Value;
 
 /// Reads the columns of the table `@P1` in their order, one per row: its name, whether it has a default, whether it is in a
 /// unique index or in a foreign key, and the number of CHECK constraints and triggers of the table, which can refuse any value.

@@ -1,9 +1,10 @@
 //! Entry point for fuzzing: the conversion of values for SQL Server's columns.
 
+use lease_broker_value::Value;
+
 use super::catalogue::Column;
 use super::types::encode;
 use super::value_limits;
-use crate::value::Value;
 
 /// Types, each with a declaration of it.
 const TYPES: [(&str, &str); 18] = [

@@ -7,10 +7,10 @@ use super::error::RetrySafety;
 use super::queue_statements::QueueStatements;
 use super::{MssqlOperations, backfill, decode, index};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::millis::duration_between;
 use crate::store::template::{Placeholders, render};
 use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
-use crate::value::Key;
 
 /// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,9 @@
 use super::catalogue::Column;
 use super::quote::quote;
 use super::types::ColumnType;
+use crate::key::Key;
 use crate::store::ItemSize;
 use crate::store::queue_columns::QueueColumns;
-use crate::value::Key;
 
 /// The ways to get the size of a text in UTF-8, the encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

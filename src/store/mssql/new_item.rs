@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 
 use super::catalogue::Column;
@@ -15,7 +16,6 @@ use crate::item_state::State;
 use crate::store::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::store::template::render;
 use crate::store::{NewItem, StoreError};
-use crate::value::Value;
 
 const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
 

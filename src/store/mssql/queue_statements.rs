@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use lease_broker_value::Value;
 use serde_json::json;
 use tiberius::Row;
 
@@ -20,6 +21,7 @@ use super::trace::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why::WhyStatements;
 use super::{index, partitions, placeholders};
+use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use crate::store::adoption::archive_columns;
@@ -27,7 +29,6 @@ use crate::store::item_size::FULL_COUNTER_TEXT;
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
 use crate::store::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
-use crate::value::{Key, Value};
 
 /// Returns the text of a file in `sql/mssql`.
 macro_rules! file {

@@ -1,6 +1,8 @@
 //! Quoted identifiers and literals of T-SQL.
 
-use crate::value::{Value, hex};
+use lease_broker_value::Value;
+
+use crate::key::hex;
 
 /// Quotes an identifier with brackets. A name that contains a closing bracket is quoted with quotation marks instead, because
 /// Babelfish does not read a doubled bracket. The session's `QUOTED_IDENTIFIER` allows the quotation marks.

@@ -6,9 +6,9 @@ use super::inspect::CountMethod;
 use super::queue_statements::QueueStatements;
 use super::{MssqlOperations, Pool, Settings, adopt};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::queue::QueueSpec;
 use crate::store::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
-use crate::value::Key;
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
 pub struct MssqlReader {

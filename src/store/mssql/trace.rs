@@ -9,11 +9,11 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::queue_statements::{
     ALL_DUE, QueueStatements, roll_back_on_error, with_key_list, with_lease_list,
 };
+use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::queue::QueueSpec;
 use crate::store::template::{Placeholders, render};
 use crate::store::{QueueIndex, StoreError, TraceNote};
-use crate::value::Key;
 
 const TRACE: &str = include_str!("../../../sql/mssql/trace.sql");
 

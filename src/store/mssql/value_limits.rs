@@ -2,13 +2,13 @@
 //! many digits. For other values it refuses the statement, often without naming the column. So the broker checks before
 //! it sends them.
 
+use lease_broker_value::Value;
 use time::format_description::well_known::Iso8601;
 use time::macros::{date, datetime};
 use time::{Date, OffsetDateTime, PrimitiveDateTime, Time};
 
 use super::catalogue::Column;
 use super::types::ColumnType;
-use crate::value::Value;
 
 /// Checks a value against the size, digits and range of its column.
 ///

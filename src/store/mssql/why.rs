@@ -13,12 +13,12 @@ use super::list_parameters::ListParameters;
 use super::queue_statements::{QueueStatements, with_key_list};
 use super::{MssqlOperations, decode, instance};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::instance::LIVE_TIME;
 use crate::store::template::{Placeholders, render};
 use crate::store::{
     Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError,
 };
-use crate::value::Key;
 
 const WHY: &str = include_str!("../../../sql/mssql/why.sql");
 

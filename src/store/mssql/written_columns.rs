@@ -3,6 +3,7 @@
 //! A batch has one UPDATE for all of its settlements, and they can write different columns. So the UPDATE sets each column
 //! that any of them writes, and keeps the stored value in the rows of the others.
 
+use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 
 use super::catalogue::Column;
@@ -12,7 +13,6 @@ use super::queue_statements::{QueueStatements, with_lease_list};
 use super::quote::quote;
 use crate::store::template::render;
 use crate::store::{Ending, Refusal, Rejection, Settlement, StoreError, written_columns};
-use crate::value::Value;
 
 const SETTLE: &str = include_str!("../../../sql/mssql/settle.sql");
 const LEASES: &str = include_str!("../../../sql/mssql/leases.sql");

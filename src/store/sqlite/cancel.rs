@@ -6,10 +6,10 @@ use super::statement::{bind, bind_key};
 use super::types::ColumnType;
 use super::writer::WriteContext;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::key_text::{self, KeyKind};
 use crate::store::millis::millis_rounded_up;
 use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
-use crate::value::Key;
 
 /// Cancels the leases on the rows with these keys. See [`Store::cancel`](crate::store::Store::cancel).
 pub(super) fn cancel(

@@ -9,13 +9,13 @@ use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
+use crate::key::Key;
 use crate::store::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
     ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection,
     StoreError, TooLargeItem,
 };
-use crate::value::Key;
 
 /// Serves claim calls one after the other. See [`Store::claim`](crate::store::Store::claim).
 ///

@@ -1,5 +1,6 @@
 //! Adds items to a queue.
 
+use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 
 use super::error::broken_constraint;
@@ -8,9 +9,9 @@ use super::quote::{literal, quote};
 use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{NewItem, QueueIndex, Refusal, Rejection, Settled, StoreError};
-use crate::value::{Key, Value};
 
 /// The error of one request in a list.
 pub(super) enum ItemError {

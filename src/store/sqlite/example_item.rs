@@ -1,5 +1,6 @@
 //! Finds an item with which a user can try a queue.
 
+use lease_broker_value::Value;
 use rusqlite::Connection;
 use rusqlite::types::Value as SqlValue;
 
@@ -10,7 +11,6 @@ use super::types::{ColumnType, MAX_ROW_NUMBER};
 use crate::store::example_item::{Candidate, example, text_for};
 use crate::store::queue_columns::QueueColumns;
 use crate::store::{NewItem, StoreError};
-use crate::value::Value;
 
 /// Returns whether table `?1` has a CHECK constraint or a trigger. Both can refuse any value. The definition is searched
 /// without spaces, so that a column such as `checked` is no CHECK.

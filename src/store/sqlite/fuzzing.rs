@@ -1,7 +1,8 @@
 //! Entry point for fuzzing: the conversion of values for SQLite's columns.
 
+use lease_broker_value::Value;
+
 use super::types::{ColumnType, read, store};
-use crate::value::Value;
 
 /// Declared types, one for each kind of column.
 const TYPES: [&str; 6] = ["INTEGER", "BOOLEAN", "TEXT", "BLOB", "REAL", "NUMERIC"];

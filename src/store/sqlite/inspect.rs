@@ -9,9 +9,9 @@ use super::state_counts;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::millis::duration_between;
 use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
-use crate::value::Key;
 
 /// Counts items up to a limit. See [`Inspect::stats`](crate::store::Inspect::stats).
 pub(super) fn stats(

@@ -11,12 +11,12 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
+use crate::key::Key;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::time_index;
 use crate::store::millis::{duration_between, millis_rounded_up};
 use crate::store::template::{Placeholders, render};
 use crate::store::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
-use crate::value::Key;
 
 const PURGE: &str = include_str!("../../../sql/sqlite/purge.sql");
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use lease_broker_value::Value;
 use rusqlite::Connection;
 
 use super::catalogue::Table;
@@ -16,12 +17,12 @@ use super::state_index;
 use super::types::{self, ColumnType};
 use super::why::WhyStatements;
 use crate::item_state::State;
+use crate::key::Key;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::{archive_columns, archive_name, with};
 use crate::store::queue_columns::QueueColumns;
 use crate::store::template::{Placeholders, render};
 use crate::store::{ItemSize, StoreError};
-use crate::value::{Key, Value};
 
 const CANCEL: &str = include_str!("../../../sql/sqlite/cancel.sql");
 const CLAIM: &str = include_str!("../../../sql/sqlite/claim.sql");

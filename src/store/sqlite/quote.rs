@@ -1,6 +1,8 @@
 //! Quoted identifiers and literals of `SQLite`.
 
-use crate::value::{Value, hex};
+use lease_broker_value::Value;
+
+use crate::key::hex;
 
 /// Quotes an identifier.
 pub(super) fn quote(name: &str) -> String {

@@ -12,10 +12,10 @@ use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
 use super::{inspect, why};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::queue::QueueSpec;
 use crate::store::schema::Schema as _;
 use crate::store::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
-use crate::value::Key;
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
 #[derive(Clone)]

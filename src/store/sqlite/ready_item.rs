@@ -5,10 +5,10 @@ use rusqlite::Row;
 use super::clock::lease_expiry;
 use super::queue_statements::QueueStatements;
 use super::types;
+use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{ClaimCall, ClaimedItem, StoreError};
-use crate::value::Key;
 
 /// An item before it is leased.
 pub(super) struct ReadyItem {

@@ -4,7 +4,7 @@ use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::types;
-use crate::value::Key;
+use crate::key::Key;
 
 /// Keeps the statement that ran last.
 ///

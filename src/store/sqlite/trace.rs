@@ -5,9 +5,9 @@ use rusqlite::types::Null;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
+use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::store::{QueueIndex, StoreError, TraceNote};
-use crate::value::Key;
 
 /// Stores trace contexts. See [`Store::note_traces`](crate::store::Store::note_traces).
 pub(super) fn note_traces(

@@ -12,9 +12,9 @@ use super::instance;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::store::template::{Placeholders, render};
 use crate::store::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
-use crate::value::Key;
 
 const WHY: &str = include_str!("../../../sql/sqlite/why.sql");
 

@@ -1,5 +1,6 @@
 //! The columns and the checkpoint that a settlement writes into its item's row: checks, values, and the text of the statement.
 
+use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 
 use super::enqueue::ItemError;
@@ -10,7 +11,6 @@ use super::types;
 use crate::queue::SoftLockColumn;
 use crate::store::template::render;
 use crate::store::{Refusal, Settled, Settlement, written_columns};
-use crate::value::Value;
 
 const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker::item_state::State;
+use lease_broker::key::Key;
 use lease_broker::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
@@ -15,7 +16,6 @@ use lease_broker::store::{
     Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats,
     Store, StoreError, TraceNote,
 };
-use lease_broker::value::Key;
 use uuid::Uuid;
 
 use super::runtime::shared;

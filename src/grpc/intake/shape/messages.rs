@@ -5,7 +5,6 @@
 use prost::encoding::WireType;
 
 use crate::grpc::method::method_of;
-use crate::grpc::proto;
 
 /// The number of lists in all messages of a request. Each has an index below.
 pub(super) const LISTS: usize = 3;
@@ -95,6 +94,7 @@ macro_rules! schema {
 }
 
 use Kind::{Bytes, Double, List, Map, Message, Name, Number, Text, Texts};
+use lease_broker_proto as proto;
 
 schema!(TIME, prost_types::Duration, 1 "seconds" Number, 2 "nanos" Number);
 schema!(VALUE, proto::Value,

@@ -1,12 +1,12 @@
 use std::collections::HashMap;
 
+use lease_broker_proto as proto;
 use proptest::prelude::*;
 use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 use super::*;
-use crate::grpc::proto;
 use crate::security::Rpc;
 
 const SERVICE: &str = "/leasebroker.v1.LeaseBrokerService";
@@ -57,7 +57,7 @@ fn compare(schema: &Schema, name: &str, types: &HashMap<String, DescriptorProto>
 
 #[test]
 fn schemas_equal_the_descriptors() {
-    let files = FileDescriptorSet::decode(crate::grpc::DESCRIPTORS).expect("descriptors");
+    let files = FileDescriptorSet::decode(lease_broker_proto::DESCRIPTORS).expect("descriptors");
     let mut types = HashMap::new();
     for file in &files.file {
         for message in &file.message_type {

@@ -2,6 +2,7 @@
 //!
 //! The test runs on any server: it only pretends to be on that edition, and every edition accepts the same statements.
 
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::super::Settings;
@@ -10,7 +11,6 @@ use super::super::connection::Connection;
 use super::{spec, test_server};
 use crate::item_state::State;
 use crate::queue::{Mirror, MirrorValue};
-use crate::value::Value;
 
 #[tokio::test]
 async fn backfill_fills_nullable_columns_in_chunks() {

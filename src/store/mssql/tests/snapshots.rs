@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::super::adopt;
@@ -25,6 +26,7 @@ use super::super::why;
 use super::super::{MssqlOperations, Pool, Settings};
 use super::{MINUTE, hint_rules, spec};
 use crate::item_state::State;
+use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
@@ -34,7 +36,6 @@ use crate::store::schema::Step;
 use crate::store::table::{Filter, Index, IndexColumn};
 use crate::store::template::Placeholders;
 use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
-use crate::value::{Key, Value};
 
 fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
     Mirror {

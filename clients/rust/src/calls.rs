@@ -1,0 +1,248 @@
+//! The one place where requests are sent again. It stops when a retry cannot help, and each retry is observed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
+
+use super::credentials::Token;
+use super::errors::CallError;
+use super::events::RetriedCall;
+use super::failure::{Failure, Pushback};
+use super::transport::Transport;
+use lease_broker_proto::{self as proto, lease_broker_service_client::LeaseBrokerServiceClient};
+
+/// The time after which an attempt is given up. Claims that wait add their wait.
+pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// A request message with its method.
+pub(super) trait Rpc: Clone + Send + Sync + 'static {
+    type Response: Send;
+    const NAME: &'static str;
+
+    /// Changes the request before it is sent again.
+    fn before_retry(&mut self) {}
+
+    fn send(
+        client: LeaseBrokerServiceClient<Channel>,
+        request: Request<Self>,
+    ) -> impl Future<Output = Result<Response<Self::Response>, Status>> + Send;
+}
+
+macro_rules! rpcs {
+    ($($name:literal $method:ident $request:ident $response:ident $({ $before_retry:item })?,)*) => {$(
+        impl Rpc for proto::$request {
+            type Response = proto::$response;
+            const NAME: &'static str = $name;
+
+            $($before_retry)?
+
+            async fn send(
+                mut client: LeaseBrokerServiceClient<Channel>,
+                request: Request<Self>,
+            ) -> Result<Response<Self::Response>, Status> {
+                client.$method(request).await
+            }
+        }
+    )*};
+}
+
+rpcs! {
+    "ClaimBatch" claim_batch ClaimBatchRequest ClaimBatchResponse {
+        // A claim that waits for items looks like a broker that does not answer.
+        fn before_retry(&mut self) {
+            self.wait_timeout = None;
+        }
+    },
+    "Heartbeat" heartbeat HeartbeatRequest HeartbeatResponse,
+    "Complete" complete CompleteRequest CompleteResponse,
+    "Fail" fail FailRequest FailResponse,
+    "Release" release ReleaseRequest ReleaseResponse,
+    "CancelLeases" cancel_leases CancelLeasesRequest CancelLeasesResponse,
+    "Wake" wake WakeRequest WakeResponse,
+    "Enqueue" enqueue EnqueueRequest EnqueueResponse,
+}
+
+type AttemptObserver = Arc<dyn Fn(Option<&Failure>) + Send + Sync>;
+type RetryObserver = Arc<dyn Fn(RetriedCall, &Failure) + Send + Sync>;
+
+/// Sends requests on the connections of one thread.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) transport: Arc<Transport>,
+    pub(super) token: Option<Token>,
+    /// Receives the result of each attempt. `None`: it was answered.
+    pub(super) on_attempt: AttemptObserver,
+    /// Receives each request that is about to be sent again, with the failure of the attempt before.
+    pub(super) on_retry: RetryObserver,
+}
+
+/// How long a call is worth sending.
+#[derive(Default)]
+pub(super) struct CallOptions<'a> {
+    /// Returns the moment after which no attempt is made. `None`: there is none.
+    pub(super) until: Option<&'a (dyn Fn() -> Instant + Sync)>,
+    /// The time that each attempt may take. `None`: [`ATTEMPT_TIMEOUT`].
+    pub(super) attempt_timeout: Option<Duration>,
+    /// Is called before the request is sent again.
+    pub(super) on_retry: Option<&'a (dyn Fn() + Sync)>,
+    /// Sends the request again only after errors by which the broker says that it has changed nothing.
+    pub(super) only_if_unchanged: bool,
+}
+
+/// The response to a request.
+pub(super) struct Answer<T> {
+    pub(super) message: T,
+    pub(super) times: CallTimes,
+}
+
+/// The moments of a call.
+#[derive(Clone, Copy)]
+pub(super) struct CallTimes {
+    /// The moment before the first attempt.
+    pub(super) first_sent_at: Instant,
+    /// The moment before the attempt that was answered.
+    pub(super) sent_at: Instant,
+    pub(super) arrived_at: Instant,
+    pub(super) attempts: u32,
+}
+
+impl<T> Answer<T> {
+    pub(super) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            message: convert(self.message),
+            times: self.times,
+        }
+    }
+}
+
+impl Caller {
+    /// Sends a request until it is answered, or until another attempt is of no use.
+    pub(super) async fn call<R: Rpc>(
+        &self,
+        mut request: R,
+        options: CallOptions<'_>,
+    ) -> Result<Answer<R::Response>, CallError> {
+        let first_sent_at = Instant::now();
+        let (mut backoff, mut fresh, mut attempts) = (MIN_BACKOFF, false, 0);
+        loop {
+            attempts += 1;
+            let sent_at = Instant::now();
+            let mut timeout = options.attempt_timeout.unwrap_or(ATTEMPT_TIMEOUT);
+            if let Some(until) = options.until {
+                let left = until().saturating_duration_since(sent_at);
+                timeout = timeout.min(left).max(Duration::from_millis(1));
+            }
+            let failure = match self.attempt(request.clone(), timeout, fresh).await {
+                Ok(message) => {
+                    let times = CallTimes {
+                        first_sent_at,
+                        sent_at,
+                        arrived_at: Instant::now(),
+                        attempts,
+                    };
+                    return Ok(Answer { message, times });
+                }
+                Err(failure) => failure,
+            };
+            let wait = if failure.code == Code::Unauthenticated && self.token.is_some() && !fresh {
+                fresh = true;
+                Duration::ZERO
+            } else if !failure.may_pass()
+                || (options.only_if_unchanged && failure.reason.is_empty())
+            {
+                return Err(failure.into_error(R::NAME));
+            } else if let Pushback::Wait(wait) = failure.pushback {
+                wait
+            } else {
+                let wait = backoff.mul_f64(rand::random_range(0.5..1.0));
+                backoff = (backoff * 2).min(MAX_BACKOFF);
+                wait
+            };
+            if options
+                .until
+                .is_some_and(|until| until() <= super::values::after(Instant::now(), wait))
+            {
+                return Err(failure.into_error(R::NAME));
+            }
+            let retried = RetriedCall {
+                rpc: R::NAME,
+                code: failure.code,
+                attempt: attempts,
+                wait,
+            };
+            (self.on_retry)(retried, &failure);
+            if let Some(on_retry) = options.on_retry {
+                on_retry();
+            }
+            request.before_retry();
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Sends a request once. `fresh`: the broker has refused the token before.
+    pub(super) async fn attempt<R: Rpc>(
+        &self,
+        request: R,
+        timeout: Duration,
+        fresh: bool,
+    ) -> Result<R::Response, Failure> {
+        let result = self.send(request, timeout, fresh).await;
+        (self.on_attempt)(result.as_ref().err());
+        result
+    }
+
+    async fn send<R: Rpc>(
+        &self,
+        request: R,
+        timeout: Duration,
+        fresh: bool,
+    ) -> Result<R::Response, Failure> {
+        let mut request = Request::new(request);
+        request.set_timeout(timeout);
+        if let Some(token) = &self.token {
+            let token = token.get(fresh).await;
+            let value = token.and_then(|token| {
+                let value = MetadataValue::try_from(format!("Bearer {token}"));
+                value.map_err(|error| error.to_string())
+            });
+            let value = value.map_err(|error| {
+                let text = format!("the token cannot be read: {error}");
+                Failure::new(Code::Unauthenticated, text)
+            })?;
+            request.metadata_mut().insert("authorization", value);
+        }
+        let route = self.transport.route().await;
+        let route = route.map_err(|error| Failure::new(Code::Unavailable, error))?;
+        let sent = R::send(route.client.clone(), request);
+        let failure = match tokio::time::timeout(timeout, sent).await {
+            Ok(Ok(response)) => {
+                self.transport.note_answer(&route);
+                return Ok(response.into_inner());
+            }
+            Ok(Err(status)) => {
+                let failure = Failure::from_status(&status);
+                // tonic enforces the time of the request too, and reports its end as CANCELLED.
+                match failure.code {
+                    Code::Cancelled if failure.reason.is_empty() => {
+                        Failure::new(Code::DeadlineExceeded, failure.message)
+                    }
+                    _ => failure,
+                }
+            }
+            Err(_) => {
+                let text = format!("no answer within {timeout:?}");
+                Failure::new(Code::DeadlineExceeded, text)
+            }
+        };
+        if failure.is_of_connection() {
+            let timed_out = failure.code == Code::DeadlineExceeded;
+            self.transport.note_failure(&route, timed_out);
+        }
+        Err(failure)
+    }
+}

@@ -1,0 +1,57 @@
+//! Errors of calls and of workers.
+
+use tonic::Code;
+
+/// The error of a call that is not sent again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{rpc}: {}", status_text(*code, reason, message))]
+pub struct CallError {
+    /// The name of the method, such as `ClaimBatch`.
+    pub rpc: &'static str,
+    /// The status of the last attempt.
+    pub code: Code,
+    /// The broker's reason, such as `QUEUE_NOT_FOUND`. Empty: the error does not come from the broker.
+    pub reason: String,
+    /// The text of the status.
+    pub message: String,
+    /// The paths of the request's fields that the broker refused.
+    pub fields: Vec<String>,
+}
+
+impl CallError {
+    /// Returns whether the broker refused the request because of its content.
+    pub(super) fn refuses_request(&self) -> bool {
+        matches!(self.code, Code::InvalidArgument | Code::ResourceExhausted)
+    }
+
+    /// Returns whether the broker does not let this program make the call.
+    pub(super) fn refuses_caller(&self) -> bool {
+        matches!(self.code, Code::Unauthenticated | Code::PermissionDenied)
+    }
+}
+
+/// The reason why a worker did not start, or ended without being asked to.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// An option is out of its range, or the credentials are malformed.
+    #[error("{0}")]
+    Options(String),
+    /// The broker refuses the worker, for example because the queue does not exist.
+    #[error("{0}")]
+    Refused(#[from] CallError),
+    /// Handlers were still running 5 s after they were cancelled.
+    #[error("handlers are still running")]
+    HandlersLeft,
+    /// A thread or a runtime cannot be started, or a thread of the worker has panicked.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Returns the text of a status with the broker's reason, if there is one.
+pub(super) fn status_text(code: Code, reason: &str, message: &str) -> String {
+    if reason.is_empty() {
+        format!("{code:?}: {message}")
+    } else {
+        format!("{code:?} ({reason}): {message}")
+    }
+}

@@ -1,0 +1,110 @@
+//! The error of one attempt of a call, and whether the request can be sent again.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::errors::{CallError, status_text};
+use super::handler_error::with_sources;
+
+/// The domain of the broker's reasons.
+const DOMAIN: &str = "leasebroker";
+
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) code: Code,
+    /// The broker's reason. Empty: the error is the connection's or this program's.
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) fields: Vec<String>,
+    pub(super) pushback: Pushback,
+}
+
+/// The broker's word on when a request can be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pushback {
+    Unknown,
+    Wait(Duration),
+    Never,
+}
+
+impl Failure {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: String::new(),
+            message: message.into(),
+            fields: Vec::new(),
+            pushback: Pushback::Unknown,
+        }
+    }
+
+    pub(super) fn from_status(status: &Status) -> Self {
+        let info = status.get_details_error_info();
+        let reason = info.filter(|info| info.domain == DOMAIN);
+        // The message of an error of the connection has no cause, such as "connection refused". Its sources have.
+        let message = status
+            .source()
+            .map_or_else(|| status.message().to_owned(), with_sources);
+        let fields = status.get_details_bad_request().map(|request| {
+            let fields = request.field_violations.into_iter();
+            fields.map(|violation| violation.field).collect()
+        });
+        Self {
+            reason: reason.map(|info| info.reason).unwrap_or_default(),
+            fields: fields.unwrap_or_default(),
+            pushback: pushback(status),
+            ..Self::new(status.code(), message)
+        }
+    }
+
+    /// Returns the code, the broker's reason and the message.
+    pub(super) fn text(&self) -> String {
+        status_text(self.code, &self.reason, &self.message)
+    }
+
+    /// Returns whether the same request can succeed later.
+    pub(super) fn may_pass(&self) -> bool {
+        match self.code {
+            // The broker's own DEADLINE_EXCEEDED says that the attempt's time is over, not that a retry is useless.
+            Code::DeadlineExceeded => true,
+            _ if self.pushback == Pushback::Never => false,
+            Code::Unavailable | Code::Cancelled => true,
+            // Without a reason of the broker the error is the connection's.
+            Code::Unknown | Code::Internal => self.reason.is_empty(),
+            // Without a reason of the broker it is this program's own limit, and the next response is as large.
+            Code::ResourceExhausted => self.reason == "OVERLOADED",
+            _ => false,
+        }
+    }
+
+    /// Returns whether another connection, or another broker, is worth trying.
+    pub(super) fn is_of_connection(&self) -> bool {
+        self.code == Code::Unavailable || (self.reason.is_empty() && self.may_pass())
+    }
+
+    pub(super) fn into_error(self, rpc: &'static str) -> CallError {
+        CallError {
+            rpc,
+            code: self.code,
+            reason: self.reason,
+            message: self.message,
+            fields: self.fields,
+        }
+    }
+}
+
+/// Reads the trailer `grpc-retry-pushback-ms`, or else `google.rpc.RetryInfo`.
+fn pushback(status: &Status) -> Pushback {
+    if let Some(value) = status.metadata().get("grpc-retry-pushback-ms") {
+        let millis = value.to_str().ok().and_then(|text| text.parse().ok());
+        return millis.map_or(Pushback::Never, |millis| {
+            Pushback::Wait(Duration::from_millis(millis))
+        });
+    }
+    let info = status.get_details_retry_info();
+    let delay = info.and_then(|info| info.retry_delay);
+    delay.map_or(Pushback::Unknown, Pushback::Wait)
+}

@@ -1,0 +1,230 @@
+//! The row that a handler receives.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use super::errors::WorkerError;
+use super::values::{Row, row_from_proto};
+use lease_broker_proto as proto;
+use lease_broker_value::Value;
+
+/// Numbers the leases of a worker, in the order of their arrival.
+pub(super) type LeaseNumber = u64;
+
+/// The leases that a worker holds. An item asks it for the state of its own lease.
+pub(super) trait HeldLeases: fmt::Debug + Send + Sync {
+    /// Returns the time until a lease ends if no further heartbeat is answered. Zero if it was lost.
+    fn time_left(&self, lease: LeaseNumber) -> Duration;
+    /// Returns whether a lease is held and its item is being worked on.
+    fn is_held(&self, lease: LeaseNumber) -> bool;
+    /// Returns whether no heartbeat was answered for half of a lease.
+    fn in_doubt(&self, lease: LeaseNumber) -> bool;
+    /// Keeps bytes for the next heartbeat or settlement of a lease.
+    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError>;
+}
+
+/// A leased row. A clone is another handle of the same lease.
+#[derive(Clone, Debug)]
+pub struct Item(Arc<Leased>);
+
+#[derive(Debug)]
+struct Leased {
+    key: String,
+    columns: Row,
+    attempt: i32,
+    max_attempts: i32,
+    fencing_token: i64,
+    ready_time: Option<SystemTime>,
+    checkpoint: Option<Vec<u8>>,
+    trace_parent: String,
+    lease: LeaseNumber,
+    leases: Weak<dyn HeldLeases>,
+}
+
+/// The error of a column that does not have the expected value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnError {
+    /// The item does not have the column.
+    #[error("no column {column:?}; the item has {}", known.join(", "))]
+    Missing {
+        /// The name that was asked for.
+        column: String,
+        /// The names of the item's columns.
+        known: Vec<String>,
+    },
+    /// The column is NULL.
+    #[error("column {0:?} is NULL")]
+    Null(String),
+    /// The column has a value of another type.
+    #[error("column {column:?} is {found}, not {expected}")]
+    OtherType {
+        /// The name of the column.
+        column: String,
+        /// The type of the value.
+        found: &'static str,
+        /// The type that was expected.
+        expected: &'static str,
+    },
+}
+
+/// Returns the name of a value's type, for error messages.
+const fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "NULL",
+        Value::Bool(_) => "true or false",
+        Value::Int(_) => "an integer",
+        Value::Double(_) => "a floating-point number",
+        Value::Text(_) => "text",
+        Value::Bytes(_) => "bytes",
+        Value::Timestamp { .. } => "a timestamp",
+        Value::Decimal(_) => "a decimal number",
+    }
+}
+
+/// Defines a method that returns the value of a column of one type.
+macro_rules! typed {
+    ($(#[$doc:meta])* $name:ident $field:literal $type:ty: $pattern:pat => $value:expr) => {
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// The column does not exist, is NULL or has another type.
+        pub fn $name(&self, column: &str) -> Result<$type, ColumnError> {
+            match self.value(column)? {
+                $pattern => Ok($value),
+                Value::Null => Err(ColumnError::Null(column.to_owned())),
+                other => Err(ColumnError::OtherType {
+                    column: column.to_owned(),
+                    found: type_name(other),
+                    expected: $field,
+                }),
+            }
+        }
+    };
+}
+
+impl Item {
+    pub(super) fn new(
+        lease: proto::Lease,
+        number: LeaseNumber,
+        leases: Weak<dyn HeldLeases>,
+    ) -> Self {
+        let item = lease.item.unwrap_or_default();
+        let ready_time = lease.ready_time.map(SystemTime::try_from);
+        Self(Arc::new(Leased {
+            key: item.key,
+            columns: row_from_proto(item.columns),
+            attempt: lease.attempt,
+            max_attempts: lease.max_attempts,
+            fencing_token: lease.fencing_token,
+            ready_time: ready_time.and_then(Result::ok),
+            checkpoint: lease.checkpoint,
+            trace_parent: lease.trace_parent,
+            lease: number,
+            leases,
+        }))
+    }
+
+    pub(super) fn lease(&self) -> LeaseNumber {
+        self.0.lease
+    }
+
+    /// Returns the identity of the row, as the broker writes it.
+    pub fn key(&self) -> &str {
+        &self.0.key
+    }
+
+    /// Returns the values of the row's columns. A column that is NULL is [`Value::Null`].
+    pub fn columns(&self) -> &Row {
+        &self.0.columns
+    }
+
+    /// Returns the value of a column.
+    ///
+    /// # Errors
+    /// The column does not exist.
+    pub fn value(&self, column: &str) -> Result<&Value, ColumnError> {
+        let value = self.0.columns.get(column);
+        value.ok_or_else(|| ColumnError::Missing {
+            column: column.to_owned(),
+            known: self.0.columns.keys().cloned().collect(),
+        })
+    }
+
+    typed!(/** Returns the value of a text column. */ text "text" &str: Value::Text(text) => text);
+    typed!(/** Returns the value of an integer column. */ int "an integer" i64: Value::Int(int) => *int);
+    typed!(/** Returns the value of a floating-point column. */ double "a floating-point number" f64: Value::Double(double) => *double);
+    typed!(/** Returns the value of a column that is true or false. */ bool "true or false" bool: Value::Bool(bool) => *bool);
+    typed!(/** Returns the value of a column of bytes. */ bytes "bytes" &[u8]: Value::Bytes(bytes) => bytes);
+    typed!(/** Returns the value of an exact decimal column as text, such as `-12.50`. */ decimal "a decimal number" &str: Value::Decimal(digits) => digits);
+
+    /// Returns whether the column is NULL.
+    ///
+    /// # Errors
+    /// The column does not exist.
+    pub fn is_null(&self, column: &str) -> Result<bool, ColumnError> {
+        Ok(*self.value(column)? == Value::Null)
+    }
+
+    /// Returns the number of this attempt, 1 for the first.
+    pub fn attempt(&self) -> i32 {
+        self.0.attempt
+    }
+
+    /// Returns the number of attempts after which a failure makes the item dead. 0: no limit.
+    pub fn max_attempts(&self) -> i32 {
+        self.0.max_attempts
+    }
+
+    /// Returns a number that grows with every lease of this row. Systems that you write to can refuse a smaller one.
+    pub fn fencing_token(&self) -> i64 {
+        self.0.fencing_token
+    }
+
+    /// Returns the time at which the item became ready, by the database's clock. `None`: not known.
+    pub fn ready_time(&self) -> Option<SystemTime> {
+        self.0.ready_time
+    }
+
+    /// Returns the bytes that an earlier lease of this item saved last. `None`: none were saved, or the queue has no
+    /// checkpoints.
+    pub fn checkpoint(&self) -> Option<&[u8]> {
+        self.0.checkpoint.as_deref()
+    }
+
+    /// Returns the W3C trace context of the lease. Make it the parent of your spans.
+    pub fn trace_parent(&self) -> &str {
+        &self.0.trace_parent
+    }
+
+    /// Returns the time until the lease ends if no further heartbeat is answered. Zero if the lease was lost.
+    pub fn time_left(&self) -> Duration {
+        let leases = self.0.leases.upgrade();
+        leases.map_or(Duration::ZERO, |leases| leases.time_left(self.0.lease))
+    }
+
+    /// Returns whether the lease is held. Handlers of batches ask before each item.
+    pub fn is_held(&self) -> bool {
+        let leases = self.0.leases.upgrade();
+        leases.is_some_and(|leases| leases.is_held(self.0.lease))
+    }
+
+    /// Returns whether no heartbeat was answered for half of the lease.
+    pub fn in_doubt(&self) -> bool {
+        let leases = self.0.leases.upgrade();
+        leases.is_some_and(|leases| leases.in_doubt(self.0.lease))
+    }
+
+    /// Saves bytes that say how far the work has come. The next heartbeat stores them on the row, or the call that fails
+    /// or releases the item. The next lease of the item has them as [`Self::checkpoint`]. Empty: removes the checkpoint.
+    ///
+    /// # Errors
+    /// The bytes are more than the queue stores. The broker tells its limit only by refusing a checkpoint. A refused one
+    /// is dropped with a warning in the log, and later ones of its size are an error.
+    pub fn save_checkpoint(&self, checkpoint: &[u8]) -> Result<(), WorkerError> {
+        let leases = self.0.leases.upgrade();
+        leases.map_or(Ok(()), |leases| {
+            leases.save_checkpoint(self.0.lease, checkpoint)
+        })
+    }
+}

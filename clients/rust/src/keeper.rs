@@ -1,0 +1,299 @@
+//! The keeper: sends heartbeats, and watches the times of leases and handlers. It has its own thread and connection, so
+//! that neither a handler nor a waiting claim delays a heartbeat.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+
+use super::calls::Caller;
+use super::context::Cause;
+use super::endings::{Ending, time_limit_text};
+use super::errors::CallError;
+use super::events::{Event, EventName};
+use super::failure::Failure;
+use super::item::LeaseNumber;
+use super::leases::{Phase, RunNumber};
+use super::options::{MAX_ITEMS_PER_CALL, Options};
+use super::settler::MAX_GROUP_BYTES;
+use super::state::{LOST_REASON, Shared, State};
+use super::values::{after, duration_from_proto};
+use lease_broker_proto::{self as proto, Outcome};
+
+/// The time after which a handler that was cancelled is dropped, or has failed its item for the time limit.
+pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// The longest time without a look at the state.
+const MAX_SLEEP: Duration = Duration::from_secs(3_600);
+
+#[derive(Clone)]
+pub(super) struct Keeper {
+    pub(super) state: Arc<State>,
+    pub(super) caller: Caller,
+    /// Ends the worker: the broker does not let it make the call.
+    pub(super) on_fatal: Arc<dyn Fn(CallError) + Send + Sync>,
+    /// True after the broker has refused the token of a heartbeat.
+    pub(super) fresh_token: Arc<AtomicBool>,
+}
+
+/// One Heartbeat call.
+struct Heartbeat {
+    leases: Vec<LeaseNumber>,
+    renewals: Vec<proto::Renewal>,
+    /// The numbers of the checkpoints that the call carries.
+    saved: Vec<u64>,
+    bytes: usize,
+}
+
+/// The next moment to look again.
+struct Alarm(Instant);
+
+impl Alarm {
+    /// Returns whether a moment has come. Otherwise the alarm goes off at that moment or before.
+    fn has_come(&mut self, moment: Instant, now: Instant) -> bool {
+        if moment > now {
+            self.0 = self.0.min(moment);
+        }
+        moment <= now
+    }
+}
+
+impl Keeper {
+    /// Keeps the leases until the token is cancelled.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        loop {
+            let now = Instant::now();
+            let mut alarm = Alarm(now + MAX_SLEEP);
+            let (period, heartbeats) = self.state.update(|shared| {
+                let leases: Vec<_> = shared.held.keys().copied().collect();
+                for lease in leases {
+                    watch_lease(shared, &self.state.options, lease, now, &mut alarm);
+                }
+                let runs: Vec<_> = shared.runs.keys().copied().collect();
+                for run in runs {
+                    watch_run(shared, &self.state.options, run, now, &mut alarm);
+                }
+                due_heartbeats(shared, &self.state.options, now, &mut alarm)
+            });
+            for heartbeat in heartbeats {
+                tokio::spawn(self.clone().send(heartbeat, period));
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.state.signals.clock.notified() => {}
+                () = tokio::time::sleep_until(alarm.0.into()) => {}
+            }
+        }
+    }
+
+    /// Sends a heartbeat once. If it fails, the next one comes soon.
+    async fn send(self, heartbeat: Heartbeat, period: Duration) {
+        let request = proto::HeartbeatRequest {
+            queue: self.state.options.queue.clone(),
+            renewals: heartbeat.renewals.clone(),
+            // Absent: the broker extends each lease by its own duration.
+            lease_duration: None,
+        };
+        let fresh = self.fresh_token.load(Ordering::Relaxed);
+        let sent_at = Instant::now();
+        let result = self.caller.attempt(request, period, fresh).await;
+        let failure = match result {
+            Ok(response) => {
+                self.fresh_token.store(false, Ordering::Relaxed);
+                self.state
+                    .update(|shared| note(shared, &heartbeat, &response, sent_at));
+                return self.state.signals.clock.notify_one();
+            }
+            Err(failure) => failure,
+        };
+        tracing::debug!(code = ?failure.code, error = failure.message, "heartbeat failed");
+        self.state.update(|shared| {
+            let mut next = Instant::now() + period / 4;
+            if failure.code == Code::InvalidArgument {
+                drop_checkpoints(shared, &heartbeat, &failure);
+                next = Instant::now();
+            }
+            shared.beat_no_later_than(next);
+        });
+        self.state.signals.clock.notify_one();
+        let error = failure.into_error("Heartbeat");
+        if error.refuses_caller() {
+            self.fresh_token.store(true, Ordering::Relaxed);
+            if fresh || self.caller.token.is_none() {
+                (self.on_fatal)(error);
+            }
+        }
+    }
+}
+
+/// Acts on the times of a lease.
+fn watch_lease(
+    shared: &mut Shared,
+    options: &Options,
+    number: LeaseNumber,
+    now: Instant,
+    alarm: &mut Alarm,
+) {
+    let Some(lease) = shared.held.get_mut(&number) else {
+        return;
+    };
+    if !matches!(lease.phase, Phase::Running | Phase::Ended) {
+        // Its settling call ends at the deadline by itself.
+        return;
+    }
+    if alarm.has_come(lease.lost_at(options.heartbeat), now) {
+        return shared.lose(number, LOST_REASON);
+    }
+    if lease.phase == Phase::Ended || lease.in_doubt {
+        return;
+    }
+    let doubt_at = after(lease.last_answer, lease.duration / 2);
+    if !alarm.has_come(doubt_at, now) {
+        return;
+    }
+    if options.heartbeat {
+        lease.in_doubt = true;
+        let event = Event::of_item(EventName::HeartbeatMissed, &lease.item);
+        shared.emit(event);
+    } else if let Some(run) = lease.run {
+        shared.cancel(run, Cause::TimeLimit, "");
+    }
+}
+
+/// Acts on the times of a handler.
+fn watch_run(
+    shared: &mut Shared,
+    options: &Options,
+    number: RunNumber,
+    now: Instant,
+    alarm: &mut Alarm,
+) {
+    let Some(run) = shared.runs.get(&number) else {
+        return;
+    };
+    let (cause, cancelled_at) = match (run.cancelled, options.time_limit) {
+        (Some(cancelled), _) => cancelled,
+        (None, Some(limit)) if alarm.has_come(after(run.started_at, limit), now) => {
+            shared.cancel(number, Cause::TimeLimit, "");
+            (Cause::TimeLimit, now)
+        }
+        (None, _) => return,
+    };
+    let Some(run) = shared.runs.get(&number) else {
+        return;
+    };
+    let is_stuck = run.stuck;
+    let leases: Vec<_> = run.items.iter().map(super::item::Item::lease).collect();
+    let grace = CANCEL_GRACE.min(options.stuck_after);
+    if alarm.has_come(after(cancelled_at, grace), now) {
+        if cause == Cause::TimeLimit && options.heartbeat {
+            for lease in leases {
+                shared.settle(Ending::failed(lease, &time_limit_text(options.time_limit)));
+            }
+        }
+        shared.drop_handler(number);
+    }
+    if !is_stuck && alarm.has_come(after(cancelled_at, options.stuck_after), now) {
+        shared.give_up(number);
+    }
+}
+
+/// Returns the heartbeats that are due, with the time until the next ones, and sets that time.
+fn due_heartbeats(
+    shared: &mut Shared,
+    options: &Options,
+    now: Instant,
+    alarm: &mut Alarm,
+) -> (Duration, Vec<Heartbeat>) {
+    let nothing = (Duration::ZERO, Vec::new());
+    let Some(next) = shared.next_heartbeat.filter(|_| options.heartbeat) else {
+        return nothing;
+    };
+    if !alarm.has_come(next, now) {
+        return nothing;
+    }
+    let mut heartbeats: Vec<Heartbeat> = Vec::new();
+    let mut period: Option<Duration> = None;
+    for (number, lease) in shared
+        .held
+        .iter()
+        .filter(|(_, lease)| lease.wants_heartbeat())
+    {
+        let own = lease.heartbeat_period();
+        period = Some(period.map_or(own, |period| period.min(own)));
+        let unsaved = lease.saved != lease.stored;
+        let checkpoint = lease.checkpoint.clone().filter(|_| unsaved);
+        let bytes = lease.id.len() + checkpoint.as_ref().map_or(0, Vec::len) + 16;
+        let has_room = |call: &Heartbeat| {
+            call.leases.len() < MAX_ITEMS_PER_CALL && call.bytes + bytes <= MAX_GROUP_BYTES
+        };
+        if !heartbeats.last().is_some_and(has_room) {
+            heartbeats.push(Heartbeat {
+                leases: Vec::new(),
+                renewals: Vec::new(),
+                saved: Vec::new(),
+                bytes: 0,
+            });
+        }
+        if let Some(call) = heartbeats.last_mut() {
+            call.leases.push(*number);
+            call.saved.push(lease.saved);
+            call.bytes += bytes;
+            call.renewals.push(proto::Renewal {
+                lease_id: lease.id.clone(),
+                checkpoint,
+            });
+        }
+    }
+    shared.next_heartbeat = period.map(|period| now + period);
+    if let Some(next) = shared.next_heartbeat {
+        alarm.has_come(next, now);
+    }
+    (period.unwrap_or_default(), heartbeats)
+}
+
+/// Notes the response to a heartbeat.
+fn note(
+    shared: &mut Shared,
+    heartbeat: &Heartbeat,
+    response: &proto::HeartbeatResponse,
+    sent_at: Instant,
+) {
+    let mut extended = 0;
+    let sent = heartbeat.leases.iter().zip(&heartbeat.saved);
+    for ((number, saved), result) in sent.zip(&response.results) {
+        let Some(lease) = shared.held.get_mut(number) else {
+            continue;
+        };
+        if result.outcome() == Outcome::Applied {
+            extended += 1;
+            lease.extend(sent_at, duration_from_proto(result.time_left));
+            lease.stored = lease.stored.max(*saved);
+        } else if matches!(lease.phase, Phase::Running | Phase::Ended) {
+            // If it is being settled, the settling call may have ended it, and its outcome will say.
+            shared.lose(*number, &result.cancel_reason);
+        }
+    }
+    let mut event = Event::new(EventName::Heartbeat);
+    event.count = extended;
+    shared.emit(event);
+}
+
+/// Forgets the checkpoints for which the broker has refused a heartbeat. Otherwise no lease of the call is extended.
+fn drop_checkpoints(shared: &mut Shared, heartbeat: &Heartbeat, failure: &Failure) {
+    let is_named = |index: usize| {
+        let path = format!("renewals[{index}].checkpoint");
+        failure.fields.contains(&path)
+    };
+    let any_is_named = (0..heartbeat.leases.len()).any(is_named);
+    for (index, (number, renewal)) in heartbeat.leases.iter().zip(&heartbeat.renewals).enumerate() {
+        let is_latest = shared
+            .held
+            .get(number)
+            .is_some_and(|lease| lease.saved == heartbeat.saved[index]);
+        if renewal.checkpoint.is_some() && is_latest && (is_named(index) || !any_is_named) {
+            shared.refuse_checkpoint(*number, &failure.message);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The poller: claims items for free slots by calls that wait for items.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::calls::{CallOptions, Caller};
+use super::errors::CallError;
+use super::health::ConnectionHealth;
+use super::state::State;
+use super::values::{after, duration_to_proto};
+use lease_broker_proto as proto;
+
+/// Spreads the first claims of workers that start together.
+const MAX_START_DELAY: Duration = Duration::from_millis(250);
+/// Follows an empty response that came early: the broker stops.
+const EARLY_ANSWER_PAUSE: Duration = Duration::from_millis(100);
+/// Bounds the release of abandoned claims.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Lets the broker's own limits decide how large a response is.
+pub(super) const MAX_RESPONSE_BYTES: i64 = 1 << 30;
+
+#[derive(Clone)]
+pub(super) struct Poller {
+    pub(super) state: Arc<State>,
+    pub(super) caller: Caller,
+    pub(super) health: Arc<ConnectionHealth>,
+}
+
+impl Poller {
+    /// Claims until the worker stops.
+    ///
+    /// # Errors
+    /// The broker refuses the claim.
+    pub(super) async fn run(self, stopping: CancellationToken) -> Result<(), CallError> {
+        if !self.state.options.until_empty {
+            let delay = MAX_START_DELAY.mul_f64(rand::random_range(0.0..1.0));
+            stopping
+                .run_until_cancelled(tokio::time::sleep(delay))
+                .await;
+        }
+        while let Some(slots) = stopping.run_until_cancelled(self.wait_for_slots()).await {
+            self.claim(slots, &stopping).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a claim is useful. Returns the number of slots that are reserved for it.
+    async fn wait_for_slots(&self) -> usize {
+        loop {
+            let changed = self.state.signals.slots_free.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut shared = self.state.lock();
+                // Endings are settled first: the same call claims the next items.
+                if shared.endings.is_empty() && !shared.settling {
+                    let slots = shared.reserve_slots();
+                    if slots > 0 {
+                        return slots;
+                    }
+                }
+            }
+            changed.await;
+        }
+    }
+
+    async fn claim(&self, slots: usize, stopping: &CancellationToken) -> Result<(), CallError> {
+        self.release_abandoned(true).await;
+        let options = &self.state.options;
+        // Without an answer before, a claim that waits for items looks like a broker that does not answer.
+        let wait = if options.until_empty || !self.health.answers() {
+            Duration::ZERO
+        } else {
+            options.wait
+        };
+        let request = proto::ClaimBatchRequest {
+            queue: options.queue.clone(),
+            worker_id: options.worker_id.clone(),
+            max_items: i32::try_from(slots * options.batch).unwrap_or(i32::MAX),
+            lease_duration: options.lease.map(duration_to_proto),
+            wait_timeout: Some(duration_to_proto(wait)),
+            request_id: Uuid::new_v4().to_string(),
+            max_bytes: MAX_RESPONSE_BYTES,
+        };
+        let request_id = request.request_id.clone();
+        let begun = Instant::now();
+        let call_options = CallOptions {
+            attempt_timeout: Some(after_wait(options.wait)),
+            ..CallOptions::default()
+        };
+        let call = self.caller.call(request, call_options);
+        let answer = match stopping.run_until_cancelled(call).await {
+            Some(Ok(answer)) => answer,
+            given_up => {
+                let error = given_up.and_then(Result::err);
+                self.state.update(|shared| {
+                    // With a reason of the broker, the claim got nothing.
+                    if error.as_ref().is_none_or(|error| error.reason.is_empty()) {
+                        shared.abandoned.push(request_id);
+                    }
+                    shared.return_slots(slots);
+                });
+                return error.map_or(Ok(()), Err);
+            }
+        };
+        let is_empty = answer.message.leases.is_empty();
+        warn_of_too_large(&self.state, &answer.message.too_large);
+        self.state
+            .accept(answer.message.leases, slots, answer.times);
+        if is_empty && options.until_empty {
+            self.state.update(super::state::Shared::end_claims);
+        } else if is_empty && begun.elapsed() < wait / 2 {
+            let pause = EARLY_ANSWER_PAUSE.mul_f64(rand::random_range(0.5..1.5));
+            stopping
+                .run_until_cancelled(tokio::time::sleep(pause))
+                .await;
+        }
+        Ok(())
+    }
+
+    /// Releases the items of claims whose response was not read. A worker that stops calls it twice: the first request may
+    /// reach one broker before another has run the claim.
+    pub(super) async fn release_abandoned(&self, forget: bool) {
+        let ids = self.state.lock().abandoned.clone();
+        if ids.is_empty() {
+            return;
+        }
+        let count = ids.len();
+        let request = proto::ReleaseRequest {
+            queue: self.state.options.queue.clone(),
+            releases: Vec::new(),
+            worker_id: self.state.options.worker_id.clone(),
+            request_ids: ids,
+        };
+        let until = after(Instant::now(), RELEASE_TIMEOUT);
+        let options = CallOptions {
+            until: Some(&|| until),
+            ..CallOptions::default()
+        };
+        match self.caller.call(request, options).await {
+            Ok(_) if forget => drop(self.state.lock().abandoned.drain(..count)),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");
+            }
+        }
+    }
+}
+
+/// Returns the time of an attempt of a claim that waits.
+fn after_wait(wait: Duration) -> Duration {
+    wait.saturating_add(Duration::from_secs(5))
+}
+
+pub(super) fn warn_of_too_large(state: &State, items: &[proto::TooLargeItem]) {
+    let queue = &state.options.queue;
+    for item in items {
+        let bytes = item.size_bytes;
+        tracing::warn!(
+            queue,
+            key = item.key,
+            bytes,
+            "item is too large for the broker's message limit"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! A client for producers and operators: adds items to queues, wakes waiting claims, and cancels leases.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+use uuid::Uuid;
+
+use super::calls::{CallOptions, Caller, Rpc};
+use super::credentials::{Credentials, Token};
+use super::errors::{CallError, WorkerError};
+use super::events::RetriedCall;
+use super::failure::Failure;
+use super::options::MAX_ITEMS_PER_CALL;
+use super::settler::MAX_GROUP_BYTES;
+use super::transport::{Addresses, Transport};
+use super::values::{NewItem, after, duration_to_proto};
+use lease_broker_proto as proto;
+
+/// The time for which a call is sent again.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A connection for programs that add work. It belongs to the tokio runtime on which its first call is made. A clone
+/// shares the connection.
+#[derive(Clone)]
+pub struct Client {
+    caller: Caller,
+    timeout: Duration,
+}
+
+/// The error of [`Client::enqueue`].
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct EnqueueError {
+    /// The keys of the items that earlier calls have added.
+    pub keys: Vec<String>,
+    /// The error of the call that failed. It has added nothing, unless its answer was lost.
+    pub error: CallError,
+}
+
+/// The fate of items whose leases are cancelled.
+#[derive(Clone, Debug, Default)]
+pub struct Cancellation {
+    /// The time until the items are ready again, up to 366 days. `None`: they are ready immediately.
+    pub delay: Option<Duration>,
+    /// True: the items become dead. Excludes a delay.
+    pub dead_letter: bool,
+    /// The reason, which is stored on the rows and sent to the workers.
+    pub reason: String,
+}
+
+impl Client {
+    /// Returns a client that connects with the first call. The address is as for [`Worker::new`](super::Worker::new).
+    ///
+    /// # Errors
+    /// The address or the credentials are malformed, or would send plaintext to another machine.
+    pub fn new(
+        address: &str,
+        credentials: Credentials,
+        token: Option<Token>,
+    ) -> Result<Self, WorkerError> {
+        let transport = Transport::new(Addresses::parse(address, credentials)?);
+        let log_retry = |retry: RetriedCall, failure: &Failure| {
+            let (rpc, wait) = (retry.rpc, retry.wait);
+            tracing::debug!(rpc, ?wait, code = ?retry.code, error = failure.message, "retry");
+        };
+        let caller = Caller {
+            transport: Arc::new(transport),
+            token,
+            on_attempt: Arc::new(|_| ()),
+            on_retry: Arc::new(log_retry),
+        };
+        Ok(Self {
+            caller,
+            timeout: CALL_TIMEOUT,
+        })
+    }
+
+    /// Sets the time for which a call is sent again. Default: 60 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Adds items and returns their keys in order. Items beyond the first 1,000, or beyond 3 MiB, are sent by further
+    /// calls. Each call adds its items once, even if it is sent again.
+    ///
+    /// # Errors
+    /// The broker refuses an item, or does not answer. The items of that call were not added, those of earlier calls were.
+    pub async fn enqueue<I>(&self, queue: &str, items: I) -> Result<Vec<String>, EnqueueError>
+    where
+        I: IntoIterator<Item: Into<NewItem>>,
+    {
+        let items: Vec<_> = items
+            .into_iter()
+            .map(|item| item.into().into_proto())
+            .collect();
+        let mut keys = Vec::with_capacity(items.len());
+        let mut rest = items.as_slice();
+        while !rest.is_empty() {
+            let (call, further) = rest.split_at(count_within_limits(rest));
+            let request = proto::EnqueueRequest {
+                queue: queue.to_owned(),
+                items: call.to_vec(),
+                request_id: Uuid::new_v4().to_string(),
+            };
+            match self.call(request, false).await {
+                Ok(response) => keys.extend(response.keys),
+                Err(error) => return Err(EnqueueError { keys, error }),
+            }
+            rest = further;
+        }
+        Ok(keys)
+    }
+
+    /// Lets waiting claims look for items now. Call it after rows were added by SQL.
+    ///
+    /// # Errors
+    /// The broker refuses the call, or does not answer.
+    pub async fn wake(&self, queue: &str) -> Result<(), CallError> {
+        let queue = queue.to_owned();
+        self.call(proto::WakeRequest { queue }, false)
+            .await
+            .map(drop)
+    }
+
+    /// Takes the leases of items away from their workers, by the keys of the items. Returns for each key whether the item
+    /// was leased. A call whose answer was lost is not sent again: another worker may have the item by then.
+    ///
+    /// # Errors
+    /// The broker refuses the call, or does not answer.
+    pub async fn cancel(
+        &self,
+        queue: &str,
+        keys: &[String],
+        cancellation: &Cancellation,
+    ) -> Result<Vec<bool>, CallError> {
+        let mut cancelled = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MAX_ITEMS_PER_CALL) {
+            let request = proto::CancelLeasesRequest {
+                queue: queue.to_owned(),
+                keys: keys.to_vec(),
+                delay: cancellation.delay.map(duration_to_proto),
+                dead_letter: cancellation.dead_letter,
+                reason: cancellation.reason.clone(),
+            };
+            let response = self.call(request, true).await?;
+            cancelled.extend(response.results.iter().map(|result| result.cancelled));
+        }
+        Ok(cancelled)
+    }
+
+    async fn call<R: Rpc>(
+        &self,
+        request: R,
+        only_if_unchanged: bool,
+    ) -> Result<R::Response, CallError> {
+        let until = after(Instant::now(), self.timeout);
+        let options = CallOptions {
+            until: Some(&|| until),
+            only_if_unchanged,
+            ..CallOptions::default()
+        };
+        Ok(self.caller.call(request, options).await?.message)
+    }
+}
+
+/// Returns the number of items that one call can carry, at least 1.
+fn count_within_limits(items: &[proto::NewItem]) -> usize {
+    let mut bytes = 0;
+    let fits = items.iter().take(MAX_ITEMS_PER_CALL).take_while(|item| {
+        bytes += item.encoded_len();
+        bytes <= MAX_GROUP_BYTES
+    });
+    fits.count().max(1)
+}

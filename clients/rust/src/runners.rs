@@ -1,0 +1,135 @@
+//! Runs handlers on the caller's runtime: one task per run.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tracing::Instrument as _;
+
+use super::context::{Cancelled, Cause, Context};
+use super::endings::{BatchDone, Done, Ending};
+use super::handler_error::HandlerError;
+use super::item::Item;
+use super::leases::Start;
+use super::state::State;
+
+type Outcome = Result<BatchDone, HandlerError>;
+/// A handler of any kind as a handler of batches.
+pub(super) type Handler =
+    Box<dyn Fn(Vec<Item>, Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// Makes a handler of one item a handler of batches.
+pub(super) fn of_item<F, R>(handler: F) -> Handler
+where
+    F: Fn(Item, Context) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Done, HandlerError>> + Send + 'static,
+{
+    Box::new(move |items, context| {
+        let mut calls = items
+            .into_iter()
+            .map(|item| (item.clone(), handler(item, context.clone())));
+        let call = calls.next();
+        Box::pin(async move {
+            let mut outcome = BatchDone::new();
+            if let Some((item, call)) = call {
+                outcome.complete(&item, call.await?);
+            }
+            Ok(outcome)
+        })
+    })
+}
+
+/// Makes a handler of batches a [`Handler`].
+pub(super) fn of_batch<F, R>(handler: F) -> Handler
+where
+    F: Fn(Vec<Item>, Context) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send + 'static,
+{
+    Box::new(move |items, context| Box::pin(handler(items, context)))
+}
+
+/// Starts the handler of a worker.
+pub(super) struct Runner {
+    runtime: Handle,
+    handler: Arc<Handler>,
+}
+
+impl Runner {
+    pub(super) fn new(runtime: Handle, handler: Handler) -> Self {
+        let handler = Arc::new(handler);
+        Self { runtime, handler }
+    }
+
+    /// Runs the handler in a task of its own, and passes the endings of its items to the state.
+    pub(super) fn start(&self, state: Arc<State>, start: Start) {
+        let handler = self.handler.clone();
+        let first = start.items.first();
+        let span = tracing::info_span!(
+            "handle",
+            queue = state.options.queue,
+            key = first.map(Item::key),
+            attempt = first.map(Item::attempt),
+            trace_parent = first.map(Item::trace_parent),
+        );
+        let run = async move {
+            let Start {
+                run,
+                items,
+                cancellation,
+            } = start;
+            let context = Context::new(cancellation.clone());
+            let call = async { handler(items.clone(), context).await };
+            let call = AssertUnwindSafe(call).catch_unwind();
+            let outcome = match cancellation.dropped.run_until_cancelled(call).await {
+                Some(Ok(outcome)) => outcome,
+                Some(Err(panic)) => {
+                    let text = panic_text(panic.as_ref());
+                    tracing::error!(panic = text, "handler panicked");
+                    Err(HandlerError::failed(format!("panic: {text}")))
+                }
+                None => {
+                    let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
+                    Err(Cancelled { cause }.into())
+                }
+            };
+            let endings = endings_of(&state, &items, outcome, cancellation.cause());
+            state.update(|shared| shared.end(run, endings));
+        };
+        self.runtime.spawn(run.instrument(span));
+    }
+}
+
+fn endings_of(
+    state: &State,
+    items: &[Item],
+    outcome: Outcome,
+    cause: Option<Cause>,
+) -> Vec<Ending> {
+    let limit = state.options.time_limit;
+    let ending = |item: &Item, result| Ending::of_result(item.lease(), result, cause, limit);
+    match outcome {
+        Ok(mut done) => items
+            .iter()
+            .map(|item| ending(item, done.take(item)))
+            .collect(),
+        Err(error) => {
+            let again = || HandlerError {
+                kind: error.kind,
+                text: error.text.clone(),
+            };
+            items
+                .iter()
+                .map(|item| ending(item, Err(again())))
+                .collect()
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown")
+}

@@ -1,0 +1,391 @@
+//! The settler: tells the broker how items have ended, in groups, and claims the next items by the same call.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, join_all};
+use uuid::Uuid;
+
+use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller};
+use super::endings::{Ending, EndingMessage};
+use super::errors::CallError;
+use super::events::{Event, EventName};
+use super::leases::Phase;
+use super::options::MAX_ITEMS_PER_CALL;
+use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
+use super::state::{LOST_REASON, Shared, State};
+use super::values::duration_to_proto;
+use lease_broker_proto::{self as proto, Outcome};
+
+/// The limits of one call: follow-ups of all items, and bytes, below the broker's 4 MiB.
+const MAX_FOLLOW_UPS: usize = 1_000;
+pub(super) const MAX_GROUP_BYTES: usize = 3 << 20;
+/// The pause in which handlers that end together join a group.
+const GATHER_PAUSE: Duration = Duration::from_micros(50);
+
+#[derive(Clone)]
+pub(super) struct Settler {
+    pub(super) state: Arc<State>,
+    pub(super) caller: Caller,
+    /// Ends the worker: the broker does not let it make the call.
+    pub(super) on_fatal: Arc<dyn Fn(CallError) + Send + Sync>,
+}
+
+/// The parts that the responses to the three settling calls have in common.
+#[derive(Default)]
+struct Settlement {
+    results: Vec<proto::SettleResult>,
+    leases: Vec<proto::Lease>,
+    too_large: Vec<proto::TooLargeItem>,
+}
+
+/// Takes the parts of responses that can carry new leases.
+macro_rules! settlement_with_leases {
+    ($($response:ty),*) => {$(
+        impl From<$response> for Settlement {
+            fn from(response: $response) -> Self {
+                Self {
+                    results: response.results,
+                    leases: response.next_leases,
+                    too_large: response.next_too_large,
+                }
+            }
+        }
+    )*};
+}
+
+settlement_with_leases!(proto::CompleteResponse, proto::FailResponse);
+
+impl From<proto::ReleaseResponse> for Settlement {
+    fn from(response: proto::ReleaseResponse) -> Self {
+        Self {
+            results: response.results,
+            ..Self::default()
+        }
+    }
+}
+
+impl Settler {
+    /// Settles until the state says that no ending follows.
+    pub(super) async fn run(self) {
+        while self.wait_for_endings().await {
+            self.gather();
+            let (group, slots) = self.state.update(|shared| {
+                let group = take_group(shared);
+                shared.settling = true;
+                (group, shared.reserve_slots())
+            });
+            let unused = self.settle(group, slots).await;
+            self.state.update(|shared| {
+                shared.settling = false;
+                shared.return_slots(unused);
+            });
+        }
+    }
+
+    /// Returns false if no ending follows.
+    async fn wait_for_endings(&self) -> bool {
+        loop {
+            {
+                let shared = self.state.lock();
+                if !shared.endings.is_empty() {
+                    return true;
+                }
+                if shared.settled_all {
+                    return false;
+                }
+            }
+            self.state.signals.endings_ready.notified().await;
+        }
+    }
+
+    /// Lets handlers that end at the same time share a call. Waits as long as that brings further endings.
+    fn gather(&self) {
+        let mut seen = 0;
+        loop {
+            let (found, running) = {
+                let shared = self.state.lock();
+                (shared.endings.len(), shared.runs.len())
+            };
+            if found == seen || running == 0 || found >= MAX_ITEMS_PER_CALL {
+                return;
+            }
+            seen = found;
+            // This thread has nothing else to do: claims wait while there are endings. A timer of tokio waits for 1 ms.
+            std::thread::sleep(GATHER_PAUSE);
+        }
+    }
+
+    /// Settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed.
+    async fn settle(&self, group: Vec<Ending>, slots: usize) -> usize {
+        let (mut completions, mut failures, mut releases) = (Vec::new(), Vec::new(), Vec::new());
+        for ending in group {
+            match ending.message {
+                EndingMessage::Complete(_) => completions.push(ending),
+                EndingMessage::Fail(_) => failures.push(ending),
+                EndingMessage::Release(_) => releases.push(ending),
+            }
+        }
+        // The first call claims the next items. A Release cannot.
+        let claims = |part: &[Ending], slots: &mut usize| {
+            if part.is_empty() {
+                0
+            } else {
+                std::mem::take(slots)
+            }
+        };
+        let mut unused = slots;
+        let calls = [
+            (claims(&completions, &mut unused), completions),
+            (claims(&failures, &mut unused), failures),
+            (0, releases),
+        ];
+        let calls = calls.into_iter().filter(|(_, part)| !part.is_empty());
+        join_all(calls.map(|(slots, part)| self.send(part, slots))).await;
+        unused
+    }
+
+    /// Sends endings of one kind, and claims for `slots` slots.
+    fn send(&self, group: Vec<Ending>, slots: usize) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let next = (slots > 0).then(|| self.next_claim(slots));
+            let request_id = next.as_ref().map(|next| next.request_id.clone());
+            let error = match self.call(&group, next).await {
+                Ok(answer) => {
+                    let times = answer.times;
+                    let resent = times.attempts > 1;
+                    let first_sent_at = times.first_sent_at;
+                    self.state.update(|shared| {
+                        let results = answer.message.results.iter();
+                        for (ending, result) in group.iter().zip(results) {
+                            note_result(shared, ending, result, resent.then_some(first_sent_at));
+                        }
+                    });
+                    warn_of_too_large(&self.state, &answer.message.too_large);
+                    return self.state.accept(answer.message.leases, slots, times);
+                }
+                Err(error) => error,
+            };
+            self.state.update(|shared| shared.return_slots(slots));
+            if error.refuses_request() {
+                // Only the malformed ending shall fail.
+                if let [ending] = &*group {
+                    return self
+                        .state
+                        .update(|shared| refuse(shared, ending, &error.message));
+                }
+                for ending in group {
+                    self.send(vec![ending], 0).await;
+                }
+                return;
+            }
+            self.state.update(|shared| {
+                shared.abandoned.extend(request_id);
+                for ending in &group {
+                    if let Some(lease) = shared.held.remove(&ending.lease) {
+                        let event = Event::of_item(EventName::Unknown, &lease.item);
+                        shared.emit(event.with_error(error.to_string()));
+                    }
+                }
+            });
+            if error.refuses_caller() {
+                (self.on_fatal)(error);
+            }
+        })
+    }
+
+    /// Sends the settling call of a group until the last of its leases ends.
+    async fn call(
+        &self,
+        group: &[Ending],
+        next: Option<proto::NextClaim>,
+    ) -> Result<Answer<Settlement>, CallError> {
+        let until = || last_deadline(&self.state, group);
+        // This may take a while. Heartbeats keep the leases from now on.
+        let on_retry = || {
+            self.state.update(|shared| {
+                for ending in group {
+                    if let Some(lease) = shared.held.get_mut(&ending.lease) {
+                        lease.phase = Phase::Resending;
+                    }
+                }
+                shared.beat_no_later_than(Instant::now());
+            });
+            self.state.signals.clock.notify_one();
+        };
+        let options = CallOptions {
+            until: Some(&until),
+            attempt_timeout: Some(settle_timeout(&self.state, group)),
+            on_retry: Some(&on_retry),
+            ..CallOptions::default()
+        };
+        let queue = self.state.options.queue.clone();
+        match group.first().map(|ending| &ending.message) {
+            Some(EndingMessage::Fail(_)) => {
+                let failures = messages(group, |message| match message {
+                    EndingMessage::Fail(failure) => Some(failure),
+                    _ => None,
+                });
+                let request = proto::FailRequest {
+                    queue,
+                    failures,
+                    next,
+                };
+                let answer = self.caller.call(request, options).await?;
+                Ok(answer.map(Settlement::from))
+            }
+            Some(EndingMessage::Release(_)) => {
+                let releases = messages(group, |message| match message {
+                    EndingMessage::Release(release) => Some(release),
+                    _ => None,
+                });
+                let request = proto::ReleaseRequest {
+                    queue,
+                    releases,
+                    ..proto::ReleaseRequest::default()
+                };
+                let answer = self.caller.call(request, options).await?;
+                Ok(answer.map(Settlement::from))
+            }
+            _ => {
+                let completions = messages(group, |message| match message {
+                    EndingMessage::Complete(completion) => Some(completion),
+                    _ => None,
+                });
+                let request = proto::CompleteRequest {
+                    queue,
+                    completions,
+                    next,
+                };
+                let answer = self.caller.call(request, options).await?;
+                Ok(answer.map(Settlement::from))
+            }
+        }
+    }
+
+    fn next_claim(&self, slots: usize) -> proto::NextClaim {
+        let options = &self.state.options;
+        proto::NextClaim {
+            worker_id: options.worker_id.clone(),
+            max_items: i32::try_from(slots * options.batch).unwrap_or(i32::MAX),
+            lease_duration: options.lease.map(duration_to_proto),
+            request_id: Uuid::new_v4().to_string(),
+            max_bytes: MAX_RESPONSE_BYTES,
+        }
+    }
+}
+
+fn messages<T: Clone>(group: &[Ending], select: impl Fn(&EndingMessage) -> Option<&T>) -> Vec<T> {
+    let messages = group.iter().filter_map(|ending| select(&ending.message));
+    messages.cloned().collect()
+}
+
+/// Notes the outcome of an ending. `resent_since`: the moment of the first attempt of a call that was sent again.
+fn note_result(
+    shared: &mut Shared,
+    ending: &Ending,
+    result: &proto::SettleResult,
+    resent_since: Option<Instant>,
+) {
+    let Some(lease) = shared.held.get(&ending.lease) else {
+        return;
+    };
+    let mut error = None;
+    let name = match result.outcome() {
+        Outcome::Refused => return refuse(shared, ending, &result.problem),
+        Outcome::Applied => match &ending.message {
+            EndingMessage::Complete(_) => EventName::Completed,
+            EndingMessage::Fail(failure) => {
+                error = Some(failure.error_message.clone());
+                EventName::Failed
+            }
+            EndingMessage::Release(_) => EventName::Released,
+        },
+        // If the request was sent before, while the lease was held, that attempt has removed the row.
+        Outcome::Gone if resent_since.is_some_and(|since| since < lease.deadline) => {
+            EventName::Completed
+        }
+        Outcome::Gone => EventName::Unknown,
+        _ => EventName::Lost,
+    };
+    let event = Event::of_item(name, &lease.item).with_error(error.unwrap_or_default());
+    shared.held.remove(&ending.lease);
+    shared.emit(event);
+}
+
+/// Settles an item in another way after the broker has refused its ending: the same one can never succeed.
+fn refuse(shared: &mut Shared, ending: &Ending, problem: &str) {
+    let Some(lease) = shared.held.get_mut(&ending.lease) else {
+        return;
+    };
+    lease.phase = Phase::Running;
+    let had_checkpoint = lease.checkpoint.is_some();
+    let event = Event::of_item(EventName::Refused, &lease.item).with_reason(problem);
+    shared.emit(event);
+    let instead = if ending.is_completion() {
+        Some(Ending::failed(ending.lease, &format!("Refused: {problem}")))
+    } else {
+        ending.without_options()
+    };
+    let Some(instead) = instead else {
+        shared.held.remove(&ending.lease);
+        return;
+    };
+    if had_checkpoint && !ending.is_completion() {
+        shared.refuse_checkpoint(ending.lease, problem);
+    }
+    shared.settle(instead);
+}
+
+/// Takes the endings that one call can carry, in the order in which the handlers ended.
+fn take_group(shared: &mut Shared) -> Vec<Ending> {
+    let mut group = Vec::with_capacity(shared.endings.len().min(MAX_ITEMS_PER_CALL));
+    let (mut follow_ups, mut size) = (0, 0);
+    while let Some(ending) = shared.endings.front() {
+        follow_ups += ending.follow_ups();
+        size += ending.size();
+        let is_full = group.len() == MAX_ITEMS_PER_CALL
+            || follow_ups > MAX_FOLLOW_UPS
+            || size > MAX_GROUP_BYTES;
+        if is_full && !group.is_empty() {
+            break;
+        }
+        let Some(ending) = shared.endings.pop_front() else {
+            break;
+        };
+        // A lease that was lost while its ending waited is not there any more.
+        let Some(lease) = shared.held.get_mut(&ending.lease) else {
+            continue;
+        };
+        if Instant::now() < lease.deadline {
+            lease.phase = Phase::Settling;
+            group.push(ending);
+        } else {
+            shared.lose(ending.lease, LOST_REASON);
+        }
+    }
+    group
+}
+
+fn last_deadline(state: &State, group: &[Ending]) -> Instant {
+    let shared = state.lock();
+    let held = group
+        .iter()
+        .filter_map(|ending| shared.held.get(&ending.lease));
+    held.map(|lease| lease.deadline)
+        .max()
+        .unwrap_or_else(Instant::now)
+}
+
+/// Returns the time of an attempt. If a connection is dead, another attempt must be made before a lease ends.
+fn settle_timeout(state: &State, group: &[Ending]) -> Duration {
+    let shared = state.lock();
+    let held = group
+        .iter()
+        .filter_map(|ending| shared.held.get(&ending.lease));
+    let shortest = held
+        .map(|lease| lease.duration / 2)
+        .min()
+        .unwrap_or(ATTEMPT_TIMEOUT);
+    shortest.clamp(Duration::from_secs(1), ATTEMPT_TIMEOUT)
+}

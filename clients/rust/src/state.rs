@@ -1,0 +1,498 @@
+//! The state of a worker that its tasks share: slots, leases, running handlers, and endings that are not settled.
+//!
+//! One lock guards it. Events and other effects of a change run after the lock is released, because an observer may ask
+//! for the worker's health.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::calls::CallTimes;
+use super::context::{Cancellation, Cause};
+use super::endings::Ending;
+use super::errors::WorkerError;
+use super::events::{Event, EventLog, EventName};
+use super::item::{HeldLeases, Item, LeaseNumber};
+use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
+use super::options::Options;
+use super::values::duration_from_proto;
+use lease_broker_proto as proto;
+
+/// The largest checkpoint that a broker can be configured to store, in bytes.
+const MAX_CHECKPOINT_BYTES: usize = 65_536;
+/// The reason of a lease that the worker gives up by itself.
+pub(super) const LOST_REASON: &str = "no heartbeat was answered in time";
+/// Stands for the duration of a lease before one was seen.
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
+/// Runs the handler for a run, and passes its endings to the state.
+pub(super) type StartHandler = Box<dyn Fn(Arc<State>, Start) + Send + Sync>;
+
+pub(super) struct State {
+    pub(super) options: Arc<Options>,
+    pub(super) events: Arc<EventLog>,
+    pub(super) signals: Arc<Signals>,
+    start_handler: StartHandler,
+    next_lease: AtomicU64,
+    shared: Mutex<Shared>,
+}
+
+/// Wake the tasks when the state has changed for them.
+#[derive(Default)]
+pub(super) struct Signals {
+    /// The pollers.
+    pub(super) slots_free: Notify,
+    /// The settler.
+    pub(super) endings_ready: Notify,
+    /// The keeper.
+    pub(super) clock: Notify,
+    /// The task that stops the worker.
+    pub(super) changed: Notify,
+}
+
+pub(super) struct Shared {
+    options: Arc<Options>,
+    signals: Arc<Signals>,
+    effects: Vec<Effect>,
+    next_run: RunNumber,
+    pub(super) free_slots: usize,
+    pub(super) held: BTreeMap<LeaseNumber, HeldLease>,
+    pub(super) runs: BTreeMap<RunNumber, Run>,
+    pub(super) endings: VecDeque<Ending>,
+    /// True while a group is being settled.
+    pub(super) settling: bool,
+    pub(super) stuck: usize,
+    pub(super) claims: Claims,
+    /// True when the settler shall end with its last group.
+    pub(super) settled_all: bool,
+    /// The time of the next heartbeat. `None`: no lease is held.
+    pub(super) next_heartbeat: Option<Instant>,
+    /// Request ids of claims whose answer will not be read. The broker may have leased items for them.
+    pub(super) abandoned: Vec<String>,
+    /// The largest checkpoint that may be stored. It shrinks when the broker refuses one.
+    pub(super) checkpoint_limit: usize,
+    /// The number of items that the worker may still claim. `None`: no limit.
+    budget: Option<usize>,
+}
+
+/// Whether the worker claims items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claims {
+    Open,
+    /// No claim follows. Items that still arrive are processed.
+    Ended,
+    /// The worker stops. Items that still arrive are released.
+    Stopped,
+}
+
+enum Effect {
+    Emit(Event),
+    Start(Start),
+    Cancel(Arc<Cancellation>, Cause),
+    Drop(Arc<Cancellation>),
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("State")
+            .field("queue", &self.options.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    pub(super) fn new(
+        options: Arc<Options>,
+        events: Arc<EventLog>,
+        start_handler: StartHandler,
+    ) -> Self {
+        let signals = Arc::new(Signals::default());
+        let shared = Shared {
+            effects: Vec::new(),
+            next_run: 0,
+            free_slots: options.concurrency,
+            held: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            endings: VecDeque::new(),
+            settling: false,
+            stuck: 0,
+            claims: Claims::Open,
+            settled_all: false,
+            next_heartbeat: None,
+            abandoned: Vec::new(),
+            checkpoint_limit: MAX_CHECKPOINT_BYTES,
+            budget: options.max_items,
+            options: options.clone(),
+            signals: signals.clone(),
+        };
+        Self {
+            options,
+            events,
+            signals,
+            start_handler,
+            next_lease: AtomicU64::new(0),
+            shared: Mutex::new(shared),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state under the lock, and then runs the effects of the change.
+    pub(super) fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut Shared) -> T) -> T {
+        let mut shared = self.lock();
+        let result = change(&mut shared);
+        let effects = std::mem::take(&mut shared.effects);
+        drop(shared);
+        for effect in effects {
+            match effect {
+                Effect::Emit(event) => self.events.emit(&event),
+                Effect::Start(start) => (self.start_handler)(self.clone(), start),
+                Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
+                Effect::Drop(cancellation) => cancellation.dropped.cancel(),
+            }
+        }
+        result
+    }
+
+    /// Starts handlers for the leases of a claim, for which `slots` slots were reserved.
+    pub(super) fn accept(
+        self: &Arc<Self>,
+        messages: Vec<proto::Lease>,
+        slots: usize,
+        times: CallTimes,
+    ) {
+        let lease = |mut message: proto::Lease| {
+            let number = self.next_lease.fetch_add(1, Ordering::Relaxed);
+            let id = std::mem::take(&mut message.lease_id);
+            let duration = duration_from_proto(message.time_left);
+            let leases: Weak<Self> = Arc::downgrade(self);
+            let item = Item::new(message, number, leases);
+            (
+                number,
+                HeldLease::new(id, item, duration, times.sent_at, times.arrived_at),
+            )
+        };
+        let leases: Vec<_> = messages.into_iter().map(lease).collect();
+        self.update(|shared| shared.accept(leases, slots, times.attempts > 1));
+    }
+
+    /// Returns the time without an answer after which the worker is not healthy.
+    pub(super) fn longest_lease(&self) -> Duration {
+        let shared = self.lock();
+        let held = shared.held.values().map(|lease| lease.duration);
+        held.chain(self.options.lease)
+            .max()
+            .unwrap_or(DEFAULT_LEASE)
+    }
+}
+
+impl HeldLeases for State {
+    fn time_left(&self, lease: LeaseNumber) -> Duration {
+        let shared = self.lock();
+        let lease = shared.held.get(&lease);
+        lease.map_or(Duration::ZERO, |lease| {
+            lease.deadline.saturating_duration_since(Instant::now())
+        })
+    }
+
+    fn is_held(&self, lease: LeaseNumber) -> bool {
+        let shared = self.lock();
+        let lease = shared.held.get(&lease);
+        lease.is_some_and(|lease| lease.phase == Phase::Running)
+    }
+
+    fn in_doubt(&self, lease: LeaseNumber) -> bool {
+        let shared = self.lock();
+        shared.held.get(&lease).is_some_and(|lease| lease.in_doubt)
+    }
+
+    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError> {
+        let mut shared = self.lock();
+        let limit = shared.checkpoint_limit;
+        if checkpoint.len() > limit {
+            let bytes = checkpoint.len();
+            let text =
+                format!("the checkpoint has {bytes} bytes; the queue stores at most {limit}");
+            return Err(WorkerError::Options(text));
+        }
+        if let Some(lease) = shared.held.get_mut(&lease) {
+            lease.checkpoint = Some(checkpoint.to_vec());
+            lease.saved += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    pub(super) fn emit(&mut self, event: Event) {
+        self.effects.push(Effect::Emit(event));
+    }
+
+    /// Reserves the free slots for a claim. Returns 0 if the worker claims no items now.
+    pub(super) fn reserve_slots(&mut self) -> usize {
+        if self.claims != Claims::Open || self.stuck > self.options.max_stuck() {
+            return 0;
+        }
+        let mut slots = self.free_slots.min(self.options.max_slots_per_call());
+        if let Some(budget) = &mut self.budget {
+            slots = slots.min(*budget);
+            *budget -= slots;
+        }
+        self.free_slots -= slots;
+        slots
+    }
+
+    /// Returns slots for which no item came.
+    pub(super) fn return_slots(&mut self, slots: usize) {
+        if let Some(budget) = &mut self.budget {
+            *budget = budget.saturating_add(slots);
+        }
+        self.free_slots(slots);
+    }
+
+    fn free_slots(&mut self, slots: usize) {
+        self.free_slots += slots;
+        self.signals.slots_free.notify_waiters();
+        self.signals.changed.notify_one();
+    }
+
+    fn accept(&mut self, leases: Vec<(LeaseNumber, HeldLease)>, slots: usize, repeated: bool) {
+        let mut items = Vec::with_capacity(leases.len());
+        for (number, lease) in leases {
+            // The response to a repeated claim can have a lease that the worker holds already.
+            if repeated && self.held.values().any(|held| held.id == lease.id) {
+                continue;
+            }
+            self.emit(Event::of_item(EventName::Claimed, &lease.item));
+            let now = Instant::now();
+            let is_over = now >= lease.lost_at(self.options.heartbeat);
+            let beat_at = if lease.unconfirmed {
+                now
+            } else {
+                now + lease.heartbeat_period()
+            };
+            let item = lease.item.clone();
+            self.held.insert(number, lease);
+            if is_over {
+                // The process was suspended since the response arrived.
+                self.lose(number, LOST_REASON);
+                continue;
+            }
+            self.beat_no_later_than(beat_at);
+            items.push(item);
+        }
+        self.signals.clock.notify_one();
+        if self.claims == Claims::Stopped {
+            for item in &items {
+                self.settle(Ending::released(item.lease(), None));
+            }
+            return self.return_slots(slots);
+        }
+        let runs = items.len().div_ceil(self.options.batch);
+        if self.options.batch == 1 {
+            for item in items {
+                self.start(vec![item]);
+            }
+        } else {
+            let batches = items.chunks(self.options.batch).map(<[Item]>::to_vec);
+            for batch in batches {
+                self.start(batch);
+            }
+        }
+        self.return_slots(slots.saturating_sub(runs));
+    }
+
+    /// Runs the handler for items that fill one slot.
+    fn start(&mut self, items: Vec<Item>) {
+        let number = self.next_run;
+        self.next_run += 1;
+        let cancellation = Arc::new(Cancellation::default());
+        for item in &items {
+            if let Some(lease) = self.held.get_mut(&item.lease()) {
+                lease.run = Some(number);
+            }
+            self.emit(Event::of_item(EventName::Started, item));
+        }
+        self.effects.push(Effect::Start(Start {
+            run: number,
+            items: items.clone(),
+            cancellation: cancellation.clone(),
+        }));
+        let run = Run {
+            items,
+            cancellation,
+            started_at: Instant::now(),
+            cancelled: None,
+            stuck: false,
+            slot_replaced: false,
+        };
+        self.runs.insert(number, run);
+    }
+
+    /// Queues the endings of a handler that has returned. Endings of leases that were lost are dropped.
+    pub(super) fn end(&mut self, number: RunNumber, endings: Vec<Ending>) {
+        let Some(run) = self.runs.remove(&number) else {
+            return;
+        };
+        for item in &run.items {
+            let number = item.lease();
+            // The process may have been suspended for so long that the keeper has not looked yet.
+            let is_over = self.held.get(&number).is_some_and(|lease| {
+                lease.phase == Phase::Running
+                    && Instant::now() >= lease.lost_at(self.options.heartbeat)
+            });
+            if is_over {
+                self.cancel_ended(&run, Cause::LeaseLost, LOST_REASON);
+                self.lose(number, LOST_REASON);
+            }
+        }
+        for ending in endings {
+            self.settle(ending);
+        }
+        self.stuck -= usize::from(run.stuck);
+        self.free_slots(usize::from(!run.slot_replaced));
+    }
+
+    /// Reports the cancellation of a handler that has ended before the keeper could cancel it.
+    fn cancel_ended(&mut self, run: &Run, cause: Cause, reason: &str) {
+        if run.cancelled.is_none() {
+            self.emit_cancelled(&run.items, cause, reason);
+        }
+    }
+
+    /// Passes an ending to the settler, unless the lease has ended already.
+    pub(super) fn settle(&mut self, mut ending: Ending) {
+        if let Some(lease) = self.held.get_mut(&ending.lease)
+            && lease.phase == Phase::Running
+        {
+            lease.phase = Phase::Ended;
+            ending.set_lease(&lease.id, lease.checkpoint.as_ref());
+            self.endings.push_back(ending);
+            self.signals.endings_ready.notify_one();
+        }
+    }
+
+    /// Drops a lease that was lost, and cancels its handler if it has no other lease.
+    pub(super) fn lose(&mut self, number: LeaseNumber, reason: &str) {
+        let Some(lease) = self.held.remove(&number) else {
+            return;
+        };
+        self.emit(Event::of_item(EventName::Lost, &lease.item).with_reason(reason));
+        let Some(run) = lease.run.filter(|run| self.runs.contains_key(run)) else {
+            return;
+        };
+        let items = &self.runs[&run].items;
+        if !items
+            .iter()
+            .any(|item| self.held.contains_key(&item.lease()))
+        {
+            self.cancel(run, Cause::LeaseLost, reason);
+        }
+    }
+
+    /// Cancels a handler, unless it is cancelled already.
+    pub(super) fn cancel(&mut self, number: RunNumber, cause: Cause, reason: &str) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        if run.cancelled.is_some() {
+            return;
+        }
+        run.cancelled = Some((cause, Instant::now()));
+        let (items, cancellation) = (run.items.clone(), run.cancellation.clone());
+        self.emit_cancelled(&items, cause, reason);
+        self.effects.push(Effect::Cancel(cancellation, cause));
+        self.signals.clock.notify_one();
+    }
+
+    fn emit_cancelled(&mut self, items: &[Item], cause: Cause, reason: &str) {
+        for item in items {
+            let mut event = Event::of_item(EventName::Cancelled, item).with_reason(reason);
+            event.cause = Some(cause);
+            self.emit(event);
+        }
+    }
+
+    /// Drops the future of a handler that was cancelled.
+    pub(super) fn drop_handler(&mut self, number: RunNumber) {
+        if let Some(run) = self.runs.get(&number) {
+            self.effects.push(Effect::Drop(run.cancellation.clone()));
+        }
+    }
+
+    /// Gives a handler that does not stop up: drops its leases, and makes room for another handler.
+    pub(super) fn give_up(&mut self, number: RunNumber) {
+        let Some(run) = self.runs.get_mut(&number) else {
+            return;
+        };
+        run.stuck = true;
+        self.stuck += 1;
+        let replaced = self.stuck <= self.options.max_stuck();
+        run.slot_replaced = replaced;
+        let (items, cause) = (run.items.clone(), run.cancelled.map(|(cause, _)| cause));
+        for item in &items {
+            let lease = self.held.get(&item.lease());
+            if lease.is_some_and(|lease| lease.phase == Phase::Running) {
+                self.held.remove(&item.lease());
+            }
+            let mut event = Event::of_item(EventName::Stuck, item);
+            event.cause = cause;
+            self.emit(event);
+        }
+        let key = items.first().map_or("", Item::key);
+        tracing::error!(
+            queue = self.options.queue,
+            key,
+            stuck = self.stuck,
+            "handler does not stop"
+        );
+        if replaced {
+            self.free_slots(1);
+        }
+    }
+
+    pub(super) fn beat_no_later_than(&mut self, moment: Instant) {
+        let next = self.next_heartbeat.map_or(moment, |next| next.min(moment));
+        self.next_heartbeat = Some(next);
+    }
+
+    /// Forgets a checkpoint that the broker has refused, and lowers the limit.
+    pub(super) fn refuse_checkpoint(&mut self, number: LeaseNumber, reason: &str) {
+        let Some(lease) = self.held.get_mut(&number) else {
+            return;
+        };
+        let bytes = lease
+            .checkpoint
+            .take()
+            .map_or(0, |checkpoint| checkpoint.len());
+        tracing::warn!(
+            key = lease.item.key(),
+            bytes,
+            error = reason,
+            "checkpoint refused"
+        );
+        lease.stored = lease.saved;
+        self.checkpoint_limit = self.checkpoint_limit.min(bytes.saturating_sub(1));
+    }
+
+    /// Claims nothing more: a claim has found no item.
+    pub(super) fn end_claims(&mut self) {
+        if self.claims == Claims::Open {
+            self.claims = Claims::Ended;
+        }
+        self.signals.changed.notify_one();
+    }
+
+    /// Returns whether the worker claims no further item and has none left to do.
+    pub(super) fn is_finished(&self) -> bool {
+        (self.claims == Claims::Ended || self.budget == Some(0))
+            && self.held.is_empty()
+            && self.runs.is_empty()
+            && self.free_slots == self.options.concurrency
+    }
+}

@@ -1,0 +1,251 @@
+//! Connections to one broker or to several.
+//!
+//! Each broker has a channel of its own, and calls use the brokers in turn. tonic's own balancer is not used: it prefers
+//! the broker that answers fastest, which is the one that refuses every call.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tonic::transport::{Channel, Endpoint};
+
+use super::credentials::Credentials;
+use super::errors::WorkerError;
+use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+
+/// The time for which a broker that has failed is passed over, if there are others.
+const PASS_OVER: Duration = Duration::from_secs(1);
+/// The shortest time between two resolutions of a name.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Find a connection that is dead at one end while a claim waits.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The parsed address of one broker or several.
+#[derive(Clone)]
+pub(super) struct Addresses {
+    credentials: Credentials,
+    /// Host and port of each broker.
+    authorities: Vec<String>,
+    /// The host and port of a name whose addresses are all used.
+    name: Option<String>,
+}
+
+impl Addresses {
+    /// Parses `host:port`, `dns:///host:port`, or several of the first kind with commas between them.
+    pub(super) fn parse(text: &str, credentials: Credentials) -> Result<Self, WorkerError> {
+        let mut addresses = Self {
+            credentials,
+            authorities: Vec::new(),
+            name: None,
+        };
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let name = part
+                .strip_prefix("dns:")
+                .map(|name| name.trim_start_matches('/'));
+            let schemes = ["http://", "https://"];
+            let plain = schemes.iter().find_map(|scheme| part.strip_prefix(scheme));
+            let authority = name.or(plain).unwrap_or(part).to_owned();
+            addresses
+                .credentials
+                .check(host(&authority))
+                .map_err(WorkerError::Options)?;
+            addresses.endpoint(&authority, &authority)?;
+            match name {
+                Some(_) => addresses.name = Some(authority),
+                None => addresses.authorities.push(authority),
+            }
+        }
+        let count = addresses.authorities.len() + usize::from(addresses.name.is_some());
+        if count == 0 || (addresses.name.is_some() && count > 1) {
+            let text = format!(
+                "the address {text:?} is not host:port, a list of host:port, or one dns:///host:port"
+            );
+            return Err(WorkerError::Options(text));
+        }
+        Ok(addresses)
+    }
+
+    /// Returns the endpoint of a broker. `authority` is its host and port, `name` the host and port of its certificate.
+    fn endpoint(&self, authority: &str, name: &str) -> Result<Endpoint, WorkerError> {
+        let tls = self.credentials.tls_config(host(name));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"));
+        let endpoint = endpoint.and_then(|endpoint| match tls {
+            Some(tls) => endpoint.tls_config(tls),
+            None => Ok(endpoint),
+        });
+        let agent = concat!("lease-broker-rust/", env!("CARGO_PKG_VERSION"));
+        let endpoint = endpoint.and_then(|endpoint| endpoint.user_agent(agent));
+        let endpoint = endpoint.map_err(|error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            let cause = cause.unwrap_or_else(|| error.to_string());
+            WorkerError::Options(format!("address {authority}: {cause}"))
+        })?;
+        Ok(endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT))
+    }
+}
+
+/// Returns the host of `host:port`.
+fn host(authority: &str) -> &str {
+    authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host)
+}
+
+/// The connections of one thread. They belong to the runtime that makes the first call.
+pub(super) struct Transport {
+    addresses: Addresses,
+    state: Mutex<Brokers>,
+}
+
+#[derive(Default)]
+struct Brokers {
+    all: Vec<Broker>,
+    next: usize,
+    resolved_at: Option<Instant>,
+}
+
+struct Broker {
+    authority: String,
+    endpoint: Endpoint,
+    channel: Channel,
+    /// The number of the channel: how often it was replaced.
+    generation: u64,
+    failed_at: Option<Instant>,
+}
+
+/// The connection that an attempt uses.
+pub(super) struct Route {
+    authority: String,
+    generation: u64,
+    pub(super) client: LeaseBrokerServiceClient<Channel>,
+}
+
+impl Transport {
+    pub(super) fn new(addresses: Addresses) -> Self {
+        let state = Mutex::default();
+        Self { addresses, state }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Brokers> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the connection for the next attempt.
+    ///
+    /// # Errors
+    /// The name has no address.
+    pub(super) async fn route(&self) -> Result<Route, String> {
+        self.resolve().await?;
+        let mut brokers = self.lock();
+        let count = brokers.all.len();
+        let first = brokers.next;
+        let in_turn = |step: usize| (first + step) % count.max(1);
+        let is_up = |broker: &Broker| broker.failed_at.is_none_or(|at| at.elapsed() >= PASS_OVER);
+        let up = (0..count)
+            .map(in_turn)
+            .find(|index| is_up(&brokers.all[*index]));
+        let index = up.unwrap_or_else(|| in_turn(0));
+        brokers.next = index + 1;
+        let broker = brokers.all.get(index).ok_or("the name has no address")?;
+        Ok(Route {
+            authority: broker.authority.clone(),
+            generation: broker.generation,
+            client: LeaseBrokerServiceClient::new(broker.channel.clone())
+                .max_decoding_message_size(usize::MAX),
+        })
+    }
+
+    /// Notes that an attempt was answered.
+    pub(super) fn note_answer(&self, route: &Route) {
+        if let Some(broker) = self.lock().find(route) {
+            broker.failed_at = None;
+        }
+    }
+
+    /// Notes that an attempt has failed because of its connection or its broker. After a timeout the connection may be
+    /// dead, so the next attempt makes a new one.
+    pub(super) fn note_failure(&self, route: &Route, timed_out: bool) {
+        if let Some(broker) = self.lock().find(route) {
+            broker.failed_at = Some(Instant::now());
+            if timed_out {
+                broker.generation += 1;
+                broker.channel = broker.endpoint.connect_lazy();
+            }
+        }
+    }
+
+    /// Sets the list of brokers at the first call. The addresses of a name are resolved again when calls fail.
+    async fn resolve(&self) -> Result<(), String> {
+        let Some(name) = &self.addresses.name else {
+            let mut brokers = self.lock();
+            if brokers.all.is_empty() {
+                brokers.set(&self.addresses, self.addresses.authorities.clone(), None);
+            }
+            return Ok(());
+        };
+        {
+            let brokers = self.lock();
+            let is_fresh = brokers
+                .resolved_at
+                .is_some_and(|at| at.elapsed() < RESOLVE_INTERVAL);
+            let is_up = brokers.all.iter().all(|broker| broker.failed_at.is_none());
+            if !brokers.all.is_empty() && (is_fresh || is_up) {
+                return Ok(());
+            }
+        }
+        let found = tokio::net::lookup_host(name.as_str()).await;
+        let mut brokers = self.lock();
+        brokers.resolved_at = Some(Instant::now());
+        match found {
+            Ok(found) => {
+                let mut authorities: Vec<_> = found.map(|address| address.to_string()).collect();
+                authorities.sort_unstable();
+                authorities.dedup();
+                brokers.set(&self.addresses, authorities, Some(name));
+                Ok(())
+            }
+            Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
+            // The addresses that were found before may work again.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Brokers {
+    fn find(&mut self, route: &Route) -> Option<&mut Broker> {
+        let mut brokers = self.all.iter_mut();
+        brokers.find(|broker| {
+            broker.authority == route.authority && broker.generation == route.generation
+        })
+    }
+
+    /// Replaces the list, and keeps the connections of brokers that remain.
+    fn set(&mut self, addresses: &Addresses, authorities: Vec<String>, name: Option<&String>) {
+        let mut old = std::mem::take(&mut self.all);
+        for authority in authorities {
+            if let Some(index) = old.iter().position(|broker| broker.authority == authority) {
+                self.all.push(old.swap_remove(index));
+                continue;
+            }
+            if let Ok(endpoint) = addresses.endpoint(&authority, name.unwrap_or(&authority)) {
+                let channel = endpoint.connect_lazy();
+                self.all.push(Broker {
+                    authority,
+                    endpoint,
+                    channel,
+                    generation: 0,
+                    failed_at: None,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A worker: claims the items of one queue, runs a handler for each, and settles them.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use tokio::runtime::{Builder, Handle as RuntimeHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::calls::Caller;
+use super::context::Context;
+use super::endings::{BatchDone, Done};
+use super::errors::{CallError, WorkerError};
+use super::events::{Event, EventLog, EventName};
+use super::failure::Failure;
+use super::handler_error::HandlerError;
+use super::health::ConnectionHealth;
+use super::item::Item;
+use super::keeper::Keeper;
+use super::options::Options;
+use super::poller::Poller;
+use super::runners::{self, Handler, Runner};
+use super::running::{Control, Handle, RunningWorker};
+use super::settler::Settler;
+use super::state::State;
+use super::stop::{Calls, refuse};
+use super::transport::{Addresses, Transport};
+
+/// A worker that was not started yet. Its other methods set options.
+#[derive(Clone)]
+#[must_use = "a worker does nothing until it runs"]
+pub struct Worker {
+    pub(super) options: Options,
+}
+
+impl Worker {
+    /// Returns a worker for a queue. The address is `host:port`, `dns:///host:port` for all addresses of a name, or
+    /// several of the first kind with commas between them.
+    pub fn new(address: impl Into<String>, queue: impl Into<String>) -> Self {
+        let options = Options::new(address.into(), queue.into());
+        Self { options }
+    }
+
+    /// Runs the worker as the whole program: until SIGTERM or SIGINT arrives. Writes an error to standard error.
+    ///
+    /// Returns the exit code for `main`: 0, or 1 if handlers were left or the broker refuses the worker. Handlers that are
+    /// left end with the process.
+    pub fn main<F, R>(self, handler: F) -> ExitCode
+    where
+        F: Fn(Item, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Done, HandlerError>> + Send + 'static,
+    {
+        let runtime = Builder::new_multi_thread().enable_all().build();
+        let result = match runtime {
+            Ok(runtime) => {
+                let result = runtime.block_on(self.run(handler));
+                // Dropping the runtime would wait for handlers that block their threads.
+                runtime.shutdown_background();
+                result
+            }
+            Err(error) => Err(internal("the async runtime", &error)),
+        };
+        if let Err(error) = &result {
+            eprintln!("{error}");
+        }
+        ExitCode::from(u8::from(result.is_err()))
+    }
+
+    /// Runs the worker until SIGTERM or SIGINT arrives. A second signal cancels the handlers. Must be called on a tokio
+    /// runtime, which then runs the handlers.
+    ///
+    /// # Errors
+    /// An option is malformed, the broker refuses the worker, or handlers did not end. In the last case end the process
+    /// by [`std::process::exit`]: a tokio runtime waits for handlers that block their threads.
+    pub async fn run<F, R>(self, handler: F) -> Result<(), WorkerError>
+    where
+        F: Fn(Item, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Done, HandlerError>> + Send + 'static,
+    {
+        let worker = self.start(handler)?;
+        worker.stop_on_signals();
+        worker.wait().await
+    }
+
+    /// Starts the worker, for programs that handle signals themselves. Must be called on a tokio runtime, which then runs
+    /// the handlers.
+    ///
+    /// # Errors
+    /// An option is malformed.
+    pub fn start<F, R>(self, handler: F) -> Result<RunningWorker, WorkerError>
+    where
+        F: Fn(Item, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Done, HandlerError>> + Send + 'static,
+    {
+        start(self.options, runners::of_item(handler))
+    }
+
+    /// Starts a worker whose handler gets up to `batch` items, 1 to 1,000. The concurrency is then the number of batches.
+    ///
+    /// # Errors
+    /// An option is malformed.
+    pub fn start_batches<F, R>(
+        mut self,
+        batch: usize,
+        handler: F,
+    ) -> Result<RunningWorker, WorkerError>
+    where
+        F: Fn(Vec<Item>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<BatchDone, HandlerError>> + Send + 'static,
+    {
+        self.options.batch = batch;
+        start(self.options, runners::of_batch(handler))
+    }
+}
+
+fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerError> {
+    options.check()?;
+    let addresses = Addresses::parse(&options.address, options.credentials.clone())?;
+    let runtime = RuntimeHandle::try_current()
+        .map_err(|error| internal("the worker outside of a tokio runtime", &error))?;
+    let options = Arc::new(options);
+    let events = Arc::new(EventLog::new(options.on_event.clone()));
+    let health = Arc::new(ConnectionHealth::new(events.clone()));
+    let runner = Runner::new(runtime, handler);
+    let start_handler = Box::new(move |state, start| runner.start(state, start));
+    let state = Arc::new(State::new(options.clone(), events.clone(), start_handler));
+    let control = Arc::new(Control::new());
+
+    let caller = || Caller {
+        transport: Arc::new(Transport::new(addresses.clone())),
+        token: options.token.clone(),
+        on_attempt: {
+            let health = health.clone();
+            Arc::new(move |failure| health.note(failure))
+        },
+        on_retry: {
+            let events = events.clone();
+            Arc::new(move |retry, failure: &Failure| {
+                let event = Event::new(EventName::Retry).with_error(failure.message.as_str());
+                let mut event = event.with_reason(failure.reason.as_str());
+                event.retry = Some(retry);
+                events.emit(&event);
+            })
+        },
+    };
+    let on_fatal: Arc<dyn Fn(CallError) + Send + Sync> = {
+        let (state, control) = (Arc::downgrade(&state), control.clone());
+        Arc::new(move |error| {
+            if let Some(state) = state.upgrade() {
+                refuse(&state, &control, error);
+            }
+        })
+    };
+    let keeper = Keeper {
+        state: state.clone(),
+        caller: caller(),
+        on_fatal: on_fatal.clone(),
+        fresh_token: Arc::default(),
+    };
+    let caller = caller();
+    let calls = Calls {
+        state: state.clone(),
+        control: control.clone(),
+        poller: Poller {
+            state: state.clone(),
+            caller: caller.clone(),
+            health: health.clone(),
+        },
+        settler: Settler {
+            state: state.clone(),
+            caller,
+            on_fatal,
+        },
+        stop_keeper: CancellationToken::new(),
+        keeper_ended: CancellationToken::new(),
+    };
+    let stop_keeper = calls.stop_keeper.clone();
+    spawn("lease-broker keep", calls.keeper_ended.clone(), {
+        let (health, options) = (health.clone(), options.clone());
+        async move {
+            tokio::select! {
+                () = keeper.run(stop_keeper) => {}
+                () = health.warn(&options.address) => {}
+            }
+        }
+    })?;
+    spawn("lease-broker call", control.stopped.clone(), calls.run())?;
+    let handle = Handle {
+        control,
+        state,
+        health,
+    };
+    Ok(RunningWorker(Arc::new(handle)))
+}
+
+/// Runs a task on a thread of its own. The token is cancelled when the thread ends, also by a panic.
+fn spawn(
+    name: &str,
+    ended: CancellationToken,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), WorkerError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| internal("an async runtime", &error))?;
+    let run = move || {
+        let _ended = ended.drop_guard();
+        runtime.block_on(task);
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread
+        .map(drop)
+        .map_err(|error| internal("a thread", &error))
+}
+
+fn internal(what: &str, error: &dyn std::error::Error) -> WorkerError {
+    WorkerError::Internal(format!("cannot start {what}: {error}"))
+}

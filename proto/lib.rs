@@ -1,0 +1,23 @@
+//! The gRPC API of lease-broker, version 1: the messages, the client and the server that are generated from
+//! `leasebroker/v1/lease_broker.proto`, and the conversion of column values.
+//!
+//! The generated files are committed, so that a build needs no code generator. The test `generated` compares them with the
+//! .proto file.
+
+mod value_conversion;
+
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated code; the .proto file documents it"
+)]
+#[rustfmt::skip]
+#[path = "generated/leasebroker.v1.rs"]
+mod generated;
+
+pub use self::generated::*;
+
+/// The encoded `google.protobuf.FileDescriptorSet` of the API and of the files that it imports.
+#[cfg(feature = "server")]
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/leasebroker.v1.descriptors.bin");
