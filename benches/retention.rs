@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use lease_broker::broker::retention::Walk;
 use lease_broker::queue::KeepFor;
-use lease_broker::store::{ClaimCall, Ending, QueueIndex, Settlement, Store as _};
+use lease_broker::store::{ClaimCall, Ending, Leases as _, QueueIndex, Settlement};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use lease_broker::config::Sources;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, NewItem, QueueIndex, Settled, Settlement, Store as _,
+    ClaimCall, Claimed, ClaimedItem, Ending, Leases as _, NewItem, QueueIndex, Settled, Settlement,
 };
 use lease_broker_value::Value;
 

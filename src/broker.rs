@@ -34,7 +34,7 @@ mod cancel;
 mod claim_dispatcher;
 mod clock_watch;
 mod error;
-mod fail_fast_store;
+mod fail_fast_leases;
 mod group_commit;
 mod instances;
 mod lease_recorder;
@@ -86,7 +86,7 @@ pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
 
 use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;
-use self::fail_fast_store::FailFastStore;
+use self::fail_fast_leases::FailFastLeases;
 use self::group_commit::GroupCommit;
 use self::instances::Instances;
 use self::lease_recorder::{LeaseRecorder, Unobserved};
@@ -110,13 +110,15 @@ use crate::queue::QueueSpec;
 use crate::sampling::TraceSettings;
 use crate::span::Spans;
 use crate::store::{
-    EnqueueOnce, EnqueuedOnce, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
+    EnqueueOnce, EnqueuedOnce, Leases, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
     Settlement, Store, StoreError,
 };
 
 /// Serves the queues of one store.
 pub struct Broker {
     store: Arc<dyn Store>,
+    /// The operations on leases, which fail fast and are counted.
+    lease_operations: Arc<dyn Leases>,
     limits: RequestLimits,
     budgets: Arc<CallBudgets>,
     queues: Vec<Queue>,
@@ -234,7 +236,6 @@ impl Broker {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let probes = store_health.clone();
         tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
-        let monitored = store.clone();
         let names = queues.iter().map(|queue| queue.name.clone()).collect();
         let spans = observers.spans;
         let leases = Arc::new(LeaseRecorder {
@@ -250,14 +251,15 @@ impl Broker {
             tasks: TaskTracker::new(),
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
-        let store = Arc::new(FailFastStore {
-            store,
+        let lease_operations = Arc::new(FailFastLeases {
+            store: store.clone(),
             health: store_health.clone(),
             metrics: metrics.clone(),
             leases: leases.clone(),
         });
         let mut broker = Self {
             store,
+            lease_operations,
             limits: RequestLimits(config.limits),
             budgets: Arc::new(CallBudgets::new(config.budgets)),
             queues: Vec::with_capacity(queues.len()),
@@ -276,7 +278,11 @@ impl Broker {
         broker
             .tasks
             .spawn(broker.secret_reader.clone().run(broker.stop.clone()));
-        let forget = request_memory::run(broker.store.clone(), broker.stop.clone());
+        let forget = request_memory::run(
+            broker.store.clone(),
+            broker.store_health.clone(),
+            broker.stop.clone(),
+        );
         broker.tasks.spawn(forget);
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
         let budget = Arc::new(ResponseBudget::new(config.budgets.response_bytes));
@@ -289,7 +295,7 @@ impl Broker {
             };
             let queue = broker.start_queue(index, spec, &wakeups, &budget, config, &spans);
             let monitor = QueueMonitor {
-                store: monitored.clone(),
+                store: broker.store.clone(),
                 health: broker.store_health.clone(),
                 queue: index,
                 queue_name: spec.name.clone(),
@@ -316,7 +322,7 @@ impl Broker {
         config: BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
-        let (store, tasks) = (&self.store, &self.group_commit_tasks);
+        let (store, tasks) = (&self.lease_operations, &self.group_commit_tasks);
         let wakeups = wakeups_by_queue[index.0].clone();
         let reaper = Reaper {
             store: store.clone(),
@@ -328,7 +334,13 @@ impl Broker {
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
         if spec.keep_for.shortest().is_some() {
-            let retention = Retention::new(store.clone(), index, spec);
+            let retention = Retention::new(
+                self.store.clone(),
+                self.store_health.clone(),
+                self.metrics.clone(),
+                index,
+                spec,
+            );
             self.tasks.spawn(retention.run(self.stop.clone()));
         }
         let settlements = write_operations::settle(
@@ -341,9 +353,9 @@ impl Broker {
         );
         let leased_queue = LeasedQueue {
             name: spec.name.clone(),
-            columns: store.columns(index),
+            columns: self.store.columns(index),
             max_attempts: spec.retry.max_attempts,
-            secrets: store.signing_secrets().clone(),
+            secrets: self.store.signing_secrets().clone(),
             index,
             tracer: self.leases.tracer.clone(),
             settlements: settlements.clone(),
@@ -460,6 +472,7 @@ impl Broker {
     pub fn announce(&self, identity: Identity) {
         let instances = Instances::new(
             self.store.clone(),
+            self.store_health.clone(),
             identity,
             self.queues.iter().map(|queue| &queue.spec),
             self.drain_is_announced.subscribe(),

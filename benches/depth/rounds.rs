@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use lease_broker::lease_id::LeaseRef;
 use lease_broker::store::{
-    ClaimCall, Ending, Inspect as _, NewItem, QueueIndex, Renewal, Settled, Settlement, Store as _,
+    ClaimCall, Ending, Inspect as _, Leases as _, NewItem, QueueIndex, Renewal, Settled, Settlement,
 };
 use lease_broker_value::Value;
 

@@ -55,7 +55,9 @@ impl Broker {
                 reason
             },
         };
-        let cancelled = self.store.cancel(queue.index, keys.into(), cancellation);
+        let cancelled = self
+            .lease_operations
+            .cancel(queue.index, keys.into(), cancellation);
         let cancelled = cancelled.await?.results;
         let has_entered = |state| {
             let mut results = cancelled.iter();

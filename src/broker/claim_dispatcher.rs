@@ -33,7 +33,7 @@ use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::call_trace::{self, RecordedCall};
 use crate::config::Polling;
-use crate::store::{ClaimCall, Claimed, Rejection, Store, StoreError, TooLargeItem};
+use crate::store::{ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};
 
 /// The largest number of items that the claims of one store operation ask for.
 const MAX_GROUP_ITEMS: usize = 1_000;
@@ -121,7 +121,7 @@ impl ClaimDispatcher {
     /// Starts the task. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
     pub(super) fn spawn(
         tasks: &TaskTracker,
-        store: Arc<dyn Store>,
+        store: Arc<dyn Leases>,
         polling: Polling,
         wakeups: Arc<Wakeups>,
         leased_queue: Arc<LeasedQueue>,
@@ -226,7 +226,7 @@ impl ClaimDispatcher {
 
 /// The state of the task behind [`ClaimDispatcher`].
 struct DispatcherTask {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     polling: Polling,
     wakeups: Arc<Wakeups>,
     leased_queue: Arc<LeasedQueue>,

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::store_health::StoreHealth;
 use crate::queue::QueueSpec;
-use crate::store::{Instance, SettingsDifference, SettingsHash, Store, StoreError};
+use crate::store::{Instance, SettingsDifference, SettingsHash, StoreError, Upkeep};
 
 /// The time between two announcements.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -22,7 +23,8 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of the task.
 pub(super) struct Instances {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Upkeep>,
+    health: Arc<StoreHealth>,
     own: Instance,
     /// True when the broker will stop soon.
     draining: watch::Receiver<bool>,
@@ -46,7 +48,8 @@ pub struct Identity {
 
 impl Instances {
     pub(super) fn new<'a>(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Upkeep>,
+        health: Arc<StoreHealth>,
         identity: Identity,
         queues: impl Iterator<Item = &'a QueueSpec>,
         draining: watch::Receiver<bool>,
@@ -55,6 +58,7 @@ impl Instances {
         let settings = queues.map(|queue| (queue.name.clone(), SettingsHash::new(queue)));
         Self {
             store,
+            health,
             own: Instance {
                 id: identity.id,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,7 +80,7 @@ impl Instances {
         stop.run_until_cancelled(async {
             loop {
                 self.own.draining = *self.draining.borrow_and_update();
-                match self.store.announce(self.own.clone().into()).await {
+                match self.announce().await {
                     Ok(others) => {
                         self.last_run_failed = false;
                         self.is_listed_as_draining = self.own.draining;
@@ -95,10 +99,15 @@ impl Instances {
         .await;
         if !self.is_listed_as_draining {
             self.own.draining = true;
-            let last = self.store.announce(self.own.clone().into());
+            let last = self.announce();
             // If it fails, the broker counts as running for some seconds.
             let _ = tokio::time::timeout(LAST_TIMEOUT, last).await;
         }
+    }
+
+    async fn announce(&self) -> Result<Vec<Instance>, StoreError> {
+        let announced = self.store.announce(self.own.clone().into());
+        self.health.fail_fast(announced).await
     }
 
     /// Logs the first of several failures.

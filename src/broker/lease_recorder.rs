@@ -18,8 +18,8 @@ use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::store::millis::duration_between;
 use crate::store::{
-    CancelResults, Cancellation, EndedLease, Ending, FollowUp, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, SettleResults, Settled, Settlement, Store, StoreError, TraceNote,
+    CancelResults, Cancellation, EndedLease, Ending, FollowUp, Leases, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError, TraceNote,
 };
 
 /// Receives the durations of leases. Each method must return at once.
@@ -47,7 +47,7 @@ impl LeaseObserver for Unobserved {
 
 /// Runs the operations on leases.
 pub(super) struct LeaseRecorder {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Leases>,
     pub(super) metrics: Arc<OperationMetrics>,
     pub(super) tracer: Arc<LeaseTracer>,
     pub(super) observer: Arc<dyn LeaseObserver>,
@@ -65,7 +65,7 @@ impl LeaseRecorder {
         outcome.unwrap_or_else(|error| Err(StoreError::Bug(error.to_string())))
     }
 
-    /// Extends leases. See [`Store::heartbeat`].
+    /// Extends leases. See [`Leases::heartbeat`].
     pub(super) async fn heartbeat(
         self: &Arc<Self>,
         queue: QueueIndex,
@@ -107,7 +107,7 @@ impl LeaseRecorder {
         }
     }
 
-    /// Ends leases. See [`Store::settle`].
+    /// Ends leases. See [`Leases::settle`].
     pub(super) async fn settle(
         self: &Arc<Self>,
         queue: QueueIndex,
@@ -141,7 +141,7 @@ impl LeaseRecorder {
         .await
     }
 
-    /// Releases the leases of whole claims. See [`Store::release_claims`].
+    /// Releases the leases of whole claims. See [`Leases::release_claims`].
     pub(super) async fn release_claims(
         self: &Arc<Self>,
         queue: QueueIndex,
@@ -160,7 +160,7 @@ impl LeaseRecorder {
         .await
     }
 
-    /// Cancels leases. See [`Store::cancel`].
+    /// Cancels leases. See [`Leases::cancel`].
     pub(super) async fn cancel(
         self: &Arc<Self>,
         queue: QueueIndex,
@@ -184,7 +184,7 @@ impl LeaseRecorder {
         .await
     }
 
-    /// Ends expired leases. See [`Store::reap`].
+    /// Ends expired leases. See [`Leases::reap`].
     pub(super) async fn reap(
         self: &Arc<Self>,
         queue: QueueIndex,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 use crate::item_state::State;
-use crate::store::{ListedItem, QueueIndex, Stats, Store, StoreError};
+use crate::store::{Inspect, ListedItem, QueueIndex, Stats, StoreError};
 
 /// The pause after a refresh is at least this many times as long as the refresh took, so that a database on which
 /// counting is slow spends at most 1 % of its time on it.
@@ -57,7 +57,7 @@ impl LastRefresh {
 
 /// The state of a monitor's task.
 pub(super) struct QueueMonitor {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Inspect>,
     pub(super) health: Arc<StoreHealth>,
     pub(super) queue: QueueIndex,
     pub(super) queue_name: String,

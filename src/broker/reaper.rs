@@ -13,14 +13,14 @@ use super::clock_watch::ClockWatch;
 use super::operation_metrics::OperationMetrics;
 use super::wakeups::Wakeups;
 use crate::config;
-use crate::store::{QueueIndex, Reaped, Store, StoreError};
+use crate::store::{Leases, QueueIndex, Reaped, StoreError};
 
 /// The shortest sleep between two runs. Leases that expire one shortly after the other are then ended together.
 const MIN_SLEEP: Duration = Duration::from_millis(20);
 
 /// The state of a reaper's task.
 pub(super) struct Reaper {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Leases>,
     pub(super) queue: QueueIndex,
     /// The queue's name, for the log.
     pub(super) queue_name: String,

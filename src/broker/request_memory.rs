@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Store, StoreError};
+use super::store_health::StoreHealth;
+use crate::store::{StoreError, Upkeep};
 
 /// The time between two runs.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -15,11 +16,11 @@ const STEP_REQUESTS: usize = 500;
 const REST_FACTOR: u32 = 4;
 
 /// Runs the task until `stop` is cancelled.
-pub(super) async fn run(store: Arc<dyn Store>, stop: CancellationToken) {
+pub(super) async fn run(store: Arc<dyn Upkeep>, health: Arc<StoreHealth>, stop: CancellationToken) {
     stop.run_until_cancelled(async {
         loop {
             tokio::time::sleep(INTERVAL).await;
-            if let Err(error) = forget(&*store).await {
+            if let Err(error) = forget(&*store, &health).await {
                 let bug = matches!(error, StoreError::Bug(_));
                 tracing::warn!(%error, bug, "old request ids were not deleted; trying again later");
             }
@@ -29,10 +30,11 @@ pub(super) async fn run(store: Arc<dyn Store>, stop: CancellationToken) {
 }
 
 /// Deletes all requests whose time has passed, in small steps.
-async fn forget(store: &dyn Store) -> Result<(), StoreError> {
+async fn forget(store: &dyn Upkeep, health: &StoreHealth) -> Result<(), StoreError> {
     loop {
         let start = Instant::now();
-        if store.forget_requests(STEP_REQUESTS).await? == 0 {
+        let forgotten = health.fail_fast(store.forget_requests(STEP_REQUESTS));
+        if forgotten.await? == 0 {
             return Ok(());
         }
         tokio::time::sleep(start.elapsed() * REST_FACTOR).await;

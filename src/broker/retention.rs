@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::operation_metrics::OperationMetrics;
+use super::store_health::StoreHealth;
 use crate::key::Key;
 use crate::queue::{KeepFor, QueueSpec};
-use crate::store::{PurgeStep, QueueIndex, RetentionTurn, Store, StoreError};
+use crate::store::{PurgeStep, QueueIndex, RetentionTurn, StoreError, Upkeep};
 
 /// The maximum number of rows that a step visits, and so that a transaction deletes. On SQL Server a deleted row takes one
 /// lock per index, and about 5,000 locks become a lock of the table.
@@ -34,7 +36,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A walk through a queue's table, in the order of the key.
 pub struct Walk<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Upkeep,
     queue: QueueIndex,
     step: PurgeStep,
     steps: u64,
@@ -44,7 +46,7 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Begins a walk. `delete` is false to count old items only.
-    pub fn new(store: &'a dyn Store, queue: QueueIndex, keep_for: KeepFor, delete: bool) -> Self {
+    pub fn new(store: &'a dyn Upkeep, queue: QueueIndex, keep_for: KeepFor, delete: bool) -> Self {
         let step = PurgeStep {
             after: None,
             completed: keep_for.completed,
@@ -65,7 +67,7 @@ impl<'a> Walk<'a> {
     /// reached the end of the table.
     ///
     /// # Errors
-    /// Those of [`Store::purge`]. The walk can continue, at the same rows.
+    /// Those of [`Upkeep::purge`]. The walk can continue, at the same rows.
     pub async fn next(&mut self) -> Result<Option<usize>, StoreError> {
         let start = Instant::now();
         let purged = self.store.purge(self.queue, self.step.clone()).await?;
@@ -91,7 +93,7 @@ impl<'a> Walk<'a> {
     /// Passes over the rows at which the last step failed. Returns false at the end of the table.
     ///
     /// # Errors
-    /// Those of [`Store::purge`].
+    /// Those of [`Upkeep::purge`].
     async fn skip(&mut self) -> Result<bool, StoreError> {
         let step = PurgeStep {
             delete: false,
@@ -106,9 +108,9 @@ impl<'a> Walk<'a> {
 /// Deletes old rows of the archive, up to [`STEP_ROWS`], then rests. Returns their number. Zero: none is left.
 ///
 /// # Errors
-/// Those of [`Store::purge_archive`].
+/// Those of [`Upkeep::purge_archive`].
 pub async fn purge_archive_step(
-    store: &dyn Store,
+    store: &dyn Upkeep,
     queue: QueueIndex,
     age: Duration,
 ) -> Result<usize, StoreError> {
@@ -126,7 +128,9 @@ async fn rest(work: Duration) {
 
 /// The state of a queue's retention task.
 pub(super) struct Retention {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Upkeep>,
+    health: Arc<StoreHealth>,
+    metrics: Arc<OperationMetrics>,
     queue: QueueIndex,
     /// The queue's name, for the log.
     queue_name: String,
@@ -143,9 +147,17 @@ struct Deleted {
 }
 
 impl Retention {
-    pub(super) fn new(store: Arc<dyn Store>, queue: QueueIndex, spec: &QueueSpec) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Upkeep>,
+        health: Arc<StoreHealth>,
+        metrics: Arc<OperationMetrics>,
+        queue: QueueIndex,
+        spec: &QueueSpec,
+    ) -> Self {
         Self {
             store,
+            health,
+            metrics,
             queue,
             queue_name: spec.name.clone(),
             keep_for: spec.keep_for,
@@ -199,7 +211,7 @@ impl Retention {
         let turn = self
             .store
             .take_retention_turn(self.queue, self.broker, duration);
-        turn.await
+        self.health.fail_fast(turn).await
     }
 
     async fn walk(&self) -> Result<Deleted, StoreError> {
@@ -209,8 +221,11 @@ impl Retention {
             let mut walk = Walk::new(&*self.store, self.queue, self.keep_for, true);
             let mut is_refusal_logged = false;
             loop {
-                match walk.next().await {
-                    Ok(Some(old)) => deleted.items += old,
+                match self.health.fail_fast(walk.next()).await {
+                    Ok(Some(old)) => {
+                        deleted.items += old;
+                        self.count(old);
+                    }
                     Ok(None) => break,
                     Err(error @ StoreError::Rejected(_)) => {
                         // Another table refers to one of the rows, for example.
@@ -229,14 +244,22 @@ impl Retention {
         }
         if let Some(age) = self.keep_for.archive {
             loop {
-                match purge_archive_step(&*self.store, self.queue, age).await? {
+                let step = purge_archive_step(&*self.store, self.queue, age);
+                match self.health.fail_fast(step).await? {
                     0 => break,
-                    rows => deleted.archived += rows,
+                    rows => {
+                        deleted.archived += rows;
+                        self.count(rows);
+                    }
                 }
                 self.keep_turn(&mut turn_taken).await?;
             }
         }
         Ok(deleted)
+    }
+
+    fn count(&self, deleted: usize) {
+        self.metrics.queue(self.queue).purged.add(deleted);
     }
 
     /// Takes the turn again if a third of it has passed.

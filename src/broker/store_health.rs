@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, Upkeep};
 
 /// Time between a failed probe and the next one.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
@@ -90,7 +90,7 @@ impl StoreHealth {
     /// Probes the store whenever an operation asks for it, until `stop` is cancelled.
     pub(super) async fn probe_until_stopped(
         self: Arc<Self>,
-        store: Arc<dyn Store>,
+        store: Arc<dyn Upkeep>,
         stop: CancellationToken,
     ) {
         let probes = async {
@@ -112,7 +112,7 @@ impl StoreHealth {
     ///
     /// A probe that exceeds [`PROBE_TIMEOUT`] makes the store unhealthy and goes on. A new probe in its place would
     /// have to start again with a connection and a login.
-    async fn probe(&self, store: &dyn Store) -> bool {
+    async fn probe(&self, store: &dyn Upkeep) -> bool {
         let mut probe = store.probe();
         let in_time = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await;
         let outcome = if let Ok(outcome) = in_time {

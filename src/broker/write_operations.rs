@@ -20,8 +20,8 @@ use crate::item_state::State;
 use crate::key::Key;
 use crate::queue::{OnComplete, QueueSpec};
 use crate::store::{
-    Ending, EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement,
-    Store, StoreError,
+    Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Renewal, Renewed, Settled,
+    Settlement, StoreError,
 };
 
 /// The number of Enqueue requests with request ids of one queue that run at the same time. On a database server each takes a
@@ -47,7 +47,7 @@ impl GroupCommitTasks {
 /// Starts the group commit of a queue's heartbeats.
 pub(super) fn heartbeat(
     tasks: &GroupCommitTasks,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     queue: QueueIndex,
     spans: &QueueSpans,
 ) -> GroupCommit<Renewal, Renewed> {
@@ -67,7 +67,7 @@ pub(super) fn heartbeat(
 /// number of released leases.
 pub(super) fn release_claims(
     tasks: &GroupCommitTasks,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
     spans: &QueueSpans,
@@ -94,7 +94,7 @@ pub(super) fn release_claims(
 /// Starts the group commit of a queue's new items. Under overload it refuses calls.
 pub(super) fn enqueue(
     tasks: &GroupCommitTasks,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
     spans: &QueueSpans,
@@ -126,7 +126,7 @@ pub(super) fn enqueue(
 /// same time, up to [`MAX_CONCURRENT_REQUESTS`]. So a request that is sent again fails no other.
 pub(super) fn enqueue_once(
     tasks: &GroupCommitTasks,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
     spans: &QueueSpans,
@@ -165,7 +165,7 @@ pub(super) fn enqueue_once(
 /// `wakeups` holds those of every queue, by [`QueueIndex`], because a completion can add items to other queues.
 pub(super) fn settle(
     tasks: &GroupCommitTasks,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Leases>,
     queue: QueueIndex,
     spec: &QueueSpec,
     wakeups: Arc<[Arc<Wakeups>]>,

@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::CommandError;
 use super::config_args::{ConfigArgs, open_store};
 use super::environment::{UnknownVariable, unknown_variables};
 use super::output::print_line;
-use super::CommandError;
 use super::start::run;
 use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};

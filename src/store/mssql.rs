@@ -1,4 +1,4 @@
-//! The SQL Server store: implements [`Store`] on tables of a SQL Server or Babelfish database. An operation sends all its
+//! The SQL Server store: implements [`Store`](super::Store) on tables of a SQL Server or Babelfish database. An operation sends all its
 //! requests as one batch, in one round trip. A batch that changes rows is one transaction.
 
 mod added_parts;
@@ -71,12 +71,12 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
-use super::inspect::inspect_by_field;
+use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal,
-    Renewed, RetentionTurn, SettleResults, Settlement, Store, StoreError, TraceNote,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
+    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError, TraceNote, Upkeep,
 };
 use crate::key::Key;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
@@ -209,7 +209,7 @@ impl MssqlStore {
 inspect_by_field!(MssqlStore, reader);
 
 #[async_trait]
-impl Store for MssqlStore {
+impl Facts for MssqlStore {
     fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -218,26 +218,8 @@ impl Store for MssqlStore {
         &self.signing_secrets
     }
 
-    async fn read_secrets(&self) -> Result<(), StoreError> {
-        let stored = self
-            .run(async move |operations: MssqlOperations| operations.read_secrets().await)
-            .await?;
-        replace_secrets(&self.signing_secrets, &stored)
-    }
-
-    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.rotate_secrets(accept_old_for).await
-        })
-        .await
-    }
-
     fn location(&self) -> String {
         self.location.clone()
-    }
-
-    fn max_concurrent_operations(&self) -> usize {
-        self.reader.operations.pool.max_concurrent_operations()
     }
 
     fn pool_status(&self) -> PoolStatus {
@@ -254,6 +236,13 @@ impl Store for MssqlStore {
     ) -> Result<Option<Vec<(String, String)>>, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.example_item(queue).await)
             .await
+    }
+}
+
+#[async_trait]
+impl Leases for MssqlStore {
+    fn max_concurrent_operations(&self) -> usize {
+        self.reader.operations.pool.max_concurrent_operations()
     }
 
     async fn claim(
@@ -374,6 +363,23 @@ impl Store for MssqlStore {
     ) -> Result<EnqueuedOnce, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.enqueue_once(queue, &request).await
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Upkeep for MssqlStore {
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        let stored = self
+            .run(async move |operations: MssqlOperations| operations.read_secrets().await)
+            .await?;
+        replace_secrets(&self.signing_secrets, &stored)
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.rotate_secrets(accept_old_for).await
         })
         .await
     }

@@ -73,20 +73,20 @@ use self::read_connection::ReadConnection;
 pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
-use super::inspect::inspect_by_field;
+use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Instance, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, Store, StoreError,
-    TraceNote,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
+    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
+    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement,
+    StoreError, TraceNote, Upkeep,
 };
 use crate::key::Key;
 use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
 use crate::queue::QueueSpec;
 
-/// A [`Store`] on an SQLite file.
+/// A [`Store`](super::Store) on an SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
     secret: Secret,
@@ -160,7 +160,7 @@ fn apply_in_one_transaction(
 inspect_by_field!(SqliteStore, reader);
 
 #[async_trait]
-impl Store for SqliteStore {
+impl Facts for SqliteStore {
     fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -169,24 +169,8 @@ impl Store for SqliteStore {
         &self.signing_secrets
     }
 
-    async fn read_secrets(&self) -> Result<(), StoreError> {
-        let read = |connection: &Connection, now| secrets::read(connection, now);
-        let stored = self.reader.read_file(read).await?;
-        replace_secrets(&self.signing_secrets, &stored)
-    }
-
-    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        let rotate = move |context: &WriteContext| secrets::rotate(context, accept_old_for);
-        self.writer.run(rotate).await
-    }
-
     fn location(&self) -> String {
         self.path.display().to_string()
-    }
-
-    fn max_concurrent_operations(&self) -> usize {
-        // Only the writer thread writes, and it commits operations in groups itself.
-        1
     }
 
     fn pool_status(&self) -> PoolStatus {
@@ -205,6 +189,14 @@ impl Store for SqliteStore {
             example_item::find(connection, queue)
         };
         self.reader.read(queue, find).await
+    }
+}
+
+#[async_trait]
+impl Leases for SqliteStore {
+    fn max_concurrent_operations(&self) -> usize {
+        // Only the writer thread writes, and it commits operations in groups itself.
+        1
     }
 
     async fn claim(
@@ -352,6 +344,20 @@ impl Store for SqliteStore {
         let enqueue =
             move |context: &WriteContext| enqueue_once::enqueue_once(context, queue, &request);
         self.writer.run(enqueue).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for SqliteStore {
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        let read = |connection: &Connection, now| secrets::read(connection, now);
+        let stored = self.reader.read_file(read).await?;
+        replace_secrets(&self.signing_secrets, &stored)
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        let rotate = move |context: &WriteContext| secrets::rotate(context, accept_old_for);
+        self.writer.run(rotate).await
     }
 
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {

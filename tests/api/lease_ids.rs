@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use lease_broker::store::Store as _;
+use lease_broker::store::Upkeep as _;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker_proto::{CompleteRequest, Lease, NextClaim, Outcome};
 use tonic::Code;

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use lease_broker::key::hex;
 use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::mssql::MssqlStore;
-use lease_broker::store::{Store as _, StoreError};
+use lease_broker::store::{Facts as _, StoreError, Upkeep as _};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lease_broker::item_state::State;
 use lease_broker::queue::OnComplete;
 use lease_broker::store::mssql::MssqlStore;
-use lease_broker::store::{Instance, PurgeStep, RetentionTurn, Store as _};
+use lease_broker::store::{Instance, PurgeStep, RetentionTurn, Upkeep as _};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -8,7 +8,7 @@ use lease_broker::key::Key;
 use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef};
 use lease_broker::queue::OnComplete;
 use lease_broker::store::sqlite::SqliteStore;
-use lease_broker::store::{Store as _, StoreError};
+use lease_broker::store::{Facts as _, StoreError, Upkeep as _};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use lease_broker::key::hex;
 use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
-use lease_broker::store::{Store as _, StoreError};
+use lease_broker::store::{Facts as _, StoreError};
 use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 

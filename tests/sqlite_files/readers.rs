@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lease_broker::item_state::State;
 use lease_broker::store::sqlite::{SqliteReader, SqliteStore, system_clock};
-use lease_broker::store::{Inspect as _, QueueIndex, Store as _, StoreError};
+use lease_broker::store::{Inspect as _, Leases as _, QueueIndex, StoreError};
 use lease_broker_value::Value;
 use rusqlite::Connection;
 

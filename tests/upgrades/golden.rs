@@ -11,7 +11,7 @@ use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner};
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::sqlite::SqliteStore;
 use lease_broker::store::{
-    ClaimCall, Ending, NewItem, QueueIndex, Renewal, Settled, Settlement, Store as _,
+    ClaimCall, Ending, Facts as _, Leases as _, NewItem, QueueIndex, Renewal, Settled, Settlement,
 };
 use lease_broker_value::Value;
 

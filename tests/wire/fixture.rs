@@ -7,8 +7,8 @@ use lease_broker::lease_id::LeaseRef;
 use lease_broker::queue::QueueSpec;
 use lease_broker::store::mssql::{MssqlStore, Settings};
 use lease_broker::store::{
-    Checkpoints, ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, NewItem,
-    QueueIndex, Renewal, Renewed, Settled, Settlement, Store as _, StoreError,
+    Checkpoints, ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, Leases as _,
+    NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, StoreError, Upkeep as _,
 };
 use lease_broker_value::Value;
 

@@ -125,7 +125,7 @@ async fn redirected_login_is_followed() {
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker::store::QueueIndex(0);
     let renewals = crate::fixture::renewals(1);
-    let extended = lease_broker::store::Store::heartbeat(&store, queue, renewals);
+    let extended = lease_broker::store::Leases::heartbeat(&store, queue, renewals);
     assert!(
         with_timeout(extended).await.expect("extended")[0]
             .expiry()

@@ -27,7 +27,7 @@ WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
 impl MssqlOperations {
-    /// Returns columns and values of an example. See [`Store::example_item`](crate::store::Store::example_item).
+    /// Returns columns and values of an example. See [`Facts::example_item`](crate::store::Facts::example_item).
     pub(super) async fn example_item(
         &self,
         queue: QueueIndex,

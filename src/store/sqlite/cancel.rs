@@ -11,7 +11,7 @@ use crate::store::key_text::{self, KeyKind};
 use crate::store::millis::millis_rounded_up;
 use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
 
-/// Cancels the leases on the rows with these keys. See [`Store::cancel`](crate::store::Store::cancel).
+/// Cancels the leases on the rows with these keys. See [`Leases::cancel`](crate::store::Leases::cancel).
 pub(super) fn cancel(
     context: &WriteContext,
     queue: QueueIndex,

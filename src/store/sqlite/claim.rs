@@ -17,7 +17,7 @@ use crate::store::{
     StoreError, TooLargeItem,
 };
 
-/// Serves claim calls one after the other. See [`Store::claim`](crate::store::Store::claim).
+/// Serves claim calls one after the other. See [`Leases::claim`](crate::store::Leases::claim).
 ///
 /// Items are leased without a look at their sizes until one does not fit. The transaction is then rolled back, and the
 /// operation runs again with sizes.

@@ -59,7 +59,7 @@ impl From<rusqlite::Error> for ItemError {
     }
 }
 
-/// Adds items. See [`Store::enqueue`](crate::store::Store::enqueue).
+/// Adds items. See [`Leases::enqueue`](crate::store::Leases::enqueue).
 ///
 /// If an item is refused, the others are still tried, so that the error has all refused items. The caller then undoes the
 /// changes.

@@ -16,7 +16,7 @@ fn section(name: &str) -> String {
     render(ENQUEUE_ONCE, name, &Placeholders::new())
 }
 
-/// Adds the items once. See [`Store::enqueue_once`](crate::store::Store::enqueue_once).
+/// Adds the items once. See [`Leases::enqueue_once`](crate::store::Leases::enqueue_once).
 pub(super) fn enqueue_once(
     context: &WriteContext,
     index: QueueIndex,
@@ -50,7 +50,7 @@ pub(super) fn enqueue_once(
     Ok(EnqueuedOnce::Added(keys))
 }
 
-/// Deletes requests whose time has passed. See [`Store::forget_requests`](crate::store::Store::forget_requests).
+/// Deletes requests whose time has passed. See [`Upkeep::forget_requests`](crate::store::Upkeep::forget_requests).
 pub(super) fn forget_requests(context: &WriteContext, limit: usize) -> Result<usize, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut forget = context.connection.prepare_cached(&section("forget"))?;

@@ -26,7 +26,7 @@ const RULES_OF_COLUMN: &str = "SELECT
         WHERE i.\"unique\" AND (k.name = ?2 OR k.name IS NULL)),
     EXISTS (SELECT 1 FROM pragma_foreign_key_list(?1) AS f WHERE f.\"from\" = ?2 COLLATE NOCASE)";
 
-/// Returns columns and values of an example. See [`Store::example_item`](crate::store::Store::example_item).
+/// Returns columns and values of an example. See [`Facts::example_item`](crate::store::Facts::example_item).
 pub(super) fn find(
     connection: &Connection,
     queue: &QueueStatements,

@@ -11,7 +11,7 @@ use crate::lease_id::LeaseRef;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{QueueIndex, Renewal, Renewed, StoreError};
 
-/// Extends each lease that is still held. See [`Store::heartbeat`](crate::store::Store::heartbeat).
+/// Extends each lease that is still held. See [`Leases::heartbeat`](crate::store::Leases::heartbeat).
 pub(super) fn heartbeat(
     context: &WriteContext,
     queue: QueueIndex,

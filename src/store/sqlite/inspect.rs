@@ -117,7 +117,7 @@ fn read_list(
     Ok(items)
 }
 
-/// Makes dead items ready. See [`Store::redrive`](crate::store::Store::redrive).
+/// Makes dead items ready. See [`Upkeep::redrive`](crate::store::Upkeep::redrive).
 pub(super) fn redrive(
     context: &WriteContext,
     queue: QueueIndex,

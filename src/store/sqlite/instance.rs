@@ -20,7 +20,7 @@ static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| {
         .map(|section| render(INSTANCE, section, &Placeholders::new()))
 });
 
-/// Lists the process. See [`Store::announce`](crate::store::Store::announce).
+/// Lists the process. See [`Upkeep::announce`](crate::store::Upkeep::announce).
 pub(super) fn announce(
     context: &WriteContext,
     instance: &Instance,

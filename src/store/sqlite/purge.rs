@@ -164,7 +164,7 @@ fn rejection(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Deletes old rows of the archive. See [`Store::purge_archive`](crate::store::Store::purge_archive).
+/// Deletes old rows of the archive. See [`Upkeep::purge_archive`](crate::store::Upkeep::purge_archive).
 pub(super) fn delete_archived(
     context: &WriteContext,
     queue: QueueIndex,
@@ -180,7 +180,7 @@ pub(super) fn delete_archived(
     Ok(statement.raw_execute()?)
 }
 
-/// Counts old rows of the archive. See [`Store::count_old_archived`](crate::store::Store::count_old_archived).
+/// Counts old rows of the archive. See [`Upkeep::count_old_archived`](crate::store::Upkeep::count_old_archived).
 pub(super) fn count_archived(
     connection: &Connection,
     queue: &QueueStatements,
@@ -196,7 +196,7 @@ pub(super) fn count_archived(
     Ok(count.unsigned_abs())
 }
 
-/// Takes the turn. See [`Store::take_retention_turn`](crate::store::Store::take_retention_turn).
+/// Takes the turn. See [`Upkeep::take_retention_turn`](crate::store::Upkeep::take_retention_turn).
 pub(super) fn take_turn(
     context: &WriteContext,
     queue: QueueIndex,

@@ -19,7 +19,7 @@ enum DueRow {
     Delayed(LeaseRef),
 }
 
-/// Reaps a queue. See [`Store::reap`](crate::store::Store::reap).
+/// Reaps a queue. See [`Leases::reap`](crate::store::Leases::reap).
 pub(super) fn reap(
     context: &WriteContext,
     queue: QueueIndex,

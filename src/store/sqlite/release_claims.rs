@@ -7,7 +7,7 @@ use super::writer::WriteContext;
 use crate::item_state::State;
 use crate::store::{QueueIndex, ReleasedClaims, StoreError};
 
-/// Releases the leases with these tokens. See [`Store::release_claims`](crate::store::Store::release_claims).
+/// Releases the leases with these tokens. See [`Leases::release_claims`](crate::store::Leases::release_claims).
 pub(super) fn release_claims(
     context: &WriteContext,
     queue: QueueIndex,

@@ -35,7 +35,7 @@ pub(super) fn read(connection: &Connection, now: i64) -> Result<Vec<StoredSecret
     Ok(secrets)
 }
 
-/// Adds a secret. See [`Store::rotate_secrets`](crate::store::Store::rotate_secrets).
+/// Adds a secret. See [`Upkeep::rotate_secrets`](crate::store::Upkeep::rotate_secrets).
 pub(super) fn rotate(context: &WriteContext, accept_old_for: Duration) -> Result<u8, StoreError> {
     let (connection, now) = (&context.connection, context.now());
     let retire_time = now.saturating_add(millis_rounded_up(accept_old_for));

@@ -29,7 +29,7 @@ pub(super) enum UndoScope {
     Settlement,
 }
 
-/// Ends leases. See [`Store::settle`](crate::store::Store::settle).
+/// Ends leases. See [`Leases::settle`](crate::store::Leases::settle).
 ///
 /// # Errors
 /// [`StoreError::Rejected`] if the database refuses a settlement and the scope is the list, or if the refusal has rolled

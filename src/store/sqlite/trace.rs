@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::lease_id::LeaseRef;
 use crate::store::{QueueIndex, StoreError, TraceNote};
 
-/// Stores trace contexts. See [`Store::note_traces`](crate::store::Store::note_traces).
+/// Stores trace contexts. See [`Leases::note_traces`](crate::store::Leases::note_traces).
 pub(super) fn note_traces(
     context: &WriteContext,
     queue: QueueIndex,
@@ -37,7 +37,7 @@ pub(super) fn note_traces(
     Ok(())
 }
 
-/// Finds expired leases. See [`Store::find_expired_untraced`](crate::store::Store::find_expired_untraced).
+/// Finds expired leases. See [`Leases::find_expired_untraced`](crate::store::Leases::find_expired_untraced).
 pub(super) fn find_expired(
     connection: &rusqlite::Connection,
     queue: &QueueStatements,
@@ -55,7 +55,7 @@ pub(super) fn find_expired(
     Ok(leases)
 }
 
-/// Finds the leases on rows. See [`Store::find_leased_untraced`](crate::store::Store::find_leased_untraced).
+/// Finds the leases on rows. See [`Leases::find_leased_untraced`](crate::store::Leases::find_leased_untraced).
 pub(super) fn find_leased(
     connection: &rusqlite::Connection,
     queue: &QueueStatements,

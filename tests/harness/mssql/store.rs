@@ -11,10 +11,10 @@ use lease_broker::key::Key;
 use lease_broker::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Inspect, Instance, ItemFacts, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
-    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats,
-    Store, StoreError, TraceNote,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
+    Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus, PurgeStep, Purged,
+    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
+    Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
 
@@ -62,7 +62,7 @@ impl<T: Inspect> Inspect for Shared<T> {
 }
 
 #[async_trait]
-impl Store for Shared<MssqlStore> {
+impl Facts for Shared<MssqlStore> {
     fn secret(&self) -> &Secret {
         self.0.secret()
     }
@@ -71,20 +71,8 @@ impl Store for Shared<MssqlStore> {
         self.0.signing_secrets()
     }
 
-    async fn read_secrets(&self) -> Result<(), StoreError> {
-        shared(self.0.read_secrets()).await
-    }
-
-    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        shared(self.0.rotate_secrets(accept_old_for)).await
-    }
-
     fn location(&self) -> String {
         self.0.location()
-    }
-
-    fn max_concurrent_operations(&self) -> usize {
-        self.0.max_concurrent_operations()
     }
 
     fn pool_status(&self) -> PoolStatus {
@@ -100,6 +88,13 @@ impl Store for Shared<MssqlStore> {
         queue: QueueIndex,
     ) -> Result<Option<Vec<(String, String)>>, StoreError> {
         shared(self.0.example_item(queue)).await
+    }
+}
+
+#[async_trait]
+impl Leases for Shared<MssqlStore> {
+    fn max_concurrent_operations(&self) -> usize {
+        self.0.max_concurrent_operations()
     }
 
     async fn claim(
@@ -191,6 +186,17 @@ impl Store for Shared<MssqlStore> {
         request: Arc<EnqueueOnce>,
     ) -> Result<EnqueuedOnce, StoreError> {
         shared(self.0.enqueue_once(queue, request)).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for Shared<MssqlStore> {
+    async fn read_secrets(&self) -> Result<(), StoreError> {
+        shared(self.0.read_secrets()).await
+    }
+
+    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
+        shared(self.0.rotate_secrets(accept_old_for)).await
     }
 
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {

@@ -3,13 +3,16 @@
 
 use async_trait::async_trait;
 
-use super::{ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use super::queue_index::QueueIndex;
 use crate::item_state::State;
 use crate::key::Key;
+use crate::store::error::StoreError;
+use crate::store::item_facts::ItemFacts;
+use crate::store::stats::{ListedItem, Stats};
 
 /// Reads the leases of all queues in a database, and changes nothing.
 ///
-/// The rules of the [module](super) and the errors of [`Store`](super::Store) hold here too. A database in which a program holds
+/// The rules of the [module](crate::store) and the errors of [`Leases`](super::Leases) hold here too. A database in which a program holds
 /// locks can be read, and a login or a user without the right to write can read it.
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
@@ -115,4 +118,4 @@ macro_rules! inspect_by_field {
         }
     };
 }
-pub(super) use inspect_by_field;
+pub(in crate::store) use inspect_by_field;

@@ -1,4 +1,4 @@
-//! The store as the rest of the broker sees it: a decorator of [`Store`] that fails fast and counts operations.
+//! The operations on leases as the broker runs them: a decorator of [`Leases`] that fails fast and counts operations.
 //!
 //! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of
 //! its own. Every operation and its items are counted in [`OperationMetrics`].
@@ -15,16 +15,14 @@ use super::lease_recorder::LeaseRecorder;
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 use super::undelivered::release_all;
-use crate::item_state::State;
 use crate::key::Key;
-use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
+use crate::lease_id::LeaseRef;
 use crate::lease_trace::ReleaseReason;
 use crate::store::millis::millis_rounded_up;
 use crate::store::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Inspect, Instance, ItemFacts, ListedItem, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
-    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, Stats,
-    Store, StoreError, TraceNote,
+    CancelResults, Cancellation, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Leases, NewItem,
+    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement, StoreError,
+    TraceNote,
 };
 
 /// A claim that runs on the store.
@@ -62,16 +60,16 @@ async fn release_late_leases(
     }
 }
 
-/// A store whose operations fail fast and are counted.
-pub(super) struct FailFastStore {
-    pub(super) store: Arc<dyn Store>,
+/// Operations that fail fast and are counted.
+pub(super) struct FailFastLeases {
+    pub(super) store: Arc<dyn Leases>,
     pub(super) health: Arc<StoreHealth>,
     pub(super) metrics: Arc<OperationMetrics>,
     /// Extends and ends leases on the same store.
     pub(super) leases: Arc<LeaseRecorder>,
 }
 
-impl FailFastStore {
+impl FailFastLeases {
     /// Runs an operation if the store is healthy, and counts it. `items` returns the number of items in its result.
     async fn run<T>(
         &self,
@@ -122,87 +120,9 @@ impl FailFastStore {
 }
 
 #[async_trait]
-impl Inspect for FailFastStore {
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.store.parse_key(queue, text)
-    }
-
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let work = self.store.stats(queue);
-        self.run(queue, Operation::Other, work, |_| 0).await
-    }
-
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let work = self.store.exact_stats(queue);
-        self.run(queue, Operation::Other, work, |_| 0).await
-    }
-
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        let work = self.store.list(queue, state, limit);
-        self.run(queue, Operation::Other, work, Vec::len).await
-    }
-
-    async fn list_after(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        after: Option<Key>,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        let work = self.store.list_after(queue, state, after, limit);
-        self.run(queue, Operation::Other, work, Vec::len).await
-    }
-
-    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
-        let work = self.store.item_facts(queue, key);
-        self.run(queue, Operation::Other, work, |_| 1).await
-    }
-}
-
-#[async_trait]
-impl Store for FailFastStore {
-    fn secret(&self) -> &Secret {
-        self.store.secret()
-    }
-
-    fn signing_secrets(&self) -> &Arc<SigningSecrets> {
-        self.store.signing_secrets()
-    }
-
-    async fn read_secrets(&self) -> Result<(), StoreError> {
-        self.store.read_secrets().await
-    }
-
-    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        self.store.rotate_secrets(accept_old_for).await
-    }
-
-    fn location(&self) -> String {
-        self.store.location()
-    }
-
+impl Leases for FailFastLeases {
     fn max_concurrent_operations(&self) -> usize {
         self.store.max_concurrent_operations()
-    }
-
-    fn pool_status(&self) -> PoolStatus {
-        self.store.pool_status()
-    }
-
-    fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
-        self.store.columns(queue)
-    }
-
-    async fn example_item(
-        &self,
-        queue: QueueIndex,
-    ) -> Result<Option<Vec<(String, String)>>, StoreError> {
-        self.store.example_item(queue).await
     }
 
     async fn claim(
@@ -335,74 +255,5 @@ impl Store for FailFastStore {
         let outcome = self.run(queue, Operation::Enqueue, work, added).await?;
         self.metrics.queue(queue).enqueued.add(added(&outcome));
         Ok(outcome)
-    }
-
-    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        self.health
-            .fail_fast(self.store.forget_requests(limit))
-            .await
-    }
-
-    async fn redrive(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        checkpoints: Checkpoints,
-    ) -> Result<usize, StoreError> {
-        let work = self.store.redrive(queue, limit, checkpoints);
-        self.run(queue, Operation::Other, work, |items| *items)
-            .await
-    }
-
-    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
-        let deletes = step.delete;
-        let work = self.store.purge(queue, step);
-        let old = |purged: &Purged| purged.old;
-        let purged = self.run(queue, Operation::Other, work, old).await?;
-        if deletes {
-            self.metrics.queue(queue).purged.add(purged.old);
-        }
-        Ok(purged)
-    }
-
-    async fn purge_archive(
-        &self,
-        queue: QueueIndex,
-        age: Duration,
-        limit: usize,
-    ) -> Result<usize, StoreError> {
-        let work = self.store.purge_archive(queue, age, limit);
-        let deleted = self
-            .run(queue, Operation::Other, work, |rows| *rows)
-            .await?;
-        self.metrics.queue(queue).purged.add(deleted);
-        Ok(deleted)
-    }
-
-    async fn count_old_archived(
-        &self,
-        queue: QueueIndex,
-        age: Duration,
-    ) -> Result<u64, StoreError> {
-        let work = self.store.count_old_archived(queue, age);
-        self.run(queue, Operation::Other, work, |_| 0).await
-    }
-
-    async fn take_retention_turn(
-        &self,
-        queue: QueueIndex,
-        broker: Uuid,
-        duration: Duration,
-    ) -> Result<RetentionTurn, StoreError> {
-        let work = self.store.take_retention_turn(queue, broker, duration);
-        self.run(queue, Operation::Other, work, |_| 0).await
-    }
-
-    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        self.health.fail_fast(self.store.announce(instance)).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreError> {
-        self.store.probe().await
     }
 }

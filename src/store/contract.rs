@@ -1,0 +1,33 @@
+//! The contract of a store, in four traits, with the requests and the results of their methods.
+
+mod claim;
+mod ended_leases;
+mod facts;
+mod heartbeat;
+mod inspect;
+mod leases;
+mod new_items;
+mod queue_index;
+mod settle;
+mod upkeep;
+
+pub use self::claim::{
+    ClaimCall, Claimed, ClaimedItem, LeaseExpiry, MAX_PASSED_OVER, MAX_TOO_LARGE, TooLargeItem,
+};
+pub use self::ended_leases::{
+    CancelResults, Cancellation, Cancelled, EndedLease, Reaped, ReleasedClaims, TraceNote,
+};
+pub use self::facts::Facts;
+pub use self::heartbeat::{Renewal, Renewed};
+pub use self::inspect::Inspect;
+pub(super) use self::inspect::inspect_by_field;
+pub use self::leases::Leases;
+pub use self::new_items::{FollowUp, NewItem};
+pub use self::queue_index::QueueIndex;
+pub use self::settle::{Ending, SettleResults, Settled, Settlement};
+pub use self::upkeep::{Checkpoints, Upkeep};
+
+/// A store that does everything.
+pub trait Store: Facts + Inspect + Leases + Upkeep {}
+
+impl<T: Facts + Inspect + Leases + Upkeep> Store for T {}

@@ -1,0 +1,86 @@
+//! The request to claim items, and its result.
+
+use std::time::Duration;
+
+use lease_broker_value::Value;
+use uuid::Uuid;
+
+use crate::key::Key;
+use crate::lease_id::LeaseRef;
+
+/// The number of items that a claim looks at beyond those that it asks for, because some can be too large.
+pub const MAX_PASSED_OVER: usize = 100;
+
+/// The maximum number of entries in [`Claimed::too_large`].
+pub const MAX_TOO_LARGE: usize = 10;
+
+/// One claim call of a worker.
+#[derive(Clone, Debug)]
+pub struct ClaimCall {
+    /// The id of the worker, stored as the owner of its leases.
+    pub worker: String,
+    /// The token of the leases that this call gets.
+    pub token: Uuid,
+    /// True if the worker sent a request id. The token is derived from the id, so a retry has the same token and can
+    /// find the leases of the first try.
+    pub has_request_id: bool,
+    /// The maximum number of items.
+    pub max_items: usize,
+    /// The maximum size of all items together, in bytes.
+    pub max_bytes: usize,
+    /// The duration of the leases.
+    pub duration: Duration,
+}
+
+/// The result of one claim call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claimed {
+    /// The leased items, in the queue's order.
+    pub items: Vec<ClaimedItem>,
+    /// The size of these items together, estimated in bytes.
+    pub bytes: usize,
+    /// The first items that were passed over because each is larger than [`ClaimCall::max_bytes`]. At most
+    /// [`MAX_TOO_LARGE`].
+    pub too_large: Vec<TooLargeItem>,
+    /// True if further items may be ready for this call: the next one did not fit into the bytes that were left, or the call
+    /// did not look at all of them.
+    pub has_more: bool,
+}
+
+/// A ready item that is too large for a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooLargeItem {
+    /// The key of the item.
+    pub key: Key,
+    /// Its size, estimated in bytes.
+    pub size_bytes: usize,
+}
+
+/// An item with its new lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedItem {
+    /// The lease.
+    pub lease: LeaseRef,
+    /// The time when the lease expires.
+    pub expiry: LeaseExpiry,
+    /// The time when the item became ready, by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: it is
+    /// not known, because the row does not have it or because an earlier call got this lease.
+    pub ready_time: Option<i64>,
+    /// The values of the columns that [`Facts::columns`](super::Facts::columns) names, as they are after the claim.
+    pub columns: Vec<Value>,
+    /// The W3C trace context of the producer, if the row has one.
+    pub trace_parent: Option<String>,
+    /// The checkpoint that an earlier attempt stored. `None`: there is none, or the queue has no checkpoints.
+    pub checkpoint: Option<Vec<u8>>,
+}
+
+/// The time when a lease expires, as a moment and as a duration.
+///
+/// A worker whose clock is not synchronized uses the duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseExpiry {
+    /// The moment by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
+    pub expire_time: i64,
+    /// The duration from the store's answer to the moment; zero if the moment has passed.
+    pub time_left: Duration,
+}

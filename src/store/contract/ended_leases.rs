@@ -1,0 +1,95 @@
+//! Leases that are ended without their lease ids: cancelled, expired or released by their claim.
+
+use std::time::Duration;
+
+use crate::item_state::State;
+use crate::lease_id::LeaseRef;
+use crate::trace_context::TraceContext;
+
+/// What becomes of items whose leases are cancelled.
+#[derive(Clone, Debug)]
+pub struct Cancellation {
+    /// The delay until the items are ready; zero makes them ready immediately.
+    pub delay: Duration,
+    /// True: the items become dead. The delay is then unused.
+    pub dead_letter: bool,
+    /// The reason, stored in the rows.
+    pub reason: String,
+}
+
+/// The result of a cancellation for one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled {
+    /// True if the item was leased, and this call ended the lease.
+    pub cancelled: bool,
+    /// The state of the item after the call. `None`: there is no row with this key.
+    pub state: Option<State>,
+}
+
+impl Cancelled {
+    /// The result for a key without a row.
+    pub const NO_ROW: Self = Self {
+        cancelled: false,
+        state: None,
+    };
+}
+
+/// The result of [`Leases::cancel`](super::Leases::cancel).
+#[derive(Clone, Debug, Default)]
+pub struct CancelResults {
+    /// One result per key, in request order.
+    pub results: Vec<Cancelled>,
+    /// The cancelled leases.
+    pub ended: Vec<EndedLease>,
+}
+
+/// The result of [`Leases::release_claims`](super::Leases::release_claims).
+#[derive(Clone, Debug, Default)]
+pub struct ReleasedClaims {
+    /// The number of released leases of each call, in request order.
+    pub counts: Vec<usize>,
+    /// The released leases.
+    pub ended: Vec<EndedLease>,
+}
+
+/// The result of [`Leases::reap`](super::Leases::reap).
+#[derive(Clone, Debug, Default)]
+pub struct Reaped {
+    /// The expired leases that this run ended.
+    pub expired: Vec<EndedLease>,
+    /// The number of delayed items that became ready.
+    pub promoted: usize,
+    /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed.
+    pub next_due: Option<Duration>,
+    /// The time of the run by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: no item was leased or
+    /// delayed.
+    pub time: Option<i64>,
+}
+
+/// A lease that was ended without its lease id, as its row showed it.
+#[derive(Clone, Debug)]
+pub struct EndedLease {
+    /// The lease.
+    pub lease: LeaseRef,
+    /// The id of the worker that held it.
+    pub owner: Option<String>,
+    /// The new state of the item.
+    pub state: State,
+    /// The trace context in the row.
+    pub trace_parent: Option<String>,
+    /// The time of the claim. All times are by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
+    pub claim_time: i64,
+    /// The time at which it expired or would have expired.
+    pub expire_time: i64,
+    /// The time of the operation that ended it.
+    pub end_time: i64,
+}
+
+/// A trace context for the row of a lease.
+#[derive(Clone, Debug)]
+pub struct TraceNote {
+    /// The lease.
+    pub lease: LeaseRef,
+    /// The context of the lease's span.
+    pub context: TraceContext,
+}

@@ -1,0 +1,175 @@
+//! The contract for leases: the operations of workers and producers, and the end of leases that are due.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::claim::{ClaimCall, Claimed};
+use super::ended_leases::{CancelResults, Cancellation, Reaped, ReleasedClaims, TraceNote};
+use super::heartbeat::{Renewal, Renewed};
+use super::new_items::NewItem;
+use super::queue_index::QueueIndex;
+use super::settle::{SettleResults, Settlement};
+use crate::key::Key;
+use crate::lease_id::LeaseRef;
+use crate::store::enqueue_once::{EnqueueOnce, EnqueuedOnce};
+use crate::store::error::StoreError;
+/// Gives, extends and ends the leases of all queues in a database, and adds items.
+///
+/// The rules of the [module](crate::store) hold for every method. Besides the errors that a method lists, each can return
+/// [`StoreError::Unavailable`], [`StoreError::Misconfigured`], [`StoreError::Io`] and [`StoreError::Bug`].
+#[async_trait]
+pub trait Leases: Send + Sync + 'static {
+    /// Returns the maximum number of operations of one kind on one queue that are worth running at the same time. While
+    /// that many run, the broker collects further calls into the next operation.
+    fn max_concurrent_operations(&self) -> usize;
+
+    /// Leases ready items to each call. Returns one result per call, in the order of the calls.
+    ///
+    /// The calls are served one after the other: each gets the first ready items in the queue's order, up to its
+    /// [`max_items`](ClaimCall::max_items) and [`max_bytes`](ClaimCall::max_bytes), and no item goes to two calls. A
+    /// lease counts one more attempt and raises the item's fencing token by one.
+    ///
+    /// The new items of all calls together have at most `max_bytes`, or there is only one. Further items then stay ready, and
+    /// [`has_more`](Claimed::has_more) is set for the calls that could have got them. If the leases that calls already hold
+    /// exceed `max_bytes`, further calls with request ids get no items, and [`has_more`](Claimed::has_more) is set for them.
+    ///
+    /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
+    /// passed over, and stays ready. A call looks at no more than `max_items` + [`MAX_PASSED_OVER`] items. A ready item that
+    /// is larger than the queue's [`max_item_bytes`](crate::queue::QueueSpec::max_item_bytes) becomes dead.
+    ///
+    /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
+    /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
+    /// items. If the same call arrives several times at once, all of them get the same leases.
+    async fn claim(
+        &self,
+        queue: QueueIndex,
+        calls: Arc<[ClaimCall]>,
+        max_bytes: usize,
+    ) -> Result<Vec<Claimed>, StoreError>;
+
+    /// Extends each lease so that it lasts the given duration from now. Returns one result per lease, in request order.
+    ///
+    /// If the list has one lease several times, the last renewal decides when it expires, and the last one with a checkpoint
+    /// decides which is stored. A checkpoint is stored by the statement that extends the lease, so only if it is held.
+    async fn heartbeat(
+        &self,
+        queue: QueueIndex,
+        renewals: Arc<[Renewal]>,
+    ) -> Result<Vec<Renewed>, StoreError>;
+
+    /// Ends leases. Returns one result per lease, in request order.
+    ///
+    /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended
+    /// this lease, the call changes nothing and returns the item's present state. This works until the item is claimed
+    /// or redriven. If completion removes the row, a repeated completion returns [`Settled::Gone`].
+    ///
+    /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease. A repeated
+    /// completion does not add them again.
+    ///
+    /// The values in [`Settlement::columns`] are written only by the settlement that ends the lease. A repeated
+    /// settlement does not write them again. An archived row has the written values.
+    ///
+    /// The completion of an item of a recurring queue removes the row's trace context, so that each run has a trace of its own.
+    ///
+    /// A settlement that cannot be applied is [`Settled::Refused`] and changes nothing. The other settlements of the
+    /// list are applied. A settlement is refused if a follow-up item sets a column that does not exist or that a new
+    /// item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those of
+    /// lost leases. The same holds for the columns that the settlement writes. A settlement is also refused if a constraint or a trigger refuses a change that it makes: to the
+    /// item's row, to the archive, or by a follow-up.
+    async fn settle(
+        &self,
+        queue: QueueIndex,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<SettleResults, StoreError>;
+
+    /// Stores trace contexts in the rows of leases that are held or have expired, unless a row has a text there already. The
+    /// item's next lease continues the trace. A lease that has ended is passed over.
+    async fn note_traces(
+        &self,
+        queue: QueueIndex,
+        notes: Arc<[TraceNote]>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns up to `limit` leases that have expired and that the reaper has not ended yet, those that were due first. Leases
+    /// whose rows have a text as trace context are left out.
+    async fn find_expired_untraced(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, StoreError>;
+
+    /// Returns the leases on the rows with these keys, in any order. Leases whose rows have a text as trace context are left
+    /// out.
+    async fn find_leased_untraced(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<Vec<LeaseRef>, StoreError>;
+
+    /// Releases every lease that the claim calls with these tokens got and that is still held, without a delay. If a token is
+    /// in the list twice, its leases count once.
+    ///
+    /// A claim that runs at the same time with one of these tokens is waited for, and its leases are released too. The
+    /// operation takes one transaction for each 1,000 leases.
+    async fn release_claims(
+        &self,
+        queue: QueueIndex,
+        tokens: Arc<[Uuid]>,
+    ) -> Result<ReleasedClaims, StoreError>;
+
+    /// Takes the leases on the rows with these keys away from their workers.
+    ///
+    /// The attempt counts, as for an expiry: if no attempts are left, the item becomes dead. The fence and the owner stay
+    /// on the row, the token is cleared, and the reason is stored as the error. Until the next claim of the item, a
+    /// heartbeat of the cancelled lease returns the reason. An item without a lease is not changed.
+    ///
+    /// A second run can cancel a lease that another worker has got in between.
+    async fn cancel(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+        cancellation: Cancellation,
+    ) -> Result<CancelResults, StoreError>;
+
+    /// Ends expired leases and makes delayed items ready whose due time has come: up to `limit` rows together, those
+    /// that were due first.
+    ///
+    /// The item of an expired lease becomes ready, or dead if it has no attempts left. Several brokers can reap one
+    /// queue at the same time: each row is reported to only one of them.
+    ///
+    /// `latest`: the latest time that the store's clock can show, in milliseconds since 1970-01-01T00:00:00Z. If it shows a
+    /// later one, it was stepped forward. The leases that are due then give their attempts back, and no item becomes dead.
+    /// `None`: the clock is not checked.
+    async fn reap(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+        latest: Option<i64>,
+    ) -> Result<Reaped, StoreError>;
+
+    /// Adds items and returns their keys, in request order.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if an item sets a column that does not exist or is not writable, a value that the
+    /// column cannot store, or breaks a constraint. No item of the list is added then.
+    async fn enqueue(
+        &self,
+        queue: QueueIndex,
+        items: Arc<[NewItem]>,
+    ) -> Result<Vec<Key>, StoreError>;
+
+    /// Adds the items of a request, unless an earlier request with its id has added them within the queue's
+    /// [`enqueue_memory`](crate::queue::QueueSpec::enqueue_memory). Any store on the database recognizes it.
+    ///
+    /// If the same request arrives several times at once, one of them adds the items, and the others return the same keys.
+    ///
+    /// # Errors
+    /// Those of [`Leases::enqueue`]. The request is not remembered then.
+    async fn enqueue_once(
+        &self,
+        queue: QueueIndex,
+        request: Arc<EnqueueOnce>,
+    ) -> Result<EnqueuedOnce, StoreError>;
+}
