@@ -171,7 +171,14 @@ pub struct BrokerConfig {
     pub traces: TraceSettings,
     /// The kind of the store.
     pub store: config::StoreKind,
+    /// Returns the operations on leases of a store. Only tests of checkers replace it, to break a promise.
+    #[doc(hidden)]
+    pub lease_operations: LeaseOperations,
 }
+
+/// Returns the operations on leases of a store.
+#[doc(hidden)]
+pub type LeaseOperations = fn(Arc<dyn Store>) -> Arc<dyn Leases>;
 
 /// The receivers of the broker's measurements and spans.
 #[derive(Clone)]
@@ -205,6 +212,7 @@ impl From<&Config> for BrokerConfig {
             budgets: config.budgets,
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
+            lease_operations: |store| store,
         }
     }
 }
@@ -238,8 +246,9 @@ impl Broker {
         tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
         let names = queues.iter().map(|queue| queue.name.clone()).collect();
         let spans = observers.spans;
+        let lease_operations = (config.lease_operations)(store.clone());
         let leases = Arc::new(LeaseRecorder {
-            store: store.clone(),
+            store: lease_operations.clone(),
             metrics: metrics.clone(),
             tracer: Arc::new(LeaseTracer::new(
                 spans.clone(),
@@ -252,7 +261,7 @@ impl Broker {
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
         let lease_operations = Arc::new(FailFastLeases {
-            store: store.clone(),
+            store: lease_operations,
             health: store_health.clone(),
             metrics: metrics.clone(),
             leases: leases.clone(),

@@ -51,6 +51,7 @@ use std::io::Write as _;
 use clap::{Parser, Subcommand};
 
 use self::environment::{UnknownVariable, unknown_variables};
+use crate::broker::LeaseOperations;
 use crate::text::visible;
 
 /// Leases rows of ordinary SQL tables to workers in any language, over gRPC.
@@ -111,6 +112,13 @@ enum Command {
 impl Cli {
     /// Runs the command. Blocks until it ends.
     pub fn run(self) -> Result<(), CommandError> {
+        self.run_with(|store| store)
+    }
+
+    /// Runs the command. If it serves, `lease_operations` returns the operations on leases of its store. Tests of checkers
+    /// replace them, to break a promise.
+    #[doc(hidden)]
+    pub fn run_with(self, lease_operations: LeaseOperations) -> Result<(), CommandError> {
         // `serve` reports them in its log.
         if !matches!(self.command, Command::Serve(_)) {
             warn_of_unknown_variables();
@@ -124,7 +132,7 @@ impl Cli {
             Command::Schema(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Auth(command) => command.run(),
-            Command::Serve(command) => command.run(),
+            Command::Serve(command) => command.run(lease_operations),
             Command::Demo(command) => block_on(command.run()),
             Command::DemoWorker(command) => block_on(command.run()),
             Command::Secret(command) => block_on(command.run()),

@@ -10,7 +10,6 @@ mod connections;
 mod counted_body;
 mod deadline;
 mod error_layer;
-#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod guard;
 mod health;

@@ -55,7 +55,7 @@ pub mod broker;
 pub mod call_trace;
 pub mod cli;
 pub mod config;
-#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod grpc;
 pub mod item_state;

@@ -26,7 +26,6 @@ mod error;
 mod example_item;
 mod follow_ups;
 mod foreign_keys;
-#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod index_role;
 mod instance;

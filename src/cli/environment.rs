@@ -19,8 +19,6 @@ pub(super) struct UnknownVariable {
 const KNOWN_PREFIXES: [&str; 2] = ["TEST_", "ITEM_"];
 /// Variables of the build. cargo sets the second one for a program that it runs.
 const OF_BUILD: [&str; 2] = ["COMMIT", "RUSTC"];
-/// The variable of a build with the feature `sabotage`.
-const OF_SABOTAGE: &str = "SABOTAGE";
 
 /// Returns the unknown variables of this process.
 pub(super) fn unknown_variables() -> Vec<UnknownVariable> {
@@ -44,7 +42,6 @@ fn unknown_of(variables: impl Iterator<Item = (String, String)>) -> Vec<UnknownV
             || flags.iter().any(|flag| flag == name)
             || KNOWN_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
             || OF_BUILD.contains(&rest)
-            || (cfg!(feature = "sabotage") && rest == OF_SABOTAGE)
             || is_of_kubernetes(rest, value);
         !is_known
     };

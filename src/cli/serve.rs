@@ -16,7 +16,7 @@ use super::environment::{UnknownVariable, unknown_variables};
 use super::output::print_line;
 use super::start::run;
 use crate::admin::{self, AdminPort};
-use crate::broker::{self, Broker, Operation};
+use crate::broker::{self, Broker, LeaseOperations, Operation};
 use crate::config::{Config, Flag, OtelVariables, StoreKind};
 use crate::grpc;
 use crate::logging::{self, LogLevel, Logging};
@@ -58,7 +58,8 @@ const OTHER_FILES: usize = 192;
 const MIN_CONNECTIONS: usize = 16;
 
 impl Serve {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    /// Serves until the service has drained. `lease_operations`: see [`broker::BrokerConfig`].
+    pub(super) fn run(self, lease_operations: LeaseOperations) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
         let logging = logging::start(&config.log)
             .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
@@ -66,12 +67,17 @@ impl Serve {
         let threads = config.threads();
         run(
             runtime.worker_threads(threads),
-            self.serve(config, &logging),
+            self.serve(config, &logging, lease_operations),
         )
     }
 
-    /// Serves until the service has drained. At each SIGHUP, reads the level of the log, certificates and tokens again.
-    async fn serve(&self, config: Config, logging: &Logging) -> Result<(), CommandError> {
+    /// At each SIGHUP, reads the level of the log, certificates and tokens again.
+    async fn serve(
+        &self,
+        config: Config,
+        logging: &Logging,
+        lease_operations: LeaseOperations,
+    ) -> Result<(), CommandError> {
         let mut hangup = stop_signal(SignalKind::hangup())?;
         let security = Security::open(&config).map_err(CommandError::usage)?;
         let read_files = security.read_now();
@@ -89,7 +95,7 @@ impl Serve {
             std::future::pending().await
         };
         tokio::select! {
-            served = serve(config, security, logging) => served,
+            served = serve(config, security, logging, lease_operations) => served,
             never = reload => never,
         }
     }
@@ -118,6 +124,7 @@ async fn serve(
     mut config: Config,
     security: Security,
     logging: &Logging,
+    lease_operations: LeaseOperations,
 ) -> Result<(), CommandError> {
     limit_connections(&mut config)?;
     memory_limit::warn_if_exceeded(&config);
@@ -140,7 +147,10 @@ async fn serve(
     let location = store.location();
     // Without an example, the announcement is shorter.
     let example = store.example_item(QueueIndex(0)).await.ok().flatten();
-    let settings = broker::BrokerConfig::from(&config);
+    let settings = broker::BrokerConfig {
+        lease_operations,
+        ..broker::BrokerConfig::from(&config)
+    };
     let broker = Arc::new(Broker::start_observed(
         store,
         &config.queues,

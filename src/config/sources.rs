@@ -50,7 +50,6 @@ impl Sources {
     ///
     /// # Errors
     /// As [`Self::load`].
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn load_text(&self, text: &str) -> Result<Config, ConfigError> {
         self.load_over(Some(Layer::parse("the configuration file", text)?))
     }

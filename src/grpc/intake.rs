@@ -215,7 +215,6 @@ where
 }
 
 /// Checks a whole request, and returns its message. `None`: the request is refused. The length is not limited.
-#[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::grpc) fn check_request<'a>(path: &str, request: &'a [u8]) -> Option<&'a [u8]> {
     read_message::check_header(request, usize::MAX).ok()?;
     let message = read_message::whole_message(request).ok()?;

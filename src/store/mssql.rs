@@ -18,7 +18,6 @@ mod enqueue_once;
 mod error;
 mod example_item;
 mod full_counters;
-#[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzing;
 mod heartbeat;
 mod held_lease;

@@ -18,7 +18,6 @@ mod enqueue_once;
 mod error;
 mod example_item;
 mod foreign_keys;
-#[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzing;
 mod heartbeat;
 mod held_lease;
@@ -40,8 +39,6 @@ mod ready_item;
 mod reap;
 mod release_claims;
 mod remove;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod secrets;
 mod settle;
 mod soft_lock_types;

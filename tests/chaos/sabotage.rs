@@ -43,21 +43,23 @@ async fn deleted_follow_up_is_found() {
     }
 }
 
-/// Brokers of a build that breaks a promise. `cargo test --features sabotage --test chaos builds` runs these tests.
-#[cfg(feature = "sabotage")]
-mod builds {
+/// Brokers that break a promise.
+mod brokers {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
     use crate::database::Kind;
 
     /// Runs brokers that break a promise, with many late workers.
-    async fn sabotaged_build(sabotage: &str) -> Option<Vec<Violation>> {
+    async fn broken_brokers(sabotage: &str) -> Option<Vec<Violation>> {
         let plan = Plan {
             fault_interval: None,
             time: Duration::from_secs(8),
             late: 0.3,
-            environment: vec![("LEASE_BROKER_SABOTAGE", sabotage.to_owned())],
+            program: Path::new(env!("CARGO_BIN_EXE_lease-broker"))
+                .with_file_name("examples/broken-broker"),
+            environment: vec![("BROKEN_BROKER_SABOTAGE", sabotage.to_owned())],
             ..Plan::short(Kind::Sqlite)
         };
         run(&plan).await
@@ -65,28 +67,28 @@ mod builds {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn settlement_without_a_fence_is_found() {
-        if let Some(violations) = sabotaged_build("settle_without_fence").await {
+        if let Some(violations) = broken_brokers("settle_without_fence").await {
             assert!(count(&violations, Invariant::LateIsRefused) > 0);
         }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn heartbeat_without_a_check_is_found() {
-        if let Some(violations) = sabotaged_build("heartbeat_without_check").await {
+        if let Some(violations) = broken_brokers("heartbeat_without_check").await {
             assert!(count(&violations, Invariant::LateIsRefused) > 0);
         }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn dropped_follow_ups_are_found() {
-        if let Some(violations) = sabotaged_build("drop_follow_ups").await {
+        if let Some(violations) = broken_brokers("drop_follow_ups").await {
             assert!(count(&violations, Invariant::FollowUps) > 0);
         }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn build_without_a_sabotage_keeps_every_promise() {
-        if let Some(violations) = sabotaged_build("").await {
+    async fn broker_without_a_sabotage_keeps_every_promise() {
+        if let Some(violations) = broken_brokers("").await {
             assert!(violations.is_empty(), "{} violations", violations.len());
         }
     }

@@ -220,8 +220,7 @@ impl Statements {
         let cleared_checkpoint = &placeholders["clear_checkpoint"];
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
-        #[cfg_attr(not(feature = "sabotage"), expect(unused_mut))]
-        let mut statements = Self {
+        Self {
             find_retried_leases: text(CLAIM, "find_retried_leases"),
             pick_ready: with("item_columns", "", CLAIM, "pick_ready"),
             pick_ready_items: with("item_columns", &item_columns, CLAIM, "pick_ready"),
@@ -274,9 +273,6 @@ impl Statements {
                 "redrive",
             ),
             purge: PurgeStatements::new(spec, archive, placeholders),
-        };
-        #[cfg(feature = "sabotage")]
-        super::sabotage::change(&mut statements, &spec.soft_lock);
-        statements
+        }
     }
 }

@@ -130,10 +130,6 @@ impl Settler<'_> {
                 return Ok(self.queue.name_written_column(refused, settlement));
             }
         };
-        #[cfg(feature = "sabotage")]
-        if super::sabotage::drops_follow_ups() {
-            return Ok(Settled::Ended(state));
-        }
         if let Ending::Complete { follow_ups } = &settlement.ending {
             for (index, follow_up) in follow_ups.iter().enumerate() {
                 let FollowUp { queue, item } = follow_up;
