@@ -18,6 +18,7 @@ mod intake;
 mod measured;
 mod messages;
 mod method;
+mod reason;
 mod router;
 mod rpc_spans;
 mod server;
