@@ -6,6 +6,7 @@
 
 mod adopt;
 mod auth;
+mod bearer;
 mod bench;
 mod cancel;
 mod claim;
@@ -30,6 +31,7 @@ mod output;
 mod port_protocol;
 mod purge;
 mod redrive;
+mod runtime;
 mod schema;
 mod secret;
 mod serve;
@@ -43,10 +45,10 @@ pub use self::command_error::{CommandError, EXIT_USAGE};
 
 use std::io::Write as _;
 
-use clap::{Parser, Subcommand};
-use tokio::runtime::Builder;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use self::environment::{UnknownVariable, unknown_variables};
+use self::runtime::block_on;
 use crate::text::visible;
 
 /// Leases rows of ordinary SQL tables to workers in any language, over gRPC.
@@ -108,20 +110,23 @@ enum Command {
 impl Cli {
     /// Runs the command. Blocks until it ends.
     pub fn run(self) -> Result<(), CommandError> {
+        let unknown = unknown_variables(&Self::command());
         // `serve` reports them in its log.
         if !matches!(self.command, Command::Serve(_)) {
-            warn_of_unknown_variables();
+            warn_of_unknown_variables(&unknown);
         }
         match self.command {
             Command::Completions(command) => {
-                command.run();
+                command.run(Self::command());
                 Ok(())
             }
-            Command::Adopt(command) => command.run(),
+            Command::Adopt(command) => command.run(|config| {
+                Self::parse_from(["lease-broker", "serve", "--config", config]).run()
+            }),
             Command::Schema(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Auth(command) => command.run(),
-            Command::Serve(command) => command.run(),
+            Command::Serve(command) => command.run(&unknown),
             Command::Demo(command) => block_on(command.run()),
             Command::Bench(command) => block_on(command.run()),
             Command::DemoWorker(command) => block_on(command.run()),
@@ -145,26 +150,14 @@ impl Cli {
 }
 
 /// Writes a line to standard error for each environment variable that is probably mistyped.
-fn warn_of_unknown_variables() {
-    for UnknownVariable { name, similar } in unknown_variables() {
-        let hint = similar.map(|similar| format!("; did you mean {similar}?"));
+fn warn_of_unknown_variables(unknown: &[UnknownVariable]) {
+    for UnknownVariable { name, similar } in unknown {
+        let hint = similar
+            .as_ref()
+            .map(|similar| format!("; did you mean {similar}?"));
         let hint = hint.unwrap_or_default();
         let line = format!("lease-broker: the environment variable {name} has no effect{hint}");
         // The reader of standard error may have ended.
         let _ = writeln!(std::io::stderr(), "{}", visible(&line));
     }
-}
-
-fn block_on(work: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
-    run(&mut Builder::new_multi_thread(), work)
-}
-
-fn run(
-    runtime: &mut Builder,
-    work: impl Future<Output = Result<(), CommandError>>,
-) -> Result<(), CommandError> {
-    let runtime = runtime.enable_all().build();
-    runtime
-        .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?
-        .block_on(work)
 }

@@ -10,10 +10,11 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::CommandError;
 use super::config_args::{ConfigArgs, open_store};
-use super::environment::{UnknownVariable, unknown_variables};
+use super::environment::UnknownVariable;
 use super::output::print_line;
-use super::{CommandError, run};
+use super::runtime::run;
 use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, Operation};
 use crate::config::{Config, Flag, OtelVariables, StoreKind};
@@ -57,7 +58,8 @@ const OTHER_FILES: usize = 192;
 const MIN_CONNECTIONS: usize = 16;
 
 impl Serve {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    /// `unknown`: the environment variables that are probably mistyped.
+    pub(super) fn run(self, unknown: &[UnknownVariable]) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
         let logging = logging::start(&config.log)
             .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
@@ -65,12 +67,17 @@ impl Serve {
         let threads = config.threads();
         run(
             runtime.worker_threads(threads),
-            self.serve(config, &logging),
+            self.serve(config, &logging, unknown),
         )
     }
 
     /// Serves until the service has drained. At each SIGHUP, reads the level of the log, certificates and tokens again.
-    async fn serve(&self, config: Config, logging: &Logging) -> Result<(), CommandError> {
+    async fn serve(
+        &self,
+        config: Config,
+        logging: &Logging,
+        unknown: &[UnknownVariable],
+    ) -> Result<(), CommandError> {
         let mut hangup = stop_signal(SignalKind::hangup())?;
         let security = Security::open(&config).map_err(CommandError::usage)?;
         let read_files = security.read_now();
@@ -88,7 +95,7 @@ impl Serve {
             std::future::pending().await
         };
         tokio::select! {
-            served = serve(config, security, logging) => served,
+            served = serve(config, security, logging, unknown) => served,
             never = reload => never,
         }
     }
@@ -117,10 +124,11 @@ async fn serve(
     mut config: Config,
     security: Security,
     logging: &Logging,
+    unknown: &[UnknownVariable],
 ) -> Result<(), CommandError> {
     limit_connections(&mut config)?;
     memory_limit::warn_if_exceeded(&config);
-    log_unknown_variables();
+    log_unknown_variables(unknown);
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
@@ -230,7 +238,7 @@ fn start_admin_port(
     broker: &Arc<OnceLock<Arc<Broker>>>,
     log_level: &Arc<LogLevel>,
 ) -> Result<Option<AdminPort>, CommandError> {
-    let subject = admin::Subject {
+    let state = admin::AdminState {
         started: SystemTime::now(),
         store: config.store.kind,
         queues: config.queues.clone(),
@@ -239,7 +247,7 @@ fn start_admin_port(
         telemetry: telemetry.clone(),
         log_level: log_level.clone(),
     };
-    admin::start(&config.admin, subject).map_err(|error| {
+    admin::start(&config.admin, state).map_err(|error| {
         let address = config.admin.listen.map(|address| address.to_string());
         let address = address.unwrap_or_default();
         CommandError::io(format!(
@@ -286,8 +294,8 @@ fn log_span_counts(spans: &SpanCounters) {
 }
 
 /// Logs the environment variables that are probably mistyped.
-fn log_unknown_variables() {
-    for UnknownVariable { name, similar } in unknown_variables() {
+fn log_unknown_variables(unknown: &[UnknownVariable]) {
+    for UnknownVariable { name, similar } in unknown {
         tracing::warn!(
             variable = name,
             similar,

@@ -4,28 +4,26 @@ mod child;
 mod input;
 mod lines;
 mod outcome;
+mod settings;
 mod variables;
 
-use std::io::{self, Write as _};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::sync::Notify;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use self::child::Child;
-use self::variables::Variables;
+use self::lines::write_error_line;
+use self::settings::{Mistake, Settings, Variables};
 use super::CommandError;
 use super::client_args;
 use super::connect::Attempts;
 use super::connection::{Connection, ConnectionError};
 use super::credential_args::CredentialArgs;
-use crate::client::{
-    Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
-};
+use crate::client::{Context, Done, Event, EventName, HandlerError, Item, Worker, WorkerError};
 use crate::config::{Log, LogFormat};
 use crate::grpc::proto::WakeRequest;
 use crate::grpc::proto::lease_broker_service_client::LeaseBrokerServiceClient;
@@ -118,35 +116,6 @@ pub(super) struct Work {
     follow_up: Option<String>,
     #[command(flatten)]
     credentials: CredentialArgs,
-}
-
-/// The parts that all runs of the command share.
-struct Settings {
-    queue: String,
-    worker_id: String,
-    command: Vec<String>,
-    variables: Variables,
-    follow_up: Option<String>,
-    /// True: the output has the key of the item before each line.
-    prefix_output: bool,
-    mistake: Mistake,
-}
-
-/// A mistake in the arguments of `work`, because of which the command cannot be run for any item.
-#[derive(Default)]
-struct Mistake {
-    reason: OnceLock<String>,
-    is_set: Notify,
-}
-
-impl Mistake {
-    /// Lets `work` end. Returns the error that releases the item.
-    fn set(&self, reason: String) -> HandlerError {
-        // The first reason is reported.
-        let _ = self.reason.set(reason);
-        self.is_set.notify_one();
-        Release::new().into()
-    }
 }
 
 impl Work {
@@ -282,11 +251,6 @@ fn report(event: &Event) {
         )),
         None => write_error_line(&format!("lease-broker: {name}: {text}")),
     }
-}
-
-/// Writes a line to standard error. Ignores errors: its reader may have ended, and the work goes on.
-fn write_error_line(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn command_error(error: &WorkerError) -> CommandError {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::Settings;
 use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
+use super::settings::Settings;
 use crate::cli::item_input::item_from_json;
 use crate::client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
 use crate::proto;

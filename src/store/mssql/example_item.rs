@@ -1,9 +1,9 @@
 //! Finds an item with which a user can try a queue.
 
-use super::MssqlOperations;
 use super::catalogue::Column;
 use super::decode::{integer, result_set};
 use super::error::RetrySafety;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::quote::quote_table;
 use crate::store::example_item::{Candidate, example};

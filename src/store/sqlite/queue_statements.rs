@@ -9,12 +9,12 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::placeholders;
-use super::purge::PurgeStatements;
+use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::types::{self, ColumnType};
-use super::why::WhyStatements;
+use super::why_statements::WhyStatements;
 use crate::item_state::State;
 use crate::queue::{QueueSpec, SoftLockColumn};
 use crate::store::adoption::{archive_columns, archive_name, with};
@@ -275,7 +275,15 @@ impl Statements {
             purge: PurgeStatements::new(spec, archive, placeholders),
         };
         #[cfg(feature = "sabotage")]
-        super::sabotage::change(&mut statements, &spec.soft_lock);
+        super::sabotage::change(
+            [
+                &mut statements.complete,
+                &mut statements.fail,
+                &mut statements.release,
+            ],
+            &mut statements.extend,
+            &spec.soft_lock,
+        );
         statements
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! The environment variable `LEASE_BROKER_SABOTAGE` chooses one. Without it the build keeps every promise.
 
-use super::queue_statements::Statements;
 use super::quote::quote;
 use crate::queue::{SoftLock, SoftLockColumn};
 
@@ -23,8 +22,8 @@ pub(super) fn drops_follow_ups() -> bool {
     is_chosen(DROP_FOLLOW_UPS)
 }
 
-/// Removes the condition on the lease from the chosen statements.
-pub(super) fn change(statements: &mut Statements, soft_lock: &SoftLock) {
+/// Removes the condition on the lease from the chosen statements: those that settle, or the one of a heartbeat.
+pub(super) fn change(settlements: [&mut String; 3], heartbeat: &mut String, soft_lock: &SoftLock) {
     let name = |column| quote(soft_lock.name(column));
     let condition = format!(
         "{} = ?4 AND {} = ?7 AND {} > ?5",
@@ -33,13 +32,9 @@ pub(super) fn change(statements: &mut Statements, soft_lock: &SoftLock) {
         name(SoftLockColumn::DueTime)
     );
     let changed = if is_chosen(SETTLE_WITHOUT_FENCE) {
-        vec![
-            &mut statements.complete,
-            &mut statements.fail,
-            &mut statements.release,
-        ]
+        Vec::from(settlements)
     } else if is_chosen(HEARTBEAT_WITHOUT_CHECK) {
-        vec![&mut statements.extend]
+        vec![heartbeat]
     } else {
         vec![]
     };
