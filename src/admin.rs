@@ -18,7 +18,8 @@ mod pulse;
 mod queues;
 mod routes;
 mod server;
+mod state;
 
 pub use self::pulse::Pulse;
-pub use self::routes::Subject;
 pub use self::server::{AdminPort, start};
+pub use self::state::AdminState;

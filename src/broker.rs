@@ -14,7 +14,7 @@
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
 //! | `call_budgets.rs`, `overload.rs`, `shedding.rs` | the numbers of running calls, and the refusal of further ones |
-//! | `call_source.rs`, `shared_places.rs`, `turns.rs` | the connections of calls, and their shares under overload |
+//! | `shared_places.rs`, `turns.rs` | the shares of the sources of calls under overload |
 //! | `response_budget.rs` | the memory of leases in responses |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
@@ -28,7 +28,6 @@
 //! | `reaper.rs`, `clock_watch.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
 mod call_budgets;
-mod call_source;
 mod calls;
 mod cancel;
 mod claim_dispatcher;
@@ -70,7 +69,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub use self::call_source::CallSource;
 pub use self::error::{Error, OverloadCause};
 pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;

@@ -6,6 +6,7 @@
 
 mod adopt;
 mod auth;
+mod bearer;
 mod cancel;
 mod claim;
 mod client_args;
@@ -29,6 +30,7 @@ pub mod output;
 mod port_protocol;
 mod purge;
 mod redrive;
+mod runtime;
 mod schema;
 mod secret;
 mod serve;
@@ -39,16 +41,18 @@ mod token;
 mod why;
 mod work;
 
+pub use self::bearer::{AuthorizedChannel, Bearer};
 pub use self::command_error::CommandError;
 pub use self::config_args::open_store;
 pub use self::connect::Addresses;
-pub use self::credential_args::{AuthorizedChannel, CredentialArgs};
+pub use self::credential_args::CredentialArgs;
+pub use self::runtime::block_on;
 pub use self::serve::stop_signal;
-pub use self::start::{block_on, start};
+pub use self::start::start;
 
 use std::io::Write as _;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use self::environment::{UnknownVariable, unknown_variables};
 use crate::broker::LeaseOperations;
@@ -119,20 +123,23 @@ impl Cli {
     /// replace them, to break a promise.
     #[doc(hidden)]
     pub fn run_with(self, lease_operations: LeaseOperations) -> Result<(), CommandError> {
+        let unknown = unknown_variables(&Self::command());
         // `serve` reports them in its log.
         if !matches!(self.command, Command::Serve(_)) {
-            warn_of_unknown_variables();
+            warn_of_unknown_variables(&unknown);
         }
         match self.command {
             Command::Completions(command) => {
-                command.run();
+                command.run(Self::command());
                 Ok(())
             }
-            Command::Adopt(command) => command.run(),
+            Command::Adopt(command) => command.run(|config| {
+                Self::parse_from(["lease-broker", "serve", "--config", config]).run()
+            }),
             Command::Schema(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Auth(command) => command.run(),
-            Command::Serve(command) => command.run(lease_operations),
+            Command::Serve(command) => command.run(&unknown, lease_operations),
             Command::Demo(command) => block_on(command.run()),
             Command::DemoWorker(command) => block_on(command.run()),
             Command::Secret(command) => block_on(command.run()),
@@ -155,9 +162,11 @@ impl Cli {
 }
 
 /// Writes a line to standard error for each environment variable that is probably mistyped.
-fn warn_of_unknown_variables() {
-    for UnknownVariable { name, similar } in unknown_variables() {
-        let hint = similar.map(|similar| format!("; did you mean {similar}?"));
+fn warn_of_unknown_variables(unknown: &[UnknownVariable]) {
+    for UnknownVariable { name, similar } in unknown {
+        let hint = similar
+            .as_ref()
+            .map(|similar| format!("; did you mean {similar}?"));
         let hint = hint.unwrap_or_default();
         let line = format!("lease-broker: the environment variable {name} has no effect{hint}");
         // The reader of standard error may have ended.

@@ -7,6 +7,7 @@
 mod address;
 mod admin;
 mod auth;
+mod collector_address;
 mod duration;
 mod error;
 mod layer;

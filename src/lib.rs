@@ -22,7 +22,7 @@
 //!   the broker, over HTTP. No layer above imports these two.
 //!
 //! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
-//! [`trace_context`], [`lease_trace`], [`sampling`], [`security`], [`span`], [`call_trace`], [`text`] and [`value`], which import no layer. [`cli`] starts the layers.
+//! [`trace_context`], [`lease_trace`], [`sampling`], [`security`], [`span`], [`call_source`], [`call_trace`], [`text`] and [`value`], which import no layer. [`cli`] starts the layers.
 //! [`why`] explains the facts that a store returns about an item.
 //!
 //! Without the feature `server`, which is on by default, the crate has the worker library [`client`] and the
@@ -52,6 +52,7 @@
 
 pub mod admin;
 pub mod broker;
+pub mod call_source;
 pub mod call_trace;
 pub mod cli;
 pub mod config;

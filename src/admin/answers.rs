@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use humantime::format_rfc3339_millis;
 use serde_json::{Value as Json, json};
 
-use super::routes::Subject;
+use super::state::AdminState;
 use crate::broker::Broker;
 use crate::queue::QueueSpec;
 use crate::store::QueueIndex;
@@ -48,16 +48,16 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
 }
 
 /// Returns the answer of `/version`.
-pub(super) fn version(subject: &Subject) -> Json {
+pub(super) fn version(state: &AdminState) -> Json {
     json!({
         "name": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
         "commit": option_env!("LEASE_BROKER_COMMIT"),
         "rustc": env!("LEASE_BROKER_RUSTC"),
         "api": "leasebroker.v1",
-        "store": subject.store.name(),
-        "instance_id": subject.telemetry.instance_id().to_string(),
-        "started": rfc3339(subject.started),
+        "store": state.store.name(),
+        "instance_id": state.telemetry.instance_id().to_string(),
+        "started": rfc3339(state.started),
     })
 }
 

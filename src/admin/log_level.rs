@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-use super::routes::Subject;
+use super::state::AdminState;
 
 /// The parameters of a change.
 #[derive(Deserialize)]
@@ -19,13 +19,13 @@ pub(super) struct Change {
 }
 
 /// Returns the level in effect.
-pub(super) async fn read(State(subject): State<Arc<Subject>>) -> String {
-    subject.log_level.current()
+pub(super) async fn read(State(state): State<Arc<AdminState>>) -> String {
+    state.log_level.current()
 }
 
 /// Sets the level that the body names.
 pub(super) async fn change(
-    State(subject): State<Arc<Subject>>,
+    State(state): State<Arc<AdminState>>,
     Query(change): Query<Change>,
     level: String,
 ) -> (StatusCode, String) {
@@ -34,9 +34,9 @@ pub(super) async fn change(
             .map_err(|error| format!("for: {text:?} is not a duration such as \"10m\": {error}"))
     };
     let duration = change.duration.map(parse).transpose();
-    let changed = duration.and_then(|duration| subject.log_level.set(level.trim(), duration));
+    let changed = duration.and_then(|duration| state.log_level.set(level.trim(), duration));
     match changed {
-        Ok(()) => (StatusCode::OK, subject.log_level.current()),
+        Ok(()) => (StatusCode::OK, state.log_level.current()),
         Err(problem) => (StatusCode::BAD_REQUEST, problem),
     }
 }

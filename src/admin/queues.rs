@@ -5,16 +5,16 @@ use std::time::Duration;
 use humantime::format_duration;
 use serde_json::{Map, Value as Json, json};
 
-use super::routes::Subject;
+use super::state::AdminState;
 use crate::broker::{Broker, Operation, QueueStatus};
 use crate::item_state::State;
 use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec};
 use crate::store::QueueIndex;
 
 /// Describes every queue.
-pub(super) fn describe(subject: &Subject) -> Json {
-    let broker = subject.broker.get();
-    let queues = subject.queues.iter().enumerate().map(|(index, spec)| {
+pub(super) fn describe(state: &AdminState) -> Json {
+    let broker = state.broker.get();
+    let queues = state.queues.iter().enumerate().map(|(index, spec)| {
         let operation_counts = broker.map(|broker| operation_counts(broker, QueueIndex(index)));
         let status = broker.and_then(|broker| broker.queue_status(QueueIndex(index)));
         json!({

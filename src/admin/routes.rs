@@ -1,7 +1,7 @@
-//! The paths of the admin port, and the parts of the process that they report on.
+//! The paths of the admin port.
 
-use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
@@ -11,13 +11,8 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use super::answers::{readiness, version};
-use super::pulse::Pulse;
+use super::state::AdminState;
 use super::{log_level, queues};
-use crate::broker::Broker;
-use crate::config::StoreKind;
-use crate::logging::LogLevel;
-use crate::queue::QueueSpec;
-use crate::telemetry::Telemetry;
 
 /// The maximum size of a request's body, in bytes.
 const MAX_BODY_BYTES: usize = 1_024;
@@ -28,28 +23,10 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const CHANGES_REFUSED: &str =
     "the admin port is not on a loopback address: set admin.allow_changes to allow changes";
 
-/// The parts of the process that the admin port reports on.
-pub struct Subject {
-    /// The time at which the process started.
-    pub started: SystemTime,
-    /// The kind of the store.
-    pub store: StoreKind,
-    /// The configured queues.
-    pub queues: Vec<QueueSpec>,
-    /// The broker. Not set while the store is being opened.
-    pub broker: Arc<OnceLock<Arc<Broker>>>,
-    /// The pulse of the runtime that serves calls.
-    pub pulse: Arc<Pulse>,
-    /// The metrics.
-    pub telemetry: Arc<Telemetry>,
-    /// The level of the log.
-    pub log_level: Arc<LogLevel>,
-}
-
-type Shared = State<Arc<Subject>>;
+type Shared = State<Arc<AdminState>>;
 
 /// Builds the router. Without `allow_changes`, requests that would change something are refused.
-pub(super) fn router(subject: Arc<Subject>, allow_changes: bool) -> Router {
+pub(super) fn router(state: Arc<AdminState>, allow_changes: bool) -> Router {
     let level = if allow_changes {
         put(log_level::change)
     } else {
@@ -61,19 +38,19 @@ pub(super) fn router(subject: Arc<Subject>, allow_changes: bool) -> Router {
         .route("/metrics", get(metrics))
         .route(
             "/version",
-            get(async |State(subject): Shared| Json(version(&subject))),
+            get(async |State(state): Shared| Json(version(&state))),
         )
         .route(
             "/debug/queues",
-            get(async |State(subject): Shared| Json(queues::describe(&subject))),
+            get(async |State(state): Shared| Json(queues::describe(&state))),
         )
         .route("/log/level", level.get(log_level::read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .with_state(subject)
+        .with_state(state)
 }
 
-async fn livez(State(subject): Shared) -> Response {
-    match subject.pulse.stalled_for(Instant::now()) {
+async fn livez(State(state): Shared) -> Response {
+    match state.pulse.stalled_for(Instant::now()) {
         None => Json(json!({ "status": "ok" })).into_response(),
         Some(age) => {
             let body = json!({ "status": "stalled", "seconds": age.as_secs() });
@@ -82,8 +59,8 @@ async fn livez(State(subject): Shared) -> Response {
     }
 }
 
-async fn readyz(State(subject): Shared) -> Response {
-    let (ready, body) = readiness(subject.broker.get().map(Arc::as_ref), &subject.queues);
+async fn readyz(State(state): Shared) -> Response {
+    let (ready, body) = readiness(state.broker.get().map(Arc::as_ref), &state.queues);
     let status = if ready {
         StatusCode::OK
     } else {
@@ -92,8 +69,8 @@ async fn readyz(State(subject): Shared) -> Response {
     (status, Json(body)).into_response()
 }
 
-async fn metrics(State(subject): Shared) -> Response {
-    match subject.telemetry.prometheus_text() {
+async fn metrics(State(state): Shared) -> Response {
+    match state.telemetry.prometheus_text() {
         Ok(text) => ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error).into_response(),
     }

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::log_level::are_changes_allowed;
-use super::routes::{Subject, router};
+use super::routes::router;
+use super::state::AdminState;
 use crate::config;
 
 /// The maximum number of open connections. A further client waits until one of them closes.
@@ -38,7 +39,7 @@ pub struct AdminPort {
 ///
 /// # Errors
 /// The address cannot be used, or the thread cannot be started.
-pub fn start(settings: &config::Admin, subject: Subject) -> io::Result<Option<AdminPort>> {
+pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<AdminPort>> {
     let Some(listener) = bind(settings)? else {
         return Ok(None);
     };
@@ -48,7 +49,7 @@ pub fn start(settings: &config::Admin, subject: Subject) -> io::Result<Option<Ad
         .enable_all()
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
-    let router = router(Arc::new(subject), allow_changes);
+    let router = router(Arc::new(state), allow_changes);
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()

@@ -5,10 +5,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::call_source::SharedBudget;
 use super::error::Error;
 use super::overload::Overload;
 use super::shared_places::{SharedPlace, SharedPlaces};
+use crate::call_source::SharedBudget;
 use crate::config::Budgets;
 
 /// The places of all queues.
@@ -109,7 +109,7 @@ impl CallBudgets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::call_source::CallSource;
+    use crate::call_source::CallSource;
     use futures_util::FutureExt as _;
     use std::sync::Arc;
 

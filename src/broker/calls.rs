@@ -142,8 +142,9 @@ impl Broker {
     /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
     /// does not wait for an item.
     ///
-    /// If the completions fail, the call fails and the new leases are released. If only the claim fails, the call
-    /// succeeds without new leases.
+    /// If the completions fail, the call fails. The new leases are then released, except those of a claim with a request
+    /// id: they stay, and the caller gets them when it sends the claim again. If only the claim fails, the call succeeds
+    /// without new leases.
     ///
     /// # Errors
     /// As [`Self::complete`]. The path of a field of `next` starts with `next.`.

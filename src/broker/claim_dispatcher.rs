@@ -22,7 +22,6 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::call_budgets::ClaimPlace;
-use super::call_source::{CallSource, SourceNumber};
 use super::error::Error;
 use super::group_commit::broker_stopped;
 use super::response_budget::ResponseBytes;
@@ -31,6 +30,7 @@ use super::statement_spans::StatementSpans;
 use super::turns::{InTurn, Turns};
 use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
+use crate::call_source::{CallSource, SourceNumber};
 use crate::call_trace::{self, RecordedCall};
 use crate::config::Polling;
 use crate::store::{ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};

@@ -28,36 +28,40 @@ use crate::store::{
 /// A claim that runs on the store.
 type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
 
-/// Waits for a claim whose callers have already got an error, and releases its leases. Otherwise no worker would hold
-/// them, and their items would stay leased until the leases expire.
+/// Starts a task that waits for a claim whose callers have already got an error, and releases its leases. Otherwise no
+/// worker would hold them, and their items would stay leased until the leases expire. The broker waits for the task
+/// before it stops.
 ///
 /// Leases of a call with a request id stay, because its caller gets them when it sends the call again.
-async fn release_late_leases(
+fn release_late_leases(
     leases: Arc<LeaseRecorder>,
     queue: QueueIndex,
     calls: Arc<[ClaimCall]>,
     claim: ClaimFuture,
 ) {
-    let Ok(leases_by_call) = claim.await else {
-        return;
-    };
-    let late = calls.iter().zip(leases_by_call);
-    let late = late.filter(|(call, _)| !call.has_request_id);
-    let late = late.flat_map(|(call, claimed)| {
-        let abandoned = ReleaseReason::Abandoned;
-        release_all(
-            &leases.tracer,
-            queue,
-            call.duration,
-            abandoned,
-            claimed.items,
-        )
+    let tasks = leases.tasks.clone();
+    tasks.spawn(async move {
+        let Ok(leases_by_call) = claim.await else {
+            return;
+        };
+        let late = calls.iter().zip(leases_by_call);
+        let late = late.filter(|(call, _)| !call.has_request_id);
+        let late = late.flat_map(|(call, claimed)| {
+            let abandoned = ReleaseReason::Abandoned;
+            release_all(
+                &leases.tracer,
+                queue,
+                call.duration,
+                abandoned,
+                claimed.items,
+            )
+        });
+        let late: Arc<[Settlement]> = late.collect();
+        if !late.is_empty() {
+            // If the release fails, the leases expire.
+            let _ = leases.settle(queue, late).await;
+        }
     });
-    let late: Arc<[Settlement]> = late.collect();
-    if !late.is_empty() {
-        // If the release fails, the leases expire.
-        let _ = leases.settle(queue, late).await;
-    }
 }
 
 /// Operations that fail fast and are counted.
@@ -150,7 +154,7 @@ impl Leases for FailFastLeases {
         }
         if let Some(claim) = unfinished {
             let leases = self.leases.clone();
-            tokio::spawn(release_late_leases(leases, queue, calls, claim));
+            release_late_leases(leases, queue, calls, claim);
         }
         outcome
     }
@@ -255,5 +259,88 @@ impl Leases for FailFastLeases {
         let outcome = self.run(queue, Operation::Enqueue, work, added).await?;
         self.metrics.queue(queue).enqueued.add(added(&outcome));
         Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use lease_broker_value::Value;
+    use tokio::sync::oneshot;
+    use tokio_util::task::TaskTracker;
+
+    use super::super::lease_recorder::Unobserved;
+    use super::super::lease_tracer::LeaseTracer;
+    use super::*;
+    use crate::config::{Config, Sources};
+    use crate::item_state::State;
+    use crate::span::Spans;
+    use crate::store::Store;
+    use crate::store::sqlite::{SqliteStore, system_clock};
+
+    const QUEUE: QueueIndex = QueueIndex(0);
+
+    /// Opens a store with a queue that has one item.
+    async fn store_with_item(folder: &std::path::Path) -> (Arc<dyn Store>, Config) {
+        let file = folder.join("config.toml");
+        let text = "[queues.work]\nmanaged_columns = { payload = 'text' }";
+        std::fs::write(&file, text).expect("a file");
+        let sources = Sources {
+            file: Some(file),
+            environment: Vec::new(),
+            flags: Vec::new(),
+        };
+        let config: Config = sources.load().expect("a configuration");
+        let file = folder.join("store.db");
+        let store = SqliteStore::open(&file, &config.queues, system_clock()).expect("a store");
+        let item = NewItem {
+            columns: vec![("payload".to_owned(), Value::Text("x".to_owned()))],
+            ..NewItem::default()
+        };
+        store.enqueue(QUEUE, [item].into()).await.expect("an item");
+        (Arc::new(store), config)
+    }
+
+    #[tokio::test]
+    async fn late_leases_are_released_before_the_broker_stops() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, config) = store_with_item(folder.path()).await;
+        let leases = Arc::new(LeaseRecorder {
+            store: store.clone(),
+            metrics: Arc::new(OperationMetrics::new(1, Arc::new(|_, _, _, _| ()))),
+            tracer: Arc::new(LeaseTracer::new(
+                Spans::default(),
+                config.telemetry.trace_settings(),
+                *store.secret(),
+                vec!["work".to_owned()],
+            )),
+            observer: Arc::new(Unobserved),
+            tasks: TaskTracker::new(),
+        });
+        let calls: Arc<[ClaimCall]> = Arc::new([ClaimCall {
+            worker: "worker".to_owned(),
+            token: Uuid::new_v4(),
+            has_request_id: false,
+            max_items: 1,
+            max_bytes: usize::MAX,
+            duration: Duration::from_secs(60),
+        }]);
+        let (answer, answered) = oneshot::channel();
+        let claim = {
+            let (store, calls) = (store.clone(), calls.clone());
+            async move {
+                answered.await.expect("a sender");
+                store.claim(QUEUE, calls, usize::MAX).await
+            }
+        };
+        release_late_leases(leases.clone(), QUEUE, calls, claim.boxed());
+        leases.tasks.close();
+        let mut stopped = pin!(leases.tasks.wait());
+        assert_eq!(stopped.as_mut().now_or_never(), None);
+        answer.send(()).expect("a receiver");
+        stopped.await;
+        let stats = store.exact_stats(QUEUE).await.expect("statistics");
+        assert_eq!(stats.count_of(State::Ready), 1);
     }
 }

@@ -1,12 +1,12 @@
 //! Group commit: runs the calls of several callers as one store operation.
 //!
 //! Each [`GroupCommit`] serves one kind of call on one queue. While its operation runs, new calls collect. When the
-//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`]. Under load a transaction, with its log
-//! flush, is then paid once for many calls. An idle broker adds no delay, because a call that finds no operation
-//! running starts one at once.
+//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`](call_group::MAX_GROUP_ITEMS). Under load a
+//! transaction, with its log flush, is then paid once for many calls. An idle broker adds no delay, because a call that
+//! finds no operation running starts one at once.
 //!
 //! If the store can run several operations at a time, a second operation starts beside the first one as soon as
-//! enough calls have collected (see [`EARLY_START_CALLS`]).
+//! enough calls have collected (see `EARLY_START_CALLS` in `call_group.rs`).
 //!
 //! Calls are collected in two other places, for other reasons:
 //! - `claim_dispatcher.rs` groups claims, which also wait until items are ready.
@@ -18,6 +18,7 @@
 //! - If the store rejects one call, only that call fails.
 
 mod backlog;
+mod call_group;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -30,56 +31,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::backlog::Backlog;
+pub(super) use self::call_group::CallFailure;
+use self::call_group::{Call, CallGroup, CallResult};
 use super::call_budgets::CallBudgets;
-use super::call_source::{CallSource, SourceNumber};
-use super::error::Error;
-use super::shedding::{Arrival, Arrivals, Shedding};
+use super::shedding::{Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
+use crate::call_source::CallSource;
 use crate::call_trace::{self, RecordedCall};
 use crate::store::{Rejection, StoreError};
-
-/// The largest number of items in a call group, unless a single call has more. SQL Server locks the whole table for a
-/// statement that takes about 5,000 locks on one index, and a heartbeat takes two for each item there.
-const MAX_GROUP_ITEMS: usize = 1_000;
-/// A call group with this many calls, or with [`EARLY_START_ITEMS`] items, starts beside a running operation. A smaller
-/// group waits for the running one to end. Otherwise the database would run many small operations instead of a few
-/// large ones.
-const EARLY_START_CALLS: usize = 16;
-const EARLY_START_ITEMS: usize = 250;
 
 /// The store operation that a [`GroupCommit`] runs. It returns one result per item, in the order of the items.
 type StoreOperation<I, R> =
     Box<dyn Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>> + Send + Sync>;
-
-/// The reason why a call has failed.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum CallFailure {
-    /// The store's error. The index in a [`StoreError::Rejected`] counts from the first item of the call.
-    Store(StoreError),
-    /// The call has waited too long, and the store has not been asked.
-    Refused(Error),
-}
-
-impl From<CallFailure> for Error {
-    fn from(failure: CallFailure) -> Self {
-        match failure {
-            CallFailure::Store(error) => error.into(),
-            CallFailure::Refused(error) => error,
-        }
-    }
-}
-
-type CallResult<R> = Result<Vec<R>, CallFailure>;
-
-/// A submitted call: its items, and the channel for their results.
-struct Call<I, R> {
-    items: Vec<I>,
-    arrival: Arrival,
-    source: SourceNumber,
-    /// The call, if it is recorded.
-    recorded: Option<Arc<RecordedCall>>,
-    reply: oneshot::Sender<CallResult<R>>,
-}
 
 /// A handle to the task that groups one kind of call on one queue. `I` is an item of a call, `R` is its result.
 pub(super) struct GroupCommit<I, R> {
@@ -243,56 +206,6 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
     }
 }
 
-/// The calls that the next operation takes together.
-struct CallGroup<I, R> {
-    calls: Vec<Call<I, R>>,
-    item_count: usize,
-    /// A call that no longer fitted. It is the first of the group after this one.
-    overflow: Option<Call<I, R>>,
-}
-
-impl<I, R> Default for CallGroup<I, R> {
-    fn default() -> Self {
-        Self {
-            calls: Vec::new(),
-            item_count: 0,
-            overflow: None,
-        }
-    }
-}
-
-impl<I, R> CallGroup<I, R> {
-    /// Adds the call if it fits. Otherwise the call waits for the next group, and this one takes no further call.
-    fn push(&mut self, call: Call<I, R>) {
-        if !self.calls.is_empty() && self.item_count + call.items.len() > MAX_GROUP_ITEMS {
-            self.overflow = Some(call);
-            return;
-        }
-        self.item_count += call.items.len();
-        self.calls.push(call);
-    }
-
-    fn takes_calls(&self) -> bool {
-        self.overflow.is_none() && self.item_count < MAX_GROUP_ITEMS
-    }
-
-    /// Returns the calls. The group begins again, with the call that did not fit.
-    fn take(&mut self) -> Vec<Call<I, R>> {
-        let taken = std::mem::take(self);
-        if let Some(call) = taken.overflow {
-            self.push(call);
-        }
-        taken.calls
-    }
-
-    /// Returns whether the group is large enough to start while another operation runs.
-    fn may_start_early(&self) -> bool {
-        !self.takes_calls()
-            || self.calls.len() >= EARLY_START_CALLS
-            || self.item_count >= EARLY_START_ITEMS
-    }
-}
-
 /// A call whose items are in the list of its group.
 struct WaitingCall<R> {
     item_count: usize,
@@ -399,7 +312,9 @@ fn fail_all<R>(group: Vec<WaitingCall<R>>, error: &StoreError) {
 
 #[cfg(test)]
 mod tests {
+    use super::call_group::MAX_GROUP_ITEMS;
     use super::*;
+    use crate::broker::error::Error;
     use crate::broker::operation_metrics::Operation;
     use crate::broker::statement_spans::QueueSpans;
     use futures_util::FutureExt as _;

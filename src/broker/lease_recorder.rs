@@ -51,7 +51,7 @@ pub(super) struct LeaseRecorder {
     pub(super) metrics: Arc<OperationMetrics>,
     pub(super) tracer: Arc<LeaseTracer>,
     pub(super) observer: Arc<dyn LeaseObserver>,
-    /// The operations under way. The broker waits for them before it stops.
+    /// The operations under way, and releases that wait for a late claim. The broker waits for them before it stops.
     pub(super) tasks: TaskTracker,
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::call_source::{CallSource, SharedBudget, SourceNumber};
+use crate::call_source::{CallSource, SharedBudget, SourceNumber};
 
 /// The time for which a source counts after its last call.
 const RECENT_SECONDS: u32 = 10;

@@ -8,16 +8,16 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser as _};
+use clap::Args;
 use dialoguer::{Input, MultiSelect, Select};
 
 use self::config_file::{Database, mirror_lines};
 use self::proposal::{Mirror, Proposal};
+use super::CommandError;
 use super::config_args::{SchemaAccess, open_schema};
 use super::confirm::{confirm_in_terminal, is_terminal};
 use super::output::{self, plural, print_line};
 use super::schema::apply_step;
-use super::{Cli, CommandError};
 use crate::config::{Config, Sources};
 use crate::item_state::State;
 use crate::queue::QueueSpec;
@@ -82,7 +82,11 @@ pub(super) struct Adopt {
 }
 
 impl Adopt {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    /// `serve` runs a broker with a configuration file.
+    pub(super) fn run(
+        self,
+        serve: impl FnOnce(&str) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
         let asks = is_terminal() && !self.yes;
         let mut schema = self.open()?;
         let table = self.table(schema.as_mut(), asks)?;
@@ -129,7 +133,17 @@ impl Adopt {
         // After a failure too: the file undoes the steps that were applied.
         write_undo(schema.as_mut(), &spec, &undo)?;
         applied?;
-        self.report(&spec, &config, &undo)
+        let config = config.display().to_string();
+        print_line!(
+            "wrote {config}, and {}, which removes the change again while no broker runs",
+            undo.display()
+        );
+        if self.serve {
+            return serve(&config);
+        }
+        print_line!("next:  lease-broker serve --config {config}");
+        print_line!("       lease-broker claim {}", spec.name);
+        Ok(())
     }
 
     fn database(&self) -> Database<'_> {
@@ -249,20 +263,6 @@ impl Adopt {
             writable,
             mirror,
         })
-    }
-
-    /// Prints the next commands, or serves.
-    fn report(&self, spec: &QueueSpec, config: &Path, undo: &Path) -> Result<(), CommandError> {
-        let (config, undo) = (config.display().to_string(), undo.display());
-        print_line!(
-            "wrote {config}, and {undo}, which removes the change again while no broker runs"
-        );
-        if self.serve {
-            return Cli::parse_from(["lease-broker", "serve", "--config", &config]).run();
-        }
-        print_line!("next:  lease-broker serve --config {config}");
-        print_line!("       lease-broker claim {}", spec.name);
-        Ok(())
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::io::{Write as _, stdout};
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use super::Cli;
 
 /// Print a shell completion script
 #[derive(Debug, Args)]
@@ -20,9 +18,10 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self) {
+    /// `program`: all commands with their flags.
+    pub(super) fn run(self, mut program: Command) {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "lease-broker", &mut script);
+        clap_complete::generate(self.shell, &mut program, "lease-broker", &mut script);
         // A reader such as `head` may close the pipe early. This is not an error.
         let _ = stdout().write_all(&script);
     }

@@ -11,8 +11,8 @@ use tonic::transport::Endpoint;
 use tonic::{Status, TimeoutExpired};
 use tower::Service;
 
+use super::bearer::AuthorizedChannel;
 use super::connection_failure::{explain, find};
-use super::credential_args::AuthorizedChannel;
 
 /// A connection to a service. Each call carries the token of the command.
 #[derive(Clone)]

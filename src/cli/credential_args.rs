@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lease_broker_client::{Credentials, Tls, Token};
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Request, Status};
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::CommandError;
+use super::bearer::Bearer;
 use super::connect::Addresses;
 
 /// Environment variables that stand for the flags.
@@ -20,9 +18,6 @@ const CERTIFICATE: &str = "LEASE_BROKER_CERTIFICATE";
 const KEY: &str = "LEASE_BROKER_KEY";
 const SERVER_NAME: &str = "LEASE_BROKER_SERVER_NAME";
 const TOKEN_FILE: &str = "LEASE_BROKER_TOKEN_FILE";
-
-/// A connection on which each call carries the token of the command.
-pub type AuthorizedChannel = InterceptedService<Channel, Bearer>;
 
 /// Credentials for a running service. An address that starts with `https://` turns TLS on.
 #[derive(Clone, Debug, Default, Args)]
@@ -53,28 +48,6 @@ pub struct CredentialArgs {
     /// Send the token in this file with each call
     #[arg(long, value_name = "FILE", env = TOKEN_FILE)]
     token_file: Option<PathBuf>,
-}
-
-/// Adds the token to each call.
-#[derive(Clone, Default)]
-pub struct Bearer(Option<MetadataValue<Ascii>>);
-
-impl Interceptor for Bearer {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = &self.0 {
-            request
-                .metadata_mut()
-                .insert("authorization", value.clone());
-        }
-        Ok(request)
-    }
-}
-
-impl Bearer {
-    /// Lets each call on a connection carry the token.
-    pub fn authorize(&self, channel: Channel) -> AuthorizedChannel {
-        InterceptedService::new(channel, self.clone())
-    }
 }
 
 impl CredentialArgs {

@@ -19,6 +19,7 @@ mod service;
 mod summary;
 mod table;
 pub(super) mod worker;
+mod worker_process;
 mod workers;
 
 use std::time::Instant;

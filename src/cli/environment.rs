@@ -1,9 +1,8 @@
 //! Environment variables that have the prefix of this program and that it does not read. Such a variable is probably a
 //! mistyped one, so each command warns of it.
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 
-use super::Cli;
 use super::similar::best;
 use crate::config::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};
 
@@ -20,19 +19,22 @@ const KNOWN_PREFIXES: [&str; 2] = ["TEST_", "ITEM_"];
 /// Variables of the build. cargo sets the second one for a program that it runs.
 const OF_BUILD: [&str; 2] = ["COMMIT", "RUSTC"];
 
-/// Returns the unknown variables of this process.
-pub(super) fn unknown_variables() -> Vec<UnknownVariable> {
+/// Returns the unknown variables of this process. `program`: the flags of all commands, which variables can stand for.
+pub(super) fn unknown_variables(program: &Command) -> Vec<UnknownVariable> {
     let variables = std::env::vars_os();
     let variables = variables.map(|(name, value)| {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         (text(name), text(value))
     });
-    unknown_of(variables)
+    unknown_of(program, variables)
 }
 
-fn unknown_of(variables: impl Iterator<Item = (String, String)>) -> Vec<UnknownVariable> {
+fn unknown_of(
+    program: &Command,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Vec<UnknownVariable> {
     let mut flags = Vec::new();
-    collect_flags(&Cli::command(), &mut flags);
+    collect_flags(program, &mut flags);
     let is_unknown = |name: &str, value: &str| {
         let Some(rest) = name.strip_prefix(VARIABLE_PREFIX) else {
             return false;
@@ -93,14 +95,17 @@ fn most_similar(name: &str, candidates: impl Iterator<Item = String>) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     fn unknown(names: &[&str]) -> Vec<UnknownVariable> {
         let variables = names.iter().map(|text| {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             (format!("LEASE_BROKER_{name}"), value.to_owned())
         });
-        unknown_of(variables)
+        unknown_of(&Cli::command(), variables)
     }
 
     #[test]

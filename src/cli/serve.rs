@@ -12,9 +12,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, open_store};
-use super::environment::{UnknownVariable, unknown_variables};
+use super::environment::UnknownVariable;
 use super::output::print_line;
-use super::start::run;
+use super::runtime::run;
 use crate::admin::{self, AdminPort};
 use crate::broker::{self, Broker, LeaseOperations, Operation};
 use crate::config::{Config, Flag, OtelVariables, StoreKind};
@@ -58,8 +58,13 @@ const OTHER_FILES: usize = 192;
 const MIN_CONNECTIONS: usize = 16;
 
 impl Serve {
-    /// Serves until the service has drained. `lease_operations`: see [`broker::BrokerConfig`].
-    pub(super) fn run(self, lease_operations: LeaseOperations) -> Result<(), CommandError> {
+    /// Serves until the service has drained. `unknown`: the environment variables that are probably mistyped.
+    /// `lease_operations`: see [`broker::BrokerConfig`].
+    pub(super) fn run(
+        self,
+        unknown: &[UnknownVariable],
+        lease_operations: LeaseOperations,
+    ) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
         let logging = logging::start(&config.log)
             .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
@@ -67,7 +72,7 @@ impl Serve {
         let threads = config.threads();
         run(
             runtime.worker_threads(threads),
-            self.serve(config, &logging, lease_operations),
+            self.serve(config, &logging, unknown, lease_operations),
         )
     }
 
@@ -76,6 +81,7 @@ impl Serve {
         &self,
         config: Config,
         logging: &Logging,
+        unknown: &[UnknownVariable],
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
         let mut hangup = stop_signal(SignalKind::hangup())?;
@@ -95,7 +101,7 @@ impl Serve {
             std::future::pending().await
         };
         tokio::select! {
-            served = serve(config, security, logging, lease_operations) => served,
+            served = serve(config, security, logging, unknown, lease_operations) => served,
             never = reload => never,
         }
     }
@@ -124,11 +130,12 @@ async fn serve(
     mut config: Config,
     security: Security,
     logging: &Logging,
+    unknown: &[UnknownVariable],
     lease_operations: LeaseOperations,
 ) -> Result<(), CommandError> {
     limit_connections(&mut config)?;
     memory_limit::warn_if_exceeded(&config);
-    log_unknown_variables();
+    log_unknown_variables(unknown);
     let mut terminate = stop_signal(SignalKind::terminate())?;
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
@@ -241,7 +248,7 @@ fn start_admin_port(
     broker: &Arc<OnceLock<Arc<Broker>>>,
     log_level: &Arc<LogLevel>,
 ) -> Result<Option<AdminPort>, CommandError> {
-    let subject = admin::Subject {
+    let state = admin::AdminState {
         started: SystemTime::now(),
         store: config.store.kind,
         queues: config.queues.clone(),
@@ -250,7 +257,7 @@ fn start_admin_port(
         telemetry: telemetry.clone(),
         log_level: log_level.clone(),
     };
-    admin::start(&config.admin, subject).map_err(|error| {
+    admin::start(&config.admin, state).map_err(|error| {
         let address = config.admin.listen.map(|address| address.to_string());
         let address = address.unwrap_or_default();
         CommandError::io(format!(
@@ -297,8 +304,8 @@ fn log_span_counts(spans: &SpanCounters) {
 }
 
 /// Logs the environment variables that are probably mistyped.
-fn log_unknown_variables() {
-    for UnknownVariable { name, similar } in unknown_variables() {
+fn log_unknown_variables(unknown: &[UnknownVariable]) {
+    for UnknownVariable { name, similar } in unknown {
         tracing::warn!(
             variable = name,
             similar,

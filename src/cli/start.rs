@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tokio::runtime::Builder;
 
 use super::command_error::{CommandError, EXIT_USAGE};
 
@@ -43,25 +42,4 @@ fn report(message: String) {
         let _ = written.send(());
     });
     let _ = is_written.recv_timeout(Duration::from_secs(1));
-}
-
-/// Runs a command on an async runtime with a thread for each core.
-///
-/// # Errors
-/// That of the command, or the runtime cannot be started.
-pub fn block_on(
-    command: impl Future<Output = Result<(), CommandError>>,
-) -> Result<(), CommandError> {
-    run(&mut Builder::new_multi_thread(), command)
-}
-
-/// Runs a command on the async runtime that a builder describes.
-pub(super) fn run(
-    runtime: &mut Builder,
-    command: impl Future<Output = Result<(), CommandError>>,
-) -> Result<(), CommandError> {
-    let runtime = runtime.enable_all().build();
-    runtime
-        .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?
-        .block_on(command)
 }

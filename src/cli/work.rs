@@ -4,25 +4,25 @@ mod child;
 mod input;
 mod lines;
 mod outcome;
+mod settings;
 mod variables;
 
-use std::io::{self, Write as _};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use lease_broker_client::{
-    Context, Done, Event, EventName, HandlerError, Item, Release, Worker, WorkerError,
+    Context, Done, Event, EventName, HandlerError, Item, Worker, WorkerError,
 };
 use lease_broker_proto::WakeRequest;
 use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use tokio::sync::Notify;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use self::child::Child;
-use self::variables::Variables;
+use self::lines::write_error_line;
+use self::settings::{Mistake, Settings, Variables};
 use super::CommandError;
 use super::client_args;
 use super::connect::Attempts;
@@ -34,7 +34,7 @@ use crate::logging;
 /// The time limit of each check at the start.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
-const LOG_LEVEL: &str = "warn,lease_broker::client::stop=off";
+const LOG_LEVEL: &str = "warn,lease_broker_client::stop=off";
 
 /// Run a command for each item of a queue
 ///
@@ -118,35 +118,6 @@ pub(super) struct Work {
     follow_up: Option<String>,
     #[command(flatten)]
     credentials: CredentialArgs,
-}
-
-/// The parts that all runs of the command share.
-struct Settings {
-    queue: String,
-    worker_id: String,
-    command: Vec<String>,
-    variables: Variables,
-    follow_up: Option<String>,
-    /// True: the output has the key of the item before each line.
-    prefix_output: bool,
-    mistake: Mistake,
-}
-
-/// A mistake in the arguments of `work`, because of which the command cannot be run for any item.
-#[derive(Default)]
-struct Mistake {
-    reason: OnceLock<String>,
-    is_set: Notify,
-}
-
-impl Mistake {
-    /// Lets `work` end. Returns the error that releases the item.
-    fn set(&self, reason: String) -> HandlerError {
-        // The first reason is reported.
-        let _ = self.reason.set(reason);
-        self.is_set.notify_one();
-        Release::new().into()
-    }
 }
 
 impl Work {
@@ -282,11 +253,6 @@ fn report(event: &Event) {
         )),
         None => write_error_line(&format!("lease-broker: {name}: {text}")),
     }
-}
-
-/// Writes a line to standard error. Ignores errors: its reader may have ended, and the work goes on.
-fn write_error_line(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn command_error(error: &WorkerError) -> CommandError {

@@ -5,8 +5,8 @@
 
 use toml::{Table, Value};
 
+use super::collector_address::is_address;
 use super::layer::{Layer, Origin};
-use super::telemetry::is_address;
 
 /// The environment variables of OpenTelemetry that a broker found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

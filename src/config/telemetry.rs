@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use super::collector_address::is_address;
 use super::duration;
 use super::error::InvalidSetting;
 use super::otel_variables::OtelVariables;
@@ -203,12 +204,6 @@ fn check_endpoint(key: &str, endpoint: &str) -> Result<(), InvalidSetting> {
         format!("telemetry.{key}"),
         format!("{endpoint:?} is not an address such as \"http://127.0.0.1:4317\""),
     ))
-}
-
-pub(super) fn is_address(text: &str) -> bool {
-    text.parse::<http::Uri>().is_ok_and(|address| {
-        matches!(address.scheme_str(), Some("http" | "https")) && address.host().is_some()
-    })
 }
 
 fn optional_protocol<'de, D: Deserializer<'de>>(

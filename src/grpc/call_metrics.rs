@@ -11,24 +11,10 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::answered::RunningCall;
+use super::reason::Reason;
 
-/// The method of calls to methods that the API does not have.
+/// The method of calls to methods that the API does not have, and the reason of errors that the broker has not made.
 const OTHER: &str = "_OTHER";
-/// Every reason of `status.rs`. The last one stands for all reasons that are not listed.
-const REASONS: [&str; 12] = [
-    "INVALID_FIELD",
-    "LIMIT_EXCEEDED",
-    "QUEUE_NOT_FOUND",
-    "DRAINING",
-    "STORE_UNAVAILABLE",
-    "STORE_MISCONFIGURED",
-    "LEASE_ID_TOO_NEW",
-    "OVERLOADED",
-    "REQUEST_INCOMPLETE",
-    "DEADLINE_EXCEEDED",
-    "INTERNAL",
-    OTHER,
-];
 
 /// The names of the gRPC status codes, in the order of their numbers.
 pub const CODE_NAMES: [&str; 17] = [
@@ -52,32 +38,33 @@ pub const CODE_NAMES: [&str; 17] = [
 ];
 
 /// Returns the index of a status code in [`CODE_NAMES`].
-pub fn code_index(code: Code) -> usize {
+fn code_index(code: Code) -> usize {
     // Every code of tonic is in the table.
     let index = usize::try_from(i32::from(code)).unwrap_or(2);
     index.min(CODE_NAMES.len() - 1)
 }
 
 /// Returns the name of a status code, such as `DEADLINE_EXCEEDED`.
-pub fn code_name(code: Code) -> &'static str {
+pub(super) fn code_name(code: Code) -> &'static str {
     CODE_NAMES[code_index(code)]
 }
 
 /// Receives the duration and the result of each call. The first argument is the index in
-/// [`CallMetrics::method_names`].
-type CallObserver = Box<dyn Fn(usize, Code, Duration) + Send + Sync>;
+/// [`CallMetrics::method_names`], the second one the index of the status code in [`CODE_NAMES`].
+type CallObserver = Box<dyn Fn(usize, usize, Duration) + Send + Sync>;
 
 /// The counters of the calls of a server.
 pub struct CallMetrics {
     methods: Vec<String>,
     active: Vec<AtomicU64>,
-    refused: [AtomicU64; REASONS.len()],
+    /// In the order of [`Reason::ALL`]. The last one stands for all other reasons.
+    refused: [AtomicU64; Reason::ALL.len() + 1],
     observer: CallObserver,
 }
 
 impl CallMetrics {
     /// Creates counters, and passes the duration of each call to `observer`.
-    pub fn new(observer: impl Fn(usize, Code, Duration) + Send + Sync + 'static) -> Self {
+    pub fn new(observer: impl Fn(usize, usize, Duration) + Send + Sync + 'static) -> Self {
         let methods = Self::method_names();
         Self {
             active: methods.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -113,7 +100,8 @@ impl CallMetrics {
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.refused.iter();
         let counts = counts.map(|calls| calls.load(Ordering::Relaxed));
-        REASONS.into_iter().zip(counts)
+        let names = Reason::ALL.into_iter().map(Reason::name);
+        names.chain([OTHER]).zip(counts)
     }
 
     /// Counts a call that starts. `path`: the path of the request.
@@ -132,9 +120,9 @@ impl CallMetrics {
 
     fn add_refused(&self, status: &Status) {
         let info = status.get_details_error_info();
-        let reason = info.as_ref().map_or(OTHER, |info| info.reason.as_str());
-        let index = REASONS.iter().position(|known| *known == reason);
-        self.refused[index.unwrap_or(REASONS.len() - 1)].fetch_add(1, Ordering::Relaxed);
+        let mut names = Reason::ALL.into_iter().map(Reason::name);
+        let index = info.and_then(|info| names.position(|name| name == info.reason));
+        self.refused[index.unwrap_or(Reason::ALL.len())].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -164,6 +152,43 @@ impl RunningCall for MeasuredCall {
 impl Drop for MeasuredCall {
     fn drop(&mut self) {
         self.metrics.active[self.method].fetch_sub(1, Ordering::Relaxed);
-        (self.metrics.observer)(self.method, self.code, self.start.elapsed());
+        let code = code_index(self.code);
+        (self.metrics.observer)(self.method, code, self.start.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::status::{
+        credentials_invalid, credentials_missing, identity_limit, role_missing,
+    };
+    use super::*;
+    use crate::security::OverLimit;
+
+    #[test]
+    fn refused_credentials_and_rights_count_by_reason() {
+        let metrics = CallMetrics::new(|_, _, _| ());
+        let over = OverLimit {
+            limit: "calls_per_second",
+            retry_after: Duration::from_millis(1),
+        };
+        for status in [
+            credentials_missing(),
+            credentials_invalid(None),
+            role_missing("Enqueue", "producer"),
+            identity_limit(over),
+            Status::internal("not the broker's"),
+        ] {
+            metrics.add_refused(&status);
+        }
+        let counted: Vec<_> = metrics.refused().filter(|(_, calls)| *calls > 0).collect();
+        let expected = [
+            "CREDENTIALS_MISSING",
+            "CREDENTIALS_INVALID",
+            "ROLE_MISSING",
+            "IDENTITY_LIMIT",
+            OTHER,
+        ];
+        assert_eq!(counted, expected.map(|reason| (reason, 1)));
     }
 }

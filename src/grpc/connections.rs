@@ -14,6 +14,8 @@
 mod accept_errors;
 mod connection;
 mod lifetime;
+mod report;
+mod serve;
 mod stream_time_limit;
 mod streams;
 mod tls_port;
@@ -21,7 +23,6 @@ mod turn_io;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -38,11 +39,12 @@ use tonic::body::Body;
 
 use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
+pub(super) use self::connection::{Connection, Peer};
 use self::lifetime::LifetimeLimits;
+use self::report::Report;
 pub(super) use self::stream_time_limit::limit_response_time;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
-use crate::broker::CallSource;
 use crate::config;
 use crate::security::{Login, ServerTls};
 
@@ -52,66 +54,11 @@ const MAX_LOCAL_ERROR_RESETS: usize = 1_024;
 /// The number of streams that a client may reset before the server has begun to serve them. A busy client whose calls
 /// all reach their deadline resets many at once.
 const MAX_PENDING_RESETS: usize = 256;
-/// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
-/// takes no further call.
-const MAX_CUT_REQUESTS: usize = 1_024;
 /// The bytes that a client may send before the server has read them: on one stream, and on all streams of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// The bytes of a response that hyper takes before the client has room for them.
 const MAX_SEND_BUFFER: usize = 64 << 10;
-/// The shortest time between two log lines about refused connections.
-const REPORT_INTERVAL: Duration = Duration::from_secs(60);
-
-/// The caller's end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    /// The address that the connection comes from.
-    pub(super) address: SocketAddr,
-    /// The address is one of `server.trusted_proxies`: the connection carries the calls of many clients.
-    pub(super) is_proxy: bool,
-}
-
-/// The state of a connection that its calls share.
-pub(super) struct Connection {
-    pub(super) peer: Peer,
-    /// Calls of one connection have their share of budgets.
-    pub(super) source: Arc<CallSource>,
-    /// The number of streams that the client has opened. It wraps around.
-    pub(super) started_streams: AtomicUsize,
-    /// The number of requests that have arrived in part.
-    pub(super) incomplete_requests: AtomicUsize,
-    /// The number of requests that the client has reset before they were complete.
-    cut_requests: AtomicUsize,
-    /// True while the client watches the health of the server.
-    pub(super) has_watcher: AtomicBool,
-    /// Decides who the calls come from.
-    pub(super) login: Login,
-    /// Cancelled when the connection must take no further stream.
-    pub(super) stop: CancellationToken,
-}
-
-impl Connection {
-    pub(super) fn new(peer: Peer, login: Login, stop: CancellationToken) -> Self {
-        Self {
-            peer,
-            login,
-            stop,
-            source: CallSource::new(),
-            started_streams: AtomicUsize::new(0),
-            incomplete_requests: AtomicUsize::new(0),
-            cut_requests: AtomicUsize::new(0),
-            has_watcher: AtomicBool::new(false),
-        }
-    }
-
-    /// Counts a request that the client has reset before it was complete.
-    pub(super) fn count_cut_request(&self) {
-        if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
-            self.stop.cancel();
-        }
-    }
-}
 
 /// Creates the service that answers the requests of a connection.
 pub(super) trait MakeService: Send + Sync + 'static {
@@ -278,39 +225,5 @@ impl HttpLimits {
             .keep_alive_interval(self.keepalive_interval)
             .keep_alive_timeout(self.keepalive_timeout);
         http
-    }
-}
-
-/// Counts events of one kind, to log them together.
-#[derive(Default)]
-struct Report {
-    count: u64,
-    last: Option<Instant>,
-}
-
-impl Report {
-    /// Counts an event. Returns the number of events since the last report if a report is due.
-    fn add(&mut self, now: Instant) -> Option<u64> {
-        self.count += 1;
-        if self.last.is_some_and(|last| now < last + REPORT_INTERVAL) {
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.count))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_connections_are_reported_once_a_minute() {
-        let mut report = Report::default();
-        let start = Instant::now();
-        assert_eq!(report.add(start), Some(1));
-        assert_eq!(report.add(start + Duration::from_secs(1)), None);
-        assert_eq!(report.add(start + Duration::from_secs(59)), None);
-        assert_eq!(report.add(start + REPORT_INTERVAL), Some(3));
     }
 }

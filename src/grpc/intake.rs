@@ -11,6 +11,7 @@
 //! copied.
 
 mod incomplete;
+mod limits;
 mod message_counter;
 mod read_message;
 mod request_bytes;
@@ -20,44 +21,27 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
 use tokio::task::futures::TaskLocalFuture;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
 pub(super) use self::incomplete::Incomplete;
+pub(super) use self::limits::IntakeLimits;
+use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
 pub(super) use self::request_bytes::RequestBytes;
 use self::request_bytes::{Charge, Importance};
 use super::caller::Caller;
 use super::connections::Connection;
-use super::guard::Guard;
 use super::method::method_of;
-use crate::broker::{Broker, CallSource};
-
-/// The limits of arriving requests, for all connections of a server.
-pub(super) struct IntakeLimits {
-    pub(super) broker: Arc<Broker>,
-    /// Checks callers before their requests are read. `None`: every caller may do everything.
-    pub(super) guard: Option<Guard>,
-    pub(super) max_message_bytes: usize,
-    pub(super) request_timeout: Duration,
-    pub(super) incomplete: Arc<Incomplete>,
-    pub(super) request_bytes: Arc<RequestBytes>,
-    /// Tracks the calls whose requests are complete.
-    pub(super) calls: TaskTracker,
-    /// Cancelled when the server stops. Requests that are incomplete then are refused.
-    pub(super) stop: CancellationToken,
-}
+use crate::call_source::CallSource;
 
 /// The intake of the API's calls on one connection.
 #[derive(Clone)]
@@ -129,12 +113,6 @@ pin_project! {
             call: TaskTrackerToken,
         },
     }
-}
-
-/// A whole body, and the bytes that are charged for it.
-pub(super) struct Message {
-    body: Bytes,
-    charge: Charge,
 }
 
 impl<S, B> Future for IntakeFuture<S, B>

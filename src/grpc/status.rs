@@ -1,4 +1,4 @@
-//! The table of gRPC status codes and reasons. All errors that the API returns are built here.
+//! The table from errors to gRPC status codes and reasons. All errors that the API returns are built here.
 //!
 //! Each status carries a `google.rpc.ErrorInfo` with the reason. `lease_broker.proto` documents the table for clients.
 //!
@@ -12,6 +12,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::reason::Reason;
 use crate::broker::Error;
 use crate::security::OverLimit;
 use crate::text::{is_hidden, visible_lines};
@@ -28,22 +29,30 @@ impl From<Error> for Status {
         use Code::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unavailable};
         let text = error.to_string();
         match error {
-            Error::InvalidField { field, problem } => {
-                on_field(InvalidArgument, "INVALID_FIELD", text, &field, &problem)
-            }
-            Error::LimitExceeded { field, problem } => {
-                on_field(InvalidArgument, "LIMIT_EXCEEDED", text, &field, &problem)
-            }
-            Error::QueueNotFound(_) => status(NotFound, "QUEUE_NOT_FOUND", text, None),
+            Error::InvalidField { field, problem } => on_field(
+                InvalidArgument,
+                Reason::InvalidField,
+                text,
+                &field,
+                &problem,
+            ),
+            Error::LimitExceeded { field, problem } => on_field(
+                InvalidArgument,
+                Reason::LimitExceeded,
+                text,
+                &field,
+                &problem,
+            ),
+            Error::QueueNotFound(_) => status(NotFound, Reason::QueueNotFound, text, None),
             Error::Draining => status(
                 Unavailable,
-                "DRAINING",
+                Reason::Draining,
                 text,
                 Some(Duration::from_millis(100)),
             ),
             Error::LeaseIdTooNew { .. } | Error::SecretNotRead { .. } => status(
                 Unavailable,
-                "LEASE_ID_TOO_NEW",
+                Reason::LeaseIdTooNew,
                 text,
                 Some(Duration::from_millis(500)),
             ),
@@ -55,19 +64,19 @@ impl From<Error> for Status {
                 let number = outage.number.map(|number| number.to_string());
                 let number = number.map(|number| ("server_error".to_owned(), number));
                 let metadata: HashMap<_, _> = std::iter::once(tries).chain(number).collect();
-                let details = ErrorDetails::with_error_info("STORE_UNAVAILABLE", DOMAIN, metadata);
+                let details = error_info(Reason::StoreUnavailable, metadata);
                 with_retry(Unavailable, text, details, Some(retry_after))
             }
             Error::StoreMisconfigured(_) => {
-                status(FailedPrecondition, "STORE_MISCONFIGURED", text, None)
+                status(FailedPrecondition, Reason::StoreMisconfigured, text, None)
             }
             Error::Overloaded { retry_after, .. } => status(
                 Code::ResourceExhausted,
-                "OVERLOADED",
+                Reason::Overloaded,
                 text,
                 Some(retry_after),
             ),
-            Error::Internal => status(Internal, "INTERNAL", text, None),
+            Error::Internal => status(Internal, Reason::Internal, text, None),
         }
     }
 }
@@ -76,30 +85,35 @@ impl From<Error> for Status {
 pub(super) fn deadline_exceeded() -> Status {
     let text =
         "the deadline passed before the store answered; the call may have been applied".to_owned();
-    status(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", text, None)
+    status(Code::DeadlineExceeded, Reason::DeadlineExceeded, text, None)
 }
 
 /// Returns the status for a request that cannot be decoded as a message of the API. `text` gives the cause.
 pub(super) fn malformed(text: String) -> Status {
-    status(Code::InvalidArgument, "INVALID_FIELD", text, None)
+    status(Code::InvalidArgument, Reason::InvalidField, text, None)
 }
 
 /// Returns the status for a request whose last byte has not arrived within `timeout`.
 pub(super) fn incomplete(timeout: Duration) -> Status {
     let timeout = humantime::format_duration(timeout);
     let text = format!("the request did not arrive completely within {timeout}");
-    status(Code::InvalidArgument, "REQUEST_INCOMPLETE", text, None)
+    status(Code::InvalidArgument, Reason::RequestIncomplete, text, None)
 }
 
 /// Returns the status for a request above the configured message size. `text` gives both sizes.
 pub(super) fn message_too_large(text: String) -> Status {
-    status(Code::ResourceExhausted, "LIMIT_EXCEEDED", text, None)
+    status(Code::ResourceExhausted, Reason::LimitExceeded, text, None)
 }
 
 /// Returns the status for a call without credentials.
 pub(super) fn credentials_missing() -> Status {
     let text = "the call has no credentials".to_owned();
-    status(Code::Unauthenticated, "CREDENTIALS_MISSING", text, None)
+    status(
+        Code::Unauthenticated,
+        Reason::CredentialsMissing,
+        text,
+        None,
+    )
 }
 
 /// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: they were
@@ -108,7 +122,7 @@ pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
     let text = "the credentials are not valid".to_owned();
     status(
         Code::Unauthenticated,
-        "CREDENTIALS_INVALID",
+        Reason::CredentialsInvalid,
         text,
         retry_after,
     )
@@ -121,7 +135,7 @@ pub(super) fn role_missing(rpc: &str, needed: &str) -> Status {
         ("rpc".to_owned(), rpc.to_owned()),
         ("role".to_owned(), needed.to_owned()),
     ]);
-    let details = ErrorDetails::with_error_info("ROLE_MISSING", DOMAIN, metadata);
+    let details = error_info(Reason::RoleMissing, metadata);
     with_retry(Code::PermissionDenied, text, details, None)
 }
 
@@ -132,13 +146,17 @@ pub(super) fn identity_limit(over: OverLimit) -> Status {
         "the limit {limit} of the caller's identity is reached; send the call again after the delay in RetryInfo"
     );
     let metadata = HashMap::from([("limit".to_owned(), limit.to_owned())]);
-    let details = ErrorDetails::with_error_info("IDENTITY_LIMIT", DOMAIN, metadata);
+    let details = error_info(Reason::IdentityLimit, metadata);
     with_retry(Code::ResourceExhausted, text, details, Some(retry_after))
 }
 
-fn status(code: Code, reason: &str, text: String, retry_after: Option<Duration>) -> Status {
-    let details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new());
+fn status(code: Code, reason: Reason, text: String, retry_after: Option<Duration>) -> Status {
+    let details = error_info(reason, HashMap::new());
     with_retry(code, text, details, retry_after)
+}
+
+fn error_info(reason: Reason, metadata: HashMap<String, String>) -> ErrorDetails {
+    ErrorDetails::with_error_info(reason.name(), DOMAIN, metadata)
 }
 
 fn with_retry(
@@ -163,10 +181,10 @@ fn pushback(retry_after: Option<Duration>) -> MetadataMap {
     metadata
 }
 
-fn on_field(code: Code, reason: &str, text: String, field: &str, problem: &str) -> Status {
+fn on_field(code: Code, reason: Reason, text: String, field: &str, problem: &str) -> Status {
     let field = truncate(field.to_owned(), MAX_FIELD_BYTES);
     let metadata = HashMap::from([("field".to_owned(), field.clone())]);
-    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    let mut details = error_info(reason, metadata);
     details.add_bad_request_violation(field, truncate(problem.to_owned(), MAX_TEXT_BYTES));
     with_retry(code, text, details, None)
 }

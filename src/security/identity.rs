@@ -9,7 +9,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::rights::Rights;
-use crate::broker::CallSource;
+use crate::call_source::CallSource;
 use crate::config::{self, IdentityLimits, LeaseScope, Role};
 use crate::lease_id::LeaseOwner;
 

@@ -27,14 +27,17 @@ mod instance;
 mod item_bytes;
 mod key_source;
 mod list_parameters;
+mod list_statements;
 mod migrations;
 mod mirror;
 mod new_item;
+mod operations;
 mod partitions;
 mod placeholders;
 mod pool;
 mod prepared;
 mod purge;
+mod purge_statements;
 mod queue_statements;
 mod quote;
 mod reader;
@@ -49,14 +52,17 @@ mod server_info;
 mod settings;
 mod settle;
 mod soft_lock_types;
+mod statement_parts;
 mod survey;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod trace_statements;
 mod types;
 mod utf16;
 mod value_limits;
 mod why;
+mod why_statements;
 mod written_columns;
 
 use std::sync::Arc;
@@ -66,6 +72,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
+use self::operations::MssqlOperations;
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
@@ -90,35 +97,6 @@ pub struct MssqlStore {
     secret: Secret,
     signing_secrets: Arc<SigningSecrets>,
     reader: MssqlReader,
-}
-
-/// The state that all operations share. Clones share the same pool and statements.
-#[derive(Clone)]
-struct MssqlOperations {
-    pool: Pool,
-    queues: Arc<[QueueStatements]>,
-}
-
-impl MssqlOperations {
-    fn queue(&self, queue: QueueIndex) -> Result<&QueueStatements, StoreError> {
-        self.queues.get(queue.0).ok_or_else(|| {
-            StoreError::Bug(format!("the store has no queue with index {}", queue.0))
-        })
-    }
-
-    /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.
-    async fn run<T, Run>(
-        &self,
-        operation: impl FnOnce(MssqlOperations) -> Run,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        Run: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        let task = tokio::spawn(operation(self.clone()));
-        task.await
-            .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
-    }
 }
 
 impl MssqlStore {

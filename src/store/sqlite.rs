@@ -31,6 +31,7 @@ mod new_item;
 mod open_files;
 mod placeholders;
 mod purge;
+mod purge_statements;
 mod queue_statements;
 mod quote;
 mod read_connection;
@@ -50,6 +51,7 @@ mod tests;
 mod trace;
 mod types;
 mod why;
+mod why_statements;
 mod writer;
 mod written_columns;
 

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use tokio::sync::mpsc;
 
-use super::{Call, CallFailure, CallGroup, MAX_GROUP_ITEMS};
-use crate::broker::call_source::SourceNumber;
+use super::call_group::{Call, CallFailure, CallGroup, MAX_GROUP_ITEMS};
 use crate::broker::shedding::Shedding;
 use crate::broker::turns::{InTurn, Turns};
+use crate::call_source::SourceNumber;
 
 pub(super) struct Backlog<I, R> {
     calls: VecDeque<Call<I, R>>,

@@ -11,7 +11,8 @@
 
 use super::journal;
 use super::service::DemoService;
-use super::workers::{WorkerProcess, Workers};
+use super::worker_process::WorkerProcess;
+use super::workers::Workers;
 use crate::cli::CommandError;
 
 /// Kills one worker that holds leases and returns its name. Returns `None` if no worker holds leases at the moment.

@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use super::language::Language;
 use super::worker::Role;
-use super::workers::WorkerProcess;
+use super::worker_process::WorkerProcess;
 use crate::cli::CommandError;
 
 /// The programs that process rows. The workers take them in turn.

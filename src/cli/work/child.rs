@@ -11,8 +11,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child as Process, Command};
 use tokio::time::{sleep, timeout};
 
-use super::lines::for_each_line;
-use super::{Settings, variables, write_error_line};
+use super::lines::{for_each_line, write_error_line};
+use super::settings::Settings;
+use super::variables;
 use crate::cli::output::write_line;
 
 /// The time between SIGTERM and SIGKILL. The worker gives a cancelled handler 5 s.

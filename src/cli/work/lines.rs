@@ -1,6 +1,6 @@
-//! Splits the output of a command into lines.
+//! Splits the output of a command into lines, and writes lines to standard error.
 
-use std::io;
+use std::io::{self, Write as _};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -34,4 +34,9 @@ pub(super) async fn for_each_line(
             return Ok(());
         }
     }
+}
+
+/// Writes a line to standard error. Ignores errors: its reader may have ended, and the work goes on.
+pub(super) fn write_error_line(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -7,8 +7,8 @@ use lease_broker_client::{Context, DeadLetter, Done, HandlerError, Release, Retr
 use lease_broker_proto as proto;
 use serde_json::Value as Json;
 
-use super::Settings;
 use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
+use super::settings::Settings;
 use crate::cli::item_input::item_from_json;
 
 /// Exit codes of `sysexits.h`.

@@ -1,24 +1,14 @@
 //! The environment variables of a command: those of the item, and those by which the command can call the broker.
 
-use std::ffi::OsString;
-
 use lease_broker_client::{HandlerError, Item, Value};
 use tokio::process::Command;
 
-use super::Settings;
+use super::settings::{Settings, Variables};
 use crate::cli::output::json_value;
 use crate::cli::similar;
 
 /// The prefix of the variables that only this program sets.
 pub(super) const RESERVED: &str = "LEASE_BROKER_";
-
-/// The variables that do not depend on the item, and the columns that become variables.
-pub(super) struct Variables {
-    /// The address and the credentials, by the variables that every command of this program reads.
-    pub(super) broker: Vec<(&'static str, OsString)>,
-    /// Columns, each with the name of its variable.
-    pub(super) columns: Vec<(String, String)>,
-}
 
 /// Sets the variables of a command that has inherited those of this process.
 ///

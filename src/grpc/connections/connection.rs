@@ -1,23 +1,20 @@
-//! Serves one connection until it ends, is too old, or the server stops.
+//! A connection: its stream, and the state that its calls share.
 
-use std::future::poll_fn;
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::lifetime::{Activity, Lifetime, Step};
-use super::streams::Streams;
-use super::tls_port::{Encrypted, TlsPort};
-use super::turn_io::TurnIo;
-use super::{Connection, Connections, MakeService, Peer};
+use crate::call_source::CallSource;
+use crate::security::Login;
+
+/// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
+/// takes no further call.
+const MAX_CUT_REQUESTS: usize = 1_024;
 
 /// The stream of a connection, without or with TLS.
 ///
@@ -25,106 +22,52 @@ use super::{Connection, Connections, MakeService, Peer};
 /// 7 % more instructions.
 pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-impl<M: MakeService> Connections<M> {
-    /// Makes the TLS handshake of a connection. Returns `None` if it failed, or if the server stops.
-    pub(super) async fn shake_hands(
-        &self,
-        tls: &TlsPort,
-        stream: TcpStream,
-        peer: Peer,
-        stop: CancellationToken,
-    ) -> Option<(Stream, Arc<Connection>)> {
-        let handshake = tokio::time::timeout(self.limits.handshake_timeout, tls.accept(stream));
-        let cause = match stop.run_until_cancelled(handshake).await? {
-            Ok(Ok(encrypted)) => {
-                let Encrypted {
-                    stream,
-                    login,
-                    certificates,
-                } = encrypted;
-                let connection = Arc::new(Connection::new(peer, login, stop));
-                if !certificates.is_empty() {
-                    tls.watch(&connection, certificates);
-                }
-                return Some((Stream::Right(Box::new(stream)), connection));
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "not complete within server.handshake_timeout".to_owned(),
-        };
-        let (peer, cause) = (peer.address.ip(), crate::text::visible(&cause));
-        tracing::warn!(
-            target: "lease_broker::audit",
-            event = "tls.failed",
-            %peer,
-            %cause,
-            "TLS handshake failed"
-        );
-        None
+/// The caller's end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::grpc) struct Peer {
+    /// The address that the connection comes from.
+    pub(in crate::grpc) address: SocketAddr,
+    /// The address is one of `server.trusted_proxies`: the connection carries the calls of many clients.
+    pub(in crate::grpc) is_proxy: bool,
+}
+
+/// The state of a connection that its calls share.
+pub(in crate::grpc) struct Connection {
+    pub(in crate::grpc) peer: Peer,
+    /// Calls of one connection have their share of budgets.
+    pub(in crate::grpc) source: Arc<CallSource>,
+    /// The number of streams that the client has opened. It wraps around.
+    pub(in crate::grpc) started_streams: AtomicUsize,
+    /// The number of requests that have arrived in part.
+    pub(in crate::grpc) incomplete_requests: AtomicUsize,
+    /// The number of requests that the client has reset before they were complete.
+    cut_requests: AtomicUsize,
+    /// True while the client watches the health of the server.
+    pub(in crate::grpc) has_watcher: AtomicBool,
+    /// Decides who the calls come from.
+    pub(in crate::grpc) login: Login,
+    /// Cancelled when the connection must take no further stream.
+    pub(in crate::grpc) stop: CancellationToken,
+}
+
+impl Connection {
+    pub(in crate::grpc) fn new(peer: Peer, login: Login, stop: CancellationToken) -> Self {
+        Self {
+            peer,
+            login,
+            stop,
+            source: CallSource::new(),
+            started_streams: AtomicUsize::new(0),
+            incomplete_requests: AtomicUsize::new(0),
+            cut_requests: AtomicUsize::new(0),
+            has_watcher: AtomicBool::new(false),
+        }
     }
 
-    /// Serves a connection that was accepted at this time.
-    pub(super) async fn serve(
-        &self,
-        stream: Stream,
-        connection: Arc<Connection>,
-        accepted_at: Instant,
-    ) {
-        let (mut streams, executor, allowance) = Streams::new();
-        let io = TurnIo::new(stream, allowance);
-        let service = self.services.service(connection.clone());
-        let builder = self.http.builder(executor);
-        let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
-        let (mut lifetime, first_look) = Lifetime::new(self.limits, accepted_at);
-        let mut timer = pin!(tokio::time::sleep_until(first_look));
-        let mut has_timer = true;
-        // Tokens of this connection alone: polling a token locks the list of all that wait for it.
-        let cut = self.cut.child_token();
-        let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
-        let mut stopping = false;
-        loop {
-            let next = tokio::select! {
-                biased;
-                ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
-                    match ended {
-                        Some(Ok(())) => {}
-                        Some(Err(error)) => {
-                            tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
-                        }
-                        None => {
-                            http.as_mut().graceful_shutdown();
-                            // Sends GOAWAY. The client has no call that the end could cut off.
-                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
-                        }
-                    }
-                    return;
-                }
-                () = &mut cut => return,
-                () = &mut stop, if !stopping => {
-                    stopping = true;
-                    if !streams.has_greeting() {
-                        return;
-                    }
-                    lifetime.close(Instant::now())
-                }
-                () = &mut timer, if has_timer => {
-                    let activity = Activity {
-                        greeted: streams.has_greeting(),
-                        started_streams: connection.started_streams.load(Ordering::Relaxed),
-                        is_watching: connection.has_watcher.load(Ordering::Relaxed),
-                    };
-                    lifetime.step(activity, Instant::now())
-                }
-            };
-            has_timer = true;
-            match next {
-                Step::Wait(Some(time)) => timer.as_mut().reset(time),
-                Step::Wait(None) => has_timer = false,
-                Step::Close(time) => {
-                    http.as_mut().graceful_shutdown();
-                    timer.as_mut().reset(time);
-                }
-                Step::Cut => return,
-            }
+    /// Counts a request that the client has reset before it was complete.
+    pub(in crate::grpc) fn count_cut_request(&self) {
+        if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
+            self.stop.cancel();
         }
     }
 }

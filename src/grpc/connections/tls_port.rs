@@ -14,7 +14,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::Connection;
+use super::connection::Connection;
 use crate::security::{CertificateNames, Login, ServerTls};
 
 /// The interval at which the certificates of connected clients are checked.

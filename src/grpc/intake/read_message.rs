@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use tonic::{Code, Status};
 
+use super::limits::{IntakeLimits, Message};
 use super::request_bytes::{Charge, Importance};
-use super::{IntakeLimits, Message};
 use crate::broker::Error;
 use crate::grpc::connections::Connection;
 use crate::grpc::status;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use lease_broker_value::Value;
 use serde_json::json;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};

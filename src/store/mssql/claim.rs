@@ -6,10 +6,10 @@ use serde_json::json;
 use tiberius::Row;
 use uuid::Uuid;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
+use super::operations::MssqlOperations;
 use super::queue_statements::{ClaimBatches, QueueStatements};
 use super::types;
 use crate::lease_id::LeaseRef;

@@ -3,10 +3,11 @@
 use serde_json::json;
 use tiberius::Row;
 
-use super::MssqlOperations;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
-use super::queue_statements::{QueueStatements, roll_back_on_error};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use super::statement_parts::roll_back_on_error;
 use crate::key::Key;
 use crate::store::template::{Placeholders, render};
 use crate::store::{NewItem, QueueIndex, Rejection, StoreError};

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tiberius::ToSql;
 
-use super::MssqlOperations;
 use super::decode;
 use super::enqueue::{ENQUEUE, ItemGroup, group_items, keys_of};
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{FIRST_LIST, ListParameters};
-use super::queue_statements::{QueueStatements, roll_back_on_error};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use super::statement_parts::roll_back_on_error;
 use crate::key::hex;
 use crate::store::template::{Placeholders, render};
 use crate::store::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};

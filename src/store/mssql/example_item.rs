@@ -2,10 +2,10 @@
 
 use lease_broker_value::Value;
 
-use super::MssqlOperations;
 use super::catalogue::Column;
 use super::decode::{integer, result_set};
 use super::error::RetrySafety;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::quote::quote_table;
 use crate::store::example_item::{Candidate, example};

@@ -1,9 +1,9 @@
 //! Ready items whose fencing token or number of attempts has the largest number of its type. Only other programs write such
 //! rows. A claim cannot lease them, and fails. They become dead, and the claim runs again.
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::store::{ClaimCall, MAX_PASSED_OVER, StoreError};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::ListParameters;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::written_columns::stored_checkpoint;
 use crate::store::millis::millis_rounded_up;

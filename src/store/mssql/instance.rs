@@ -3,9 +3,9 @@
 use tiberius::{Row, ToSql};
 use uuid::Uuid;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
+use super::operations::MssqlOperations;
 use crate::store::StoreError;
 use crate::store::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::store::template::{Placeholders, render};

@@ -2,21 +2,11 @@
 
 use super::catalogue::Column;
 use super::quote::quote;
+use super::server_info::TextBytes;
 use super::types::ColumnType;
 use crate::key::Key;
 use crate::store::ItemSize;
 use crate::store::queue_columns::QueueColumns;
-
-/// The ways to get the size of a text in UTF-8, the encoding of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TextBytes {
-    /// `DATALENGTH` counts UTF-8. Only on Babelfish.
-    Length,
-    /// `DATALENGTH` after a conversion to a UTF-8 collation. SQL Server 2019 and later.
-    Conversion,
-    /// There is no way: the size in UTF-16 is taken. SQL Server 2017.
-    Unknown,
-}
 
 /// The size of the items of a queue, as SQL about the row `t`.
 pub(super) struct ItemBytes {

@@ -5,99 +5,12 @@ use std::time::Duration;
 use tiberius::ToSql;
 use uuid::Uuid;
 
-use super::MssqlOperations;
-use super::backfill::set_position_placeholders;
-use super::catalogue::{Column, Table};
 use super::decode;
 use super::error::{RetrySafety, into_rejection};
-use super::index;
-use super::queue_statements::{QueueStatements, roll_back_on_error};
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::adoption::time_index;
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
 use crate::store::millis::duration_between;
-use crate::store::template::{Placeholders, render};
 use crate::store::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
-
-const PURGE: &str = include_str!("../../../sql/mssql/purge.sql");
-
-/// The batches of `purge.sql`.
-pub(super) struct PurgeStatements {
-    /// Visits the first rows of the table.
-    pub(super) first: String,
-    /// Visits the rows after a key.
-    pub(super) next: String,
-    /// `None` if the queue has no archive, or one without an index on the time.
-    pub(super) archive: Option<ArchiveStatements>,
-    pub(super) take_turn: String,
-}
-
-pub(super) struct ArchiveStatements {
-    pub(super) delete_archived: String,
-    pub(super) count_archived: String,
-}
-
-impl PurgeStatements {
-    pub(super) fn new(
-        spec: &QueueSpec,
-        key: &[Column],
-        table: &Table,
-        archive: Option<&Table>,
-        placeholders: &Placeholders,
-    ) -> Self {
-        let mut placeholders = placeholders.clone();
-        set_position_placeholders(&mut placeholders, key);
-        let is_old = render(PURGE, "is_old", &placeholders);
-        placeholders.insert("is_old", is_old);
-        let batch = |sections: &[&str], placeholders: &Placeholders| {
-            let sections = sections
-                .iter()
-                .map(|section| render(PURGE, section, placeholders));
-            let batch = sections.collect::<Vec<_>>().join("\n");
-            roll_back_on_error(batch, table.has_triggers)
-        };
-        let mut first = placeholders.clone();
-        first.insert("after_position", "1 = 1".to_owned());
-        first.insert("walk_hint", index::walk_hint(key, table, false));
-        placeholders.insert("walk_hint", index::walk_hint(key, table, true));
-        let archive = archive.and_then(|archive| {
-            let index = time_index(spec, archive)?;
-            // Babelfish stores indexes under other names.
-            let hint = if archive.reports_filters {
-                index::hint(&index.name, true)
-            } else {
-                String::new()
-            };
-            let mut placeholders = placeholders.clone();
-            placeholders.insert("archive_hint", hint);
-            Some(ArchiveStatements {
-                delete_archived: roll_back_on_error(
-                    render(PURGE, "delete_archived", &placeholders),
-                    archive.has_triggers,
-                ),
-                count_archived: render(PURGE, "count_archived", &placeholders),
-            })
-        });
-        Self {
-            first: batch(&["begin", "visit", "delete_old"], &first),
-            next: batch(
-                &["begin", "read_position", "visit", "delete_old"],
-                &placeholders,
-            ),
-            archive,
-            take_turn: render(PURGE, "take_turn", &placeholders),
-        }
-    }
-
-    fn archive(&self, spec: &QueueSpec) -> Result<&ArchiveStatements, StoreError> {
-        self.archive.as_ref().ok_or_else(|| {
-            StoreError::Misconfigured(format!(
-                "queue {:?} has no archive with an index on {}: run `lease-broker schema apply` with keep_for.archive",
-                spec.name,
-                spec.soft_lock.name(SoftLockColumn::StateTime)
-            ))
-        })
-    }
-}
 
 /// Returns an age in whole seconds, rounded up. The configuration limits it to 10,000 days.
 fn seconds(age: Duration) -> i32 {

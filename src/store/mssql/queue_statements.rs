@@ -10,16 +10,18 @@ use tiberius::Row;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::unexpected;
-use super::inspect::ListStatements;
-use super::item_bytes::{ItemBytes, TextBytes};
+use super::item_bytes::ItemBytes;
 use super::key_source::KeySource;
 use super::list_parameters::{ListEntry, ListParameters};
-use super::purge::PurgeStatements;
+use super::list_statements::ListStatements;
+use super::purge_statements::PurgeStatements;
 use super::quote::quote;
+use super::server_info::TextBytes;
 use super::soft_lock_types::queue_columns;
-use super::trace::TraceStatements;
+use super::statement_parts::{ALL_DUE, roll_back_on_error, with_key_list, with_lease_list};
+use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
-use super::why::WhyStatements;
+use super::why_statements::WhyStatements;
 use super::{index, partitions, placeholders};
 use crate::key::Key;
 use crate::lease_id::LeaseRef;
@@ -339,15 +341,6 @@ impl QueueStatements {
     }
 }
 
-/// Surrounds the batch as `triggers.sql` describes, if a table that it changes has triggers.
-pub(super) fn roll_back_on_error(batch: String, has_triggers: bool) -> String {
-    if !has_triggers {
-        return batch;
-    }
-    let placeholders = Placeholders::from([("batch", batch)]);
-    render(file!("triggers"), "roll_back_on_error", &placeholders)
-}
-
 /// The sections of `claim.sql` for items that may be too large. `fit_items` contains the first ones.
 const SIZE_SECTIONS: [&str; 8] = [
     "size_columns",
@@ -473,32 +466,6 @@ fn render_redrive_without_checkpoint(
     let mut placeholders = placeholders.clone();
     placeholders.insert("redriven_checkpoint", clear.unwrap_or_default());
     render(file!("redrive"), "redrive", &placeholders)
-}
-
-/// Adds the list of keys in `cancel.sql` to the placeholders.
-pub(super) fn with_key_list(placeholders: &Placeholders) -> Placeholders {
-    let mut placeholders = placeholders.clone();
-    let list = render(file!("cancel"), "key_list", &placeholders);
-    placeholders.insert("key_list", list);
-    placeholders
-}
-
-/// The states with a due time, as the filter of the due index has them. Another condition would not match the filter.
-pub(super) const ALL_DUE: &str = "IN (1, 2)";
-
-/// Adds the sections of `leases.sql`, and the fields that `file` adds to its list, to the placeholders.
-pub(super) fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeholders {
-    let mut placeholders = placeholders.clone();
-    for (file, sections) in [
-        (file, &["extra_columns", "extra_json"][..]),
-        (file!("leases"), &["lease_list", "is_same_lease", "is_held"]),
-    ] {
-        for section in sections {
-            let text = render(file, section, &placeholders);
-            placeholders.insert(section, text);
-        }
-    }
-    placeholders
 }
 
 /// Renders the statistics that count every row.

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 
 use super::inspect::CountMethod;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::{MssqlOperations, Pool, Settings, adopt};
+use super::{Pool, Settings, adopt};
 use crate::item_state::State;
 use crate::key::Key;
 use crate::queue::QueueSpec;

@@ -1,8 +1,8 @@
 //! The reaper's operation: ends expired leases, makes delayed items ready, and reads the next due time.
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
+use super::operations::MssqlOperations;
 use crate::item_state::State;
 use crate::store::{QueueIndex, Reaped, StoreError};
 

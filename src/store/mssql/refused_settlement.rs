@@ -3,7 +3,7 @@
 //! The server's message names a table or a constraint, and rarely the row. So the search runs parts of the settlement and
 //! rolls them back. It takes at most 2 + log2(n) batches for n follow-ups.
 
-use super::MssqlOperations;
+use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::settle::ROLLBACK;
 use crate::store::{Ending, FollowUp, Refusal, Rejection, Settled, Settlement, StoreError};

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
+use super::operations::MssqlOperations;
 use crate::item_state::State;
 use crate::store::{QueueIndex, ReleasedClaims, StoreError};
 

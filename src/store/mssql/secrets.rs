@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tiberius::{Row, ToSql};
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
+use super::operations::MssqlOperations;
 use crate::lease_id::StoredSecret;
 use crate::store::StoreError;
 use crate::store::migrations::new_secret;

@@ -5,7 +5,6 @@ use std::fmt;
 use tiberius::Row;
 use tiberius::error::Error;
 
-use super::item_bytes::TextBytes;
 use crate::store::StoreError;
 
 /// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation
@@ -34,6 +33,17 @@ pub(super) struct ServerInfo {
     /// `READ_COMMITTED_SNAPSHOT`: readers get the last committed version of a row and do not wait for locks.
     pub(super) snapshot: bool,
     pub(super) babelfish: bool,
+}
+
+/// The ways to get the size of a text in UTF-8, the encoding of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextBytes {
+    /// `DATALENGTH` counts UTF-8. Only on Babelfish.
+    Length,
+    /// `DATALENGTH` after a conversion to a UTF-8 collation. SQL Server 2019 and later.
+    Conversion,
+    /// There is no way: the size in UTF-16 is taken. SQL Server 2017.
+    Unknown,
 }
 
 impl ServerInfo {

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
-use super::queue_statements::{QueueStatements, roll_back_on_error};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
 use crate::item_state::State;
 use crate::queue::OnComplete;

@@ -2,46 +2,14 @@
 
 use serde_json::json;
 
-use super::MssqlOperations;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
-use super::queue_statements::{
-    ALL_DUE, QueueStatements, roll_back_on_error, with_key_list, with_lease_list,
-};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
 use crate::key::Key;
 use crate::lease_id::LeaseRef;
-use crate::queue::QueueSpec;
-use crate::store::template::{Placeholders, render};
 use crate::store::{QueueIndex, StoreError, TraceNote};
-
-const TRACE: &str = include_str!("../../../sql/mssql/trace.sql");
-
-/// The rendered statements of `trace.sql`.
-pub(super) struct TraceStatements {
-    pub(super) note: String,
-    pub(super) find_expired: String,
-    pub(super) find_leased: String,
-}
-
-impl TraceStatements {
-    pub(super) fn new(spec: &QueueSpec, placeholders: &Placeholders, has_triggers: bool) -> Self {
-        let note = render(TRACE, "note_traces", &with_lease_list(TRACE, placeholders));
-        let states = if spec.filtered_indexes {
-            ALL_DUE
-        } else {
-            "= 1"
-        };
-        let mut with_states = placeholders.clone();
-        with_states.insert("states", states.to_owned());
-        let with_keys = with_key_list(placeholders);
-        Self {
-            note: roll_back_on_error(note, has_triggers),
-            find_expired: render(TRACE, "find_expired_untraced", &with_states),
-            find_leased: render(TRACE, "find_leased_untraced", &with_keys),
-        }
-    }
-}
 
 impl MssqlOperations {
     pub(super) async fn note_traces(

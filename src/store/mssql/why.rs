@@ -10,45 +10,21 @@ use tokio::time::{sleep, timeout};
 use super::connection::Connection;
 use super::error::RetrySafety;
 use super::list_parameters::ListParameters;
-use super::queue_statements::{QueueStatements, with_key_list};
-use super::{MssqlOperations, decode, instance};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use super::why_statements::find_blocker;
+use super::{decode, instance};
 use crate::item_state::State;
 use crate::key::Key;
 use crate::store::instance::LIVE_TIME;
-use crate::store::template::{Placeholders, render};
 use crate::store::{
     Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError,
 };
-
-const WHY: &str = include_str!("../../../sql/mssql/why.sql");
 
 /// The time between two questions who holds a lock.
 const BLOCKER_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum time for the answer to such a question.
 const BLOCKER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The batches of `why.sql`. The fields have the names of the sections.
-pub(super) struct WhyStatements {
-    pub(super) facts: String,
-    pub(super) wait: String,
-    pub(super) wait_by_update: String,
-}
-
-impl WhyStatements {
-    pub(super) fn new(placeholders: &Placeholders) -> Self {
-        let placeholders = with_key_list(placeholders);
-        let section = |name| render(WHY, name, &placeholders);
-        Self {
-            facts: section("facts"),
-            wait: section("wait"),
-            wait_by_update: section("wait_by_update"),
-        }
-    }
-}
-
-/// Renders the question who blocks a session.
-pub(super) fn find_blocker() -> String {
-    render(WHY, "find_blocker", &Placeholders::new())
-}
 
 impl MssqlOperations {
     pub(super) async fn item_facts(

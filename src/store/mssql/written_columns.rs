@@ -9,8 +9,9 @@ use serde_json::{Value as Json, json};
 use super::catalogue::Column;
 use super::list_parameters::{EntryValue, ListEntry};
 use super::new_item::{has_unsupported_characters, json_declaration, value_from_json};
-use super::queue_statements::{QueueStatements, with_lease_list};
+use super::queue_statements::QueueStatements;
 use super::quote::quote;
+use super::statement_parts::with_lease_list;
 use crate::store::template::render;
 use crate::store::{Ending, Refusal, Rejection, Settlement, StoreError, written_columns};
 

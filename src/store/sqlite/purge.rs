@@ -5,84 +5,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::catalogue::Table;
 use super::error::broken_constraint;
 use super::queue_statements::QueueStatements;
-use super::quote::quote;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::key::Key;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::adoption::time_index;
 use crate::store::millis::{duration_between, millis_rounded_up};
-use crate::store::template::{Placeholders, render};
 use crate::store::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
-
-const PURGE: &str = include_str!("../../../sql/sqlite/purge.sql");
-
-/// The statements of `purge.sql`. The fields have the names of the sections.
-pub(super) struct PurgeStatements {
-    pub(super) visit_first: String,
-    pub(super) visit_next: String,
-    pub(super) delete_old: String,
-    /// `None` if the queue has no archive, or one whose old rows cannot be found by an index or named by a row id.
-    pub(super) archive: Option<ArchiveStatements>,
-    take_turn: String,
-    read_turn: String,
-}
-
-pub(super) struct ArchiveStatements {
-    pub(super) delete_archived: String,
-    pub(super) count_archived: String,
-}
-
-impl PurgeStatements {
-    pub(super) fn new(
-        spec: &QueueSpec,
-        archive: Option<&Table>,
-        placeholders: &Placeholders,
-    ) -> Self {
-        let mut placeholders = placeholders.clone();
-        let is_old = render(PURGE, "is_old", &placeholders);
-        placeholders.insert("is_old", is_old);
-        let text = |section| render(PURGE, section, &placeholders);
-        let archive = archive.and_then(|archive| {
-            let index = time_index(spec, archive)?;
-            let mut placeholders = placeholders.clone();
-            placeholders.insert("archive_index", quote(&index.name));
-            placeholders.insert("archive_rowid", rowid(archive)?.to_owned());
-            Some(ArchiveStatements {
-                delete_archived: render(PURGE, "delete_archived", &placeholders),
-                count_archived: render(PURGE, "count_archived", &placeholders),
-            })
-        });
-        Self {
-            visit_first: text("visit_first"),
-            visit_next: text("visit_next"),
-            delete_old: text("delete_old"),
-            archive,
-            take_turn: text("take_turn"),
-            read_turn: text("read_turn"),
-        }
-    }
-
-    fn archive(&self, spec: &QueueSpec) -> Result<&ArchiveStatements, StoreError> {
-        self.archive.as_ref().ok_or_else(|| {
-            StoreError::Misconfigured(format!(
-                "queue {:?} has no archive whose rows can be deleted by age: the archive needs an index on {}, and no column \
-                 of its own with the name rowid; run `lease-broker schema apply` with keep_for.archive",
-                spec.name,
-                spec.soft_lock.name(SoftLockColumn::StateTime)
-            ))
-        })
-    }
-}
-
-/// Returns a name of the row id that is not the name of a column.
-fn rowid(table: &Table) -> Option<&'static str> {
-    let mut names = ["rowid", "_rowid_", "oid"].into_iter();
-    names.find(|name| table.column(name).is_none())
-}
 
 /// The times before which an item is old, in milliseconds since 1970. `None`: never.
 #[derive(Clone, Copy)]

@@ -10,12 +10,12 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::placeholders;
-use super::purge::PurgeStatements;
+use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::types::{self, ColumnType};
-use super::why::WhyStatements;
+use super::why_statements::WhyStatements;
 use crate::item_state::State;
 use crate::key::Key;
 use crate::queue::{QueueSpec, SoftLockColumn};

@@ -13,35 +13,12 @@ use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use crate::item_state::State;
 use crate::key::Key;
-use crate::store::template::{Placeholders, render};
 use crate::store::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
-
-const WHY: &str = include_str!("../../../sql/sqlite/why.sql");
 
 /// A lock of the file that is free within this time is a broker's own, and no reason for an item to wait.
 const LOCK_TIME: Duration = Duration::from_secs(1);
 /// The time between two tries to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-
-/// The statements of `why.sql`. The fields have the names of the sections.
-pub(super) struct WhyStatements {
-    pub(super) read_row: String,
-    pub(super) find_ready: String,
-    pub(super) find_null_key: String,
-    pub(super) find_broker_table: String,
-}
-
-impl WhyStatements {
-    pub(super) fn new(placeholders: &Placeholders) -> Self {
-        let text = |section| render(WHY, section, placeholders);
-        Self {
-            read_row: text("read_row"),
-            find_ready: text("find_ready"),
-            find_null_key: text("find_null_key"),
-            find_broker_table: text("find_broker_table"),
-        }
-    }
-}
 
 /// Collects the facts, except for the lock. See [`Inspect::item_facts`](crate::store::Inspect::item_facts).
 pub(super) fn item_facts(

@@ -15,15 +15,16 @@ use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::index;
 use super::super::instance;
-use super::super::item_bytes::TextBytes;
 use super::super::key_source::KeySource;
+use super::super::operations::MssqlOperations;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
 use super::super::remove;
 use super::super::secrets;
+use super::super::server_info::TextBytes;
 use super::super::soft_lock_types::queue_columns;
-use super::super::why;
-use super::super::{MssqlOperations, Pool, Settings};
+use super::super::why_statements::find_blocker;
+use super::super::{Pool, Settings};
 use super::{MINUTE, hint_rules, spec};
 use crate::item_state::State;
 use crate::key::Key;
@@ -140,7 +141,7 @@ fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8]
         ("why", why.facts.clone()),
         ("why, wait for a lock", why.wait.clone()),
         ("why, wait on Babelfish", why.wait_by_update.clone()),
-        ("why, find the blocking session", why::find_blocker()),
+        ("why, find the blocking session", find_blocker()),
     ]
 }
 

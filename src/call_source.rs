@@ -21,13 +21,16 @@ pub struct CallSource {
 
 /// Tells sources apart. Zero: the call has no source, such as one from inside the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SourceNumber(pub(super) u32);
+pub struct SourceNumber(pub u32);
 
 /// A budget that sources share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SharedBudget {
+pub enum SharedBudget {
+    /// Calls that extend or end leases.
     Settlements,
+    /// Calls that give work or add it.
     WorkingCalls,
+    /// Claims that wait for items.
     WaitingClaims,
 }
 
@@ -49,21 +52,22 @@ impl CallSource {
     }
 
     /// Returns the source of the call that this task serves.
-    pub(super) fn current() -> Option<Arc<Self>> {
+    pub fn current() -> Option<Arc<Self>> {
         SOURCE.try_with(Arc::clone).ok()
     }
 
     /// Returns the number of the source of the call that this task serves.
-    pub(super) fn current_number() -> SourceNumber {
+    pub fn current_number() -> SourceNumber {
         SOURCE.try_with(|source| source.number).unwrap_or_default()
     }
 
-    pub(super) fn number(&self) -> SourceNumber {
+    /// Returns the number of this source.
+    pub fn number(&self) -> SourceNumber {
         self.number
     }
 
     /// Returns the number of places that this source has in a budget.
-    pub(super) fn places(&self, budget: SharedBudget) -> &AtomicUsize {
+    pub fn places(&self, budget: SharedBudget) -> &AtomicUsize {
         match budget {
             SharedBudget::Settlements => &self.settlements,
             SharedBudget::WorkingCalls => &self.working_calls,

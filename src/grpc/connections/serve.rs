@@ -1,0 +1,123 @@
+//! Serves one connection until it ends, is too old, or the server stops.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, Peer, Stream};
+use super::lifetime::{Activity, Lifetime, Step};
+use super::streams::Streams;
+use super::tls_port::{Encrypted, TlsPort};
+use super::turn_io::TurnIo;
+use super::{Connections, MakeService};
+
+impl<M: MakeService> Connections<M> {
+    /// Makes the TLS handshake of a connection. Returns `None` if it failed, or if the server stops.
+    pub(super) async fn shake_hands(
+        &self,
+        tls: &TlsPort,
+        stream: TcpStream,
+        peer: Peer,
+        stop: CancellationToken,
+    ) -> Option<(Stream, Arc<Connection>)> {
+        let handshake = tokio::time::timeout(self.limits.handshake_timeout, tls.accept(stream));
+        let cause = match stop.run_until_cancelled(handshake).await? {
+            Ok(Ok(encrypted)) => {
+                let Encrypted {
+                    stream,
+                    login,
+                    certificates,
+                } = encrypted;
+                let connection = Arc::new(Connection::new(peer, login, stop));
+                if !certificates.is_empty() {
+                    tls.watch(&connection, certificates);
+                }
+                return Some((Stream::Right(Box::new(stream)), connection));
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "not complete within server.handshake_timeout".to_owned(),
+        };
+        let (peer, cause) = (peer.address.ip(), crate::text::visible(&cause));
+        tracing::warn!(
+            target: "lease_broker::audit",
+            event = "tls.failed",
+            %peer,
+            %cause,
+            "TLS handshake failed"
+        );
+        None
+    }
+
+    /// Serves a connection that was accepted at this time.
+    pub(super) async fn serve(
+        &self,
+        stream: Stream,
+        connection: Arc<Connection>,
+        accepted_at: Instant,
+    ) {
+        let (mut streams, executor, allowance) = Streams::new();
+        let io = TurnIo::new(stream, allowance);
+        let service = self.services.service(connection.clone());
+        let builder = self.http.builder(executor);
+        let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
+        let (mut lifetime, first_look) = Lifetime::new(self.limits, accepted_at);
+        let mut timer = pin!(tokio::time::sleep_until(first_look));
+        let mut has_timer = true;
+        // Tokens of this connection alone: polling a token locks the list of all that wait for it.
+        let cut = self.cut.child_token();
+        let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
+        let mut stopping = false;
+        loop {
+            let next = tokio::select! {
+                biased;
+                ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
+                    match ended {
+                        Some(Ok(())) => {}
+                        Some(Err(error)) => {
+                            tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
+                        }
+                        None => {
+                            http.as_mut().graceful_shutdown();
+                            // Sends GOAWAY. The client has no call that the end could cut off.
+                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
+                        }
+                    }
+                    return;
+                }
+                () = &mut cut => return,
+                () = &mut stop, if !stopping => {
+                    stopping = true;
+                    if !streams.has_greeting() {
+                        return;
+                    }
+                    lifetime.close(Instant::now())
+                }
+                () = &mut timer, if has_timer => {
+                    let activity = Activity {
+                        greeted: streams.has_greeting(),
+                        started_streams: connection.started_streams.load(Ordering::Relaxed),
+                        is_watching: connection.has_watcher.load(Ordering::Relaxed),
+                    };
+                    lifetime.step(activity, Instant::now())
+                }
+            };
+            has_timer = true;
+            match next {
+                Step::Wait(Some(time)) => timer.as_mut().reset(time),
+                Step::Wait(None) => has_timer = false,
+                Step::Close(time) => {
+                    http.as_mut().graceful_shutdown();
+                    timer.as_mut().reset(time);
+                }
+                Step::Cut => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The rendered statements of `why.sql`.
+
+use super::statement_parts::with_key_list;
+use crate::store::template::{Placeholders, render};
+
+const WHY: &str = include_str!("../../../sql/mssql/why.sql");
+
+/// The batches of `why.sql`. The fields have the names of the sections.
+pub(super) struct WhyStatements {
+    pub(super) facts: String,
+    pub(super) wait: String,
+    pub(super) wait_by_update: String,
+}
+
+impl WhyStatements {
+    pub(super) fn new(placeholders: &Placeholders) -> Self {
+        let placeholders = with_key_list(placeholders);
+        let section = |name| render(WHY, name, &placeholders);
+        Self {
+            facts: section("facts"),
+            wait: section("wait"),
+            wait_by_update: section("wait_by_update"),
+        }
+    }
+}
+
+/// Renders the question who blocks a session.
+pub(super) fn find_blocker() -> String {
+    render(WHY, "find_blocker", &Placeholders::new())
+}
