@@ -1,7 +1,7 @@
 //! The gRPC server: receives calls, passes them to the [`broker`](crate::broker), and sends the results.
 //!
-//! Only this module uses tonic, prost and the messages of `proto/`. A handler converts messages and decides nothing.
-//! The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
+//! Of the layers of the server, only this one uses tonic, prost and the messages of `proto/`. A handler converts messages and
+//! decides nothing. The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
 mod answered;
 mod call_metrics;
@@ -26,7 +26,7 @@ mod service;
 mod standard_services;
 mod status;
 
-pub use self::call_metrics::{CODE_NAMES, CallMetrics, code_index, code_name};
+pub use self::call_metrics::{CODE_NAMES, CallMetrics};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};
 pub use crate::proto;
 

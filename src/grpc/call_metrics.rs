@@ -16,6 +16,7 @@ use super::reason::Reason;
 
 /// The method of calls to methods that the API does not have, and the reason of errors that the broker has not made.
 const OTHER: &str = "_OTHER";
+
 /// The names of the gRPC status codes, in the order of their numbers.
 pub const CODE_NAMES: [&str; 17] = [
     "OK",
@@ -38,20 +39,20 @@ pub const CODE_NAMES: [&str; 17] = [
 ];
 
 /// Returns the index of a status code in [`CODE_NAMES`].
-pub fn code_index(code: Code) -> usize {
+fn code_index(code: Code) -> usize {
     // Every code of tonic is in the table.
     let index = usize::try_from(i32::from(code)).unwrap_or(2);
     index.min(CODE_NAMES.len() - 1)
 }
 
 /// Returns the name of a status code, such as `DEADLINE_EXCEEDED`.
-pub fn code_name(code: Code) -> &'static str {
+pub(super) fn code_name(code: Code) -> &'static str {
     CODE_NAMES[code_index(code)]
 }
 
 /// Receives the duration and the result of each call. The first argument is the index in
-/// [`CallMetrics::method_names`].
-type CallObserver = Box<dyn Fn(usize, Code, Duration) + Send + Sync>;
+/// [`CallMetrics::method_names`], the second one the index of the status code in [`CODE_NAMES`].
+type CallObserver = Box<dyn Fn(usize, usize, Duration) + Send + Sync>;
 
 /// The counters of the calls of a server.
 pub struct CallMetrics {
@@ -64,7 +65,7 @@ pub struct CallMetrics {
 
 impl CallMetrics {
     /// Creates counters, and passes the duration of each call to `observer`.
-    pub fn new(observer: impl Fn(usize, Code, Duration) + Send + Sync + 'static) -> Self {
+    pub fn new(observer: impl Fn(usize, usize, Duration) + Send + Sync + 'static) -> Self {
         let methods = Self::method_names();
         Self {
             active: methods.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -152,7 +153,8 @@ impl RunningCall for MeasuredCall {
 impl Drop for MeasuredCall {
     fn drop(&mut self) {
         self.metrics.active[self.method].fetch_sub(1, Ordering::Relaxed);
-        (self.metrics.observer)(self.method, self.code, self.start.elapsed());
+        let code = code_index(self.code);
+        (self.metrics.observer)(self.method, code, self.start.elapsed());
     }
 }
 

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
-use tonic::Code;
 
 use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED};
-use crate::grpc::{CODE_NAMES, CallMetrics, code_index, code_name};
+use crate::grpc::{CODE_NAMES, CallMetrics};
 
 /// The boundaries that the conventions advise, and two for waiting claims.
 const BOUNDARIES: [f64; 16] = [
@@ -58,13 +57,13 @@ struct Method {
 }
 
 impl CallDurations {
-    fn record(&self, method: usize, code: Code, duration: Duration) {
+    fn record(&self, method: usize, code: usize, duration: Duration) {
         let method = &self.methods[method];
-        let bound = method.by_code[code_index(code)].get_or_init(|| {
+        let bound = method.by_code[code].get_or_init(|| {
             self.histogram.bind(&[
                 KeyValue::new("rpc.system.name", "grpc"),
                 KeyValue::new("rpc.method", method.name.clone()),
-                KeyValue::new("rpc.response.status_code", code_name(code)),
+                KeyValue::new("rpc.response.status_code", CODE_NAMES[code]),
             ])
         });
         bound.record(duration.as_secs_f64());

@@ -1,0 +1,53 @@
+//! The structure of the source: no two files import each other, a module imports only the modules below it, and an external
+//! crate is named only where it belongs. `structure/rules.rs` has the rules as tables.
+
+#[path = "structure/circles.rs"]
+mod circles;
+#[path = "structure/crates.rs"]
+mod crates;
+#[path = "structure/imports.rs"]
+mod imports;
+#[path = "structure/layers.rs"]
+mod layers;
+#[path = "structure/parse.rs"]
+mod parse;
+#[path = "structure/rules.rs"]
+mod rules;
+#[path = "structure/tests.rs"]
+mod tests;
+#[path = "structure/tree.rs"]
+mod tree;
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use tree::Tree;
+
+/// The source of this repository.
+static SOURCE: LazyLock<Tree> =
+    LazyLock::new(|| Tree::read(Path::new(env!("CARGO_MANIFEST_DIR")), rules::ROOTS));
+
+/// Fails with all problems.
+fn assert_none(problems: &[String]) {
+    assert!(
+        problems.is_empty(),
+        "{} problems:\n\n{}\n",
+        problems.len(),
+        problems.join("\n\n")
+    );
+}
+
+#[test]
+fn no_files_import_each_other() {
+    assert_none(&circles::problems(&SOURCE, rules::OPEN_CIRCLES));
+}
+
+#[test]
+fn modules_import_only_modules_below_them() {
+    assert_none(&layers::problems(&SOURCE, rules::LAYERS));
+}
+
+#[test]
+fn external_crates_are_named_only_where_they_belong() {
+    assert_none(&crates::problems(&SOURCE, rules::CRATES));
+}
