@@ -17,7 +17,6 @@ mod queue;
 mod queue_check;
 mod queue_columns;
 mod range;
-mod renamed;
 mod sources;
 mod store;
 mod telemetry;

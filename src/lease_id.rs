@@ -6,7 +6,7 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 1 | version: 2. Version 1 was never released |
+//! | 1 | version: 1 |
 //! | 1 | number of the secret, which the table `lease_broker_secret` has |
 //! | 1 | scope: 0 if every caller can use the id, 1 if only the identity that claimed the lease can |
 //! | 1 | flags: 1 if the lease's span is sampled, 2 if a producer's span follows |
@@ -43,7 +43,7 @@ use crate::key::Key;
 use crate::trace_context::{Span, TraceContext};
 
 /// The version of the format, the first byte of an id.
-const VERSION: u8 = 2;
+const VERSION: u8 = 1;
 /// The lowest version that this build does not know.
 const NEXT_VERSION: u8 = VERSION + 1;
 /// The highest version that a later build can have. A text with a higher first byte is not a lease id.

@@ -39,7 +39,7 @@ fn assert_none(problems: &[String]) {
 
 #[test]
 fn no_files_import_each_other() {
-    assert_none(&circles::problems(&SOURCE, rules::OPEN_CIRCLES));
+    assert_none(&circles::problems(&SOURCE));
 }
 
 #[test]

@@ -47,9 +47,6 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_request TO lease_broker
 GRANT SELECT, INSERT, DELETE ON dbo.lease_broker_request_key TO lease_broker;
 -- Brokers list themselves here.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broker;
--- Version 0.1.0 kept the secret in lease_broker_meta, which later versions do not use.
-REVOKE SELECT ON dbo.lease_broker_meta FROM lease_broker;
-REVOKE UPDATE (value) ON dbo.lease_broker_meta FROM lease_broker;
 -- `stats`, `list` and `why` need only SELECT on the queues' tables. With SELECT on lease_broker_instance `why` also tells if a broker
 -- runs. Grant these to the login of an operator:
 --   GRANT SELECT ON dbo.Rainfall_Events TO an_operator; GRANT SELECT ON dbo.lease_broker_instance TO an_operator;

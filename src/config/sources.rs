@@ -12,7 +12,7 @@ use super::error::{ConfigError, InvalidSetting};
 use super::layer::{Flag, Layer};
 use super::locate::locate;
 use super::otel_variables;
-use super::{Config, DEFAULT, Document, renamed};
+use super::{Config, DEFAULT, Document};
 
 /// The sources of settings, besides the defaults. A later field takes precedence over an earlier one.
 #[derive(Debug, Default)]
@@ -72,11 +72,7 @@ impl Sources {
         apply_queue_defaults(&mut merged);
         let with_location = |invalid| locate(&layers, invalid);
         let mut document: Document = serde_path_to_error::deserialize(Value::Table(merged))
-            .map_err(|error| {
-                let reason = renamed::reason(error.path());
-                let reason = reason.unwrap_or_else(|| error.inner().message().to_owned());
-                InvalidSetting::new(error.path().to_string(), reason)
-            })
+            .map_err(|error| InvalidSetting::new(error.path().to_string(), error.inner().message()))
             .map_err(with_location)?;
         document.telemetry.otel_variables = otel_variables;
         document.check().map_err(with_location)

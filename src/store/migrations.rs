@@ -1,7 +1,7 @@
 //! Migrations of the broker's own tables, `lease_broker_*`: which ones a database still needs.
 //!
 //! A migration is a numbered SQL file that is applied once. The table `lease_broker_migration` records each one with the
-//! checksum of its text. The files never change: a database keeps the checksum of the text that it was prepared with.
+//! checksum of its text. A published file never changes: a database that was prepared with another text is refused.
 //!
 //! The table also records the oldest version of lease-broker that can run on a database with the migration. An older build
 //! that does not know the migration can therefore decide if it may start. So two versions can serve one database during an
@@ -15,9 +15,8 @@ use sha2::{Digest as _, Sha256};
 use super::StoreError;
 use crate::key::hex;
 
-/// The name of the migration that creates the table in which builds before 0.2.0 keep the secret, with a secret that SQL has
-/// made. On a new database the store replaces this secret with a [`new_secret`], in the same transaction.
-pub(super) const FIRST_SECRET: &str = "0001_broker";
+/// The name of the migration that creates the table of the secrets. The store adds a [`new_secret`] in the same transaction.
+pub(super) const CREATES_SECRETS: &str = "0001_broker";
 
 /// A migration that this build knows.
 pub(super) struct Migration {
@@ -31,8 +30,8 @@ pub(super) struct Migration {
 pub(super) struct Applied {
     pub(super) name: String,
     pub(super) checksum: String,
-    /// The oldest version that can run on the database. `None`: a build before 0.2.0 applied the migration.
-    pub(super) oldest_reader: Option<String>,
+    /// The oldest version that can run on the database.
+    pub(super) oldest_reader: String,
 }
 
 /// A migration that a database needs.
@@ -65,8 +64,10 @@ pub(super) fn pending(
             Some(applied) if applied == checksum => {}
             Some(applied) => {
                 return Err(StoreError::Misconfigured(format!(
-                    "migration {name} was applied with another text (checksum {applied}; this build has {checksum}): another \
-                     build of lease-broker prepared this database; run that build, or use another database"
+                    "migration {name} was applied with another text (checksum {applied}; this build has {checksum}): a build \
+                     of lease-broker that was never released prepared this database. Run that build, or use another database. \
+                     Or stop every broker and drop the tables lease_broker_*, except lease_broker_added and \
+                     lease_broker_fence: this build creates them again, and does not know lease ids and request ids from before"
                 )));
             }
             None => pending.push(Pending {
@@ -89,7 +90,7 @@ pub(super) fn pending(
 /// [`StoreError::Misconfigured`] if `own` is older than the migration's oldest reader, or if the database does not record a
 /// valid version.
 fn check_readable(unknown: &Applied, own: &str) -> Result<(), StoreError> {
-    let oldest_reader = unknown.oldest_reader.as_deref().unwrap_or("unknown");
+    let oldest_reader = unknown.oldest_reader.as_str();
     let version = |text| Version::parse(text).ok();
     let is_readable = version(oldest_reader)
         .zip(version(own))
@@ -118,28 +119,28 @@ pub(super) fn new_secret() -> [u8; 16] {
 mod tests {
     use super::*;
 
-    fn is_readable(oldest_reader: Option<&str>, own: &str) -> bool {
+    fn is_readable(oldest_reader: &str, own: &str) -> bool {
         let unknown = Applied {
             name: "9999_future".to_owned(),
             checksum: String::new(),
-            oldest_reader: oldest_reader.map(str::to_owned),
+            oldest_reader: oldest_reader.to_owned(),
         };
         check_readable(&unknown, own).is_ok()
     }
 
     #[test]
     fn versions_are_compared_by_number_and_not_as_text() {
-        assert!(is_readable(Some("0.2.0"), "0.10.0"));
-        assert!(!is_readable(Some("0.10.0"), "0.2.0"));
-        assert!(is_readable(Some("0.2.0"), "0.2.0"));
-        assert!(!is_readable(Some("1.0.0"), "0.99.9"));
-        assert!(!is_readable(Some("0.3.0"), "0.3.0-alpha.1"));
-        assert!(is_readable(Some("0.3.0-alpha.1"), "0.3.0"));
+        assert!(is_readable("0.2.0", "0.10.0"));
+        assert!(!is_readable("0.10.0", "0.2.0"));
+        assert!(is_readable("0.2.0", "0.2.0"));
+        assert!(!is_readable("1.0.0", "0.99.9"));
+        assert!(!is_readable("0.3.0", "0.3.0-alpha.1"));
+        assert!(is_readable("0.3.0-alpha.1", "0.3.0"));
     }
 
     #[test]
     fn unknown_oldest_reader_is_refused() {
-        for oldest_reader in [None, Some(""), Some("0.2"), Some("new")] {
+        for oldest_reader in ["", "0.2", "new"] {
             assert!(!is_readable(oldest_reader, "0.2.0"), "{oldest_reader:?}");
         }
     }

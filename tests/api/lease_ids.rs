@@ -14,7 +14,7 @@ use crate::support::database::{all_rows, query_value};
 use crate::support::server::Server;
 use crate::support::timeout::{wait_until, with_timeout};
 
-/// Changes the version of a lease id, its first byte, from 2 to 6.
+/// Changes the version of a lease id, its first byte, from 1 to 5.
 fn with_later_version(id: &str) -> String {
     format!("B{}", &id[1..])
 }

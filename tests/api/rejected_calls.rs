@@ -79,7 +79,7 @@ pub(crate) async fn call_all_rpcs(client: &Client) -> [Result<usize, Status>; 6]
 async fn unknown_queue_is_not_found() {
     let server = Server::start().await;
     let client = server.client().await;
-    for queue in ["nowhere", "", "Work", "work ", "lease_broker_meta"] {
+    for queue in ["nowhere", "", "Work", "work ", "lease_broker_secret"] {
         for outcome in call_all_rpcs(&client.for_queue(queue)).await {
             assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);
         }

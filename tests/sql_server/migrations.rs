@@ -1,21 +1,24 @@
-//! The broker's own tables: upgrade of a database of version 0.1.0, unknown migrations, first starts at one moment.
+//! The broker's own tables: changed and unknown migrations, first starts at one moment.
 
 use futures_util::future::join_all;
-use lease_broker::key::hex;
 use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::mssql::MssqlStore;
 use lease_broker::store::{Facts as _, StoreError, Upkeep as _};
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::program::{Program, start};
 
-/// The migration that version 0.1.0 knew. It never changes.
-const FIRST_MIGRATION: &str = include_str!("../../sql/mssql/migrations/0001_broker.sql");
-const FIRST_CHECKSUM: &str = "f9dfb288c39955b77b16dc56d2c2240187ea57abcf0ed8526e325adad0284b66";
-
 async fn open(program: &Program) -> Result<MssqlStore, StoreError> {
     MssqlStore::open(&program.settings(), &[]).await
+}
+
+/// Returns the text of the error with which a store refuses the database.
+async fn refusal(program: &Program) -> String {
+    match open(program).await {
+        Err(StoreError::Misconfigured(text)) => text,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("not refused"),
+    }
 }
 
 /// Opens a store, which creates the tables, and adds a migration that this build does not know.
@@ -33,16 +36,11 @@ async fn unknown_migration_for_newer_versions_is_refused() {
         return;
     };
     add_unknown_migration(&program, "'99.0.0'").await;
-    match open(&program).await {
-        Err(StoreError::Misconfigured(text)) => {
-            assert!(
-                text.contains("9999_future") && text.contains("newer"),
-                "{text}"
-            );
-        }
-        Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("not refused"),
-    }
+    let text = refusal(&program).await;
+    assert!(
+        text.contains("9999_future") && text.contains("newer"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -56,32 +54,30 @@ async fn unknown_migration_for_this_version_is_accepted() {
 }
 
 #[tokio::test]
-async fn database_of_version_0_1_0_keeps_its_secret() {
+async fn changed_migration_is_refused_until_tables_are_dropped() {
     let Some((_harness, program)) = start().await else {
         return;
     };
-    let checksum = hex(&Sha256::digest(FIRST_MIGRATION.as_bytes()));
-    assert_eq!(checksum, FIRST_CHECKSUM);
-    let history = "CREATE TABLE lease_broker_migration (name varchar(64) NOT NULL PRIMARY KEY,
-        checksum varchar(64) NOT NULL, apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME())";
-    program.run(history).await;
-    for batch in FIRST_MIGRATION.split("\nGO\n") {
-        program.run(batch).await;
-    }
-    let record = format!(
-        "INSERT lease_broker_migration (name, checksum) VALUES ('0001_broker', '{checksum}')"
+    drop(open(&program).await.expect("a store"));
+    let history = program
+        .rows("SELECT name, oldest_reader FROM lease_broker_migration")
+        .await;
+    assert_eq!(history, [["0001_broker", "0.2.0"]]);
+    let changed = "UPDATE lease_broker_migration SET checksum = 'abc'";
+    program.run(changed).await;
+    let text = refusal(&program).await;
+    assert!(
+        text.contains("0001_broker") && text.contains("another text"),
+        "{text}"
     );
-    program.run(&record).await;
-    for _ in 0..2 {
-        drop(open(&program).await.expect("a store"));
-        let same = "SELECT COUNT(*) FROM lease_broker_secret AS s INNER JOIN lease_broker_meta AS m
-            ON m.name = 'secret' AND m.value = s.secret WHERE s.id = 0 AND DATALENGTH(s.secret) = 16";
-        assert_eq!(program.number(same).await, 1);
-        let history = "SELECT name, oldest_reader FROM lease_broker_migration ORDER BY name";
-        let history = program.rows(history).await;
-        assert_eq!(history[0], ["0001_broker", "NULL"]);
-        assert_eq!(history[1], ["0002_secret", "0.2.0"]);
-    }
+    let drop_tables = "DROP TABLE lease_broker_migration, lease_broker_state, lease_broker_secret, lease_broker_probe, \
+        lease_broker_retention, lease_broker_request, lease_broker_request_key, lease_broker_instance";
+    program.run(drop_tables).await;
+    let store = open(&program).await.expect("a store");
+    assert_eq!(store.probe().await, Ok(()));
+    let secrets =
+        "SELECT COUNT(*) FROM lease_broker_secret WHERE id = 0 AND DATALENGTH(secret) = 16";
+    assert_eq!(program.number(secrets).await, 1);
 }
 
 #[tokio::test]

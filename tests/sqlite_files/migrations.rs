@@ -2,20 +2,14 @@
 
 use std::sync::Barrier;
 
-use lease_broker::key::hex;
 use lease_broker::lease_id::LeaseOwner;
 use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker::store::{Facts as _, StoreError};
 use rusqlite::Connection;
-use sha2::{Digest as _, Sha256};
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::Fixture;
 use crate::harness::sqlite::SqliteHarness;
-
-/// The migration that version 0.1.0 knew. It never changes.
-const FIRST_MIGRATION: &str = include_str!("../../sql/sqlite/migrations/0001_broker.sql");
-const FIRST_CHECKSUM: &str = "f3705e2bb66fc3ed1bbe2aa7181820407f02e7000d19e12bf29c8829f87622fc";
 
 /// Returns a fixture with one item, after this change of a valid file.
 async fn changed(change: &str) -> Fixture<SqliteHarness> {
@@ -49,9 +43,22 @@ async fn changed_migration_is_refused() {
     );
 }
 
+/// The error of a changed migration tells to do this.
+#[tokio::test]
+async fn dropped_tables_of_the_broker_are_created_again() {
+    let fixture = changed("UPDATE lease_broker_migration SET checksum = 'abc'").await;
+    let connection = fixture.harness.connect();
+    let tables = "SELECT group_concat('DROP TABLE ' || name, '; ') FROM sqlite_schema
+        WHERE name GLOB 'lease_broker_*' AND type = 'table' AND name NOT IN ('lease_broker_added', 'lease_broker_fence')";
+    let tables = text(&connection, tables);
+    connection.execute_batch(&tables).expect(&tables);
+    let another = fixture.another().await;
+    assert_eq!(another.claim(1).await.len(), 1);
+}
+
 #[tokio::test]
 async fn unknown_migration_for_newer_versions_is_refused() {
-    for oldest_reader in ["'99.0.0'", "NULL", "'soon'"] {
+    for oldest_reader in ["'99.0.0'", "'soon'"] {
         let newer = format!(
             "INSERT INTO lease_broker_migration (name, checksum, oldest_reader) VALUES ('9999_future', '', {oldest_reader})"
         );
@@ -78,35 +85,6 @@ async fn damaged_secret_is_refused() {
     assert!(text.contains("lease_broker_secret"), "{text}");
     let text = refusal("DELETE FROM lease_broker_secret WHERE id = 0").await;
     assert!(text.contains("lease_broker_secret"), "{text}");
-}
-
-#[tokio::test]
-async fn file_of_version_0_1_0_keeps_its_secret() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
-    let history = "CREATE TABLE lease_broker_migration (name TEXT PRIMARY KEY NOT NULL, checksum TEXT NOT NULL,
-        apply_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)";
-    connection.execute_batch(history).expect(history);
-    let checksum = hex(&Sha256::digest(FIRST_MIGRATION.as_bytes()));
-    assert_eq!(checksum, FIRST_CHECKSUM);
-    connection
-        .execute_batch(FIRST_MIGRATION)
-        .expect("the migration");
-    let record = "INSERT INTO lease_broker_migration (name, checksum) VALUES ('0001_broker', ?1)";
-    connection.execute(record, [checksum]).expect(record);
-    let old = "SELECT hex(value) FROM lease_broker_meta WHERE name = 'secret'";
-    let old_secret = text(&connection, old);
-
-    for _ in 0..2 {
-        drop(harness.open(&[]).await.expect("open"));
-        let new = "SELECT hex(secret) FROM lease_broker_secret WHERE id = 0";
-        assert_eq!(text(&connection, new), old_secret);
-        assert_eq!(text(&connection, old), old_secret);
-    }
-    let history =
-        "SELECT group_concat(name || ' ' || oldest_reader, ', ') FROM lease_broker_migration";
-    let history = text(&connection, history);
-    assert!(history.starts_with("0002_secret 0.2.0"), "{history}");
 }
 
 #[test]

@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::imports::{Import, imports, top};
+use super::imports::{Import, imports};
 use super::tree::Tree;
 
 /// The imports of each file, by the file that they need.
 type Graph<'a> = BTreeMap<&'a str, BTreeMap<&'a str, &'a Import<'a>>>;
 
-/// Returns a text for each group of files that import each other. Circles inside the modules `open` are left out.
-pub(crate) fn problems(tree: &Tree, open: &[&str]) -> Vec<String> {
+/// Returns a text for each group of files that import each other.
+pub(crate) fn problems(tree: &Tree) -> Vec<String> {
     let imports = imports(tree);
     let mut graph = Graph::new();
     for import in &imports {
-        if !(open.contains(&top(&import.from)) && top(&import.from) == top(&import.defined)) {
-            let needed = graph.entry(import.from_file).or_default();
-            needed.entry(import.defined_file).or_insert(import);
-        }
+        let needed = graph.entry(import.from_file).or_default();
+        needed.entry(import.defined_file).or_insert(import);
     }
     let mut grouped = BTreeSet::new();
     let mut problems = Vec::new();

@@ -104,7 +104,11 @@ fn migrations() -> Vec<Vec<Cell>> {
         let digest = Sha256::digest(fs::read(path).expect("a migration"));
         let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
         let checksum = digest.iter().fold(String::new(), hex);
-        vec![Cell::text(&name), Cell::text(&checksum), Cell::Text(None)]
+        vec![
+            Cell::text(&name),
+            Cell::text(&checksum),
+            Cell::text("0.2.0"),
+        ]
     };
     files
         .map(|file| row(&file.expect("a migration").path()))

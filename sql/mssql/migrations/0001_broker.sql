@@ -1,13 +1,66 @@
--- The broker's own tables. Published: never changed, only followed by another file. Batches end at lines of GO.
+-- The broker's own tables. After the first release this file never changes, because databases keep its checksum. Then a change is
+-- another file. Batches end at lines of GO.
 
--- What every broker on this database shares; `secret` signs the lease ids.
-CREATE TABLE lease_broker_meta (
-    name varchar(64) NOT NULL PRIMARY KEY,
-    value varbinary(64) NOT NULL
+-- The secrets that sign lease ids. A lease id holds the number of its secret. The store adds secret 0.
+CREATE TABLE lease_broker_secret (
+    id smallint NOT NULL PRIMARY KEY CHECK (id BETWEEN 0 AND 255),
+    secret varbinary(64) NOT NULL,
+    made_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    retire_time datetime2(3) NULL
 )
 GO
-INSERT lease_broker_meta (name, value)
-VALUES ('secret', CONVERT(varbinary(64), NEWID())), ('probe', CONVERT(varbinary(64), 0))
+-- One row. A health check writes it to test that the database accepts writes.
+CREATE TABLE lease_broker_probe (
+    id smallint NOT NULL PRIMARY KEY CHECK (id = 0),
+    write_time datetime2(3) NOT NULL
+)
+GO
+INSERT lease_broker_probe (id, write_time) VALUES (0, SYSUTCDATETIME())
+GO
+-- One row per queue with keep_for. Until until_time only the holder, one broker, deletes old items of the queue.
+CREATE TABLE lease_broker_retention (
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
+    holder uniqueidentifier NOT NULL,
+    until_time datetime2(3) NOT NULL
+)
+GO
+-- One row per Enqueue call with a request id, until expire_time, so that a call that is sent again adds nothing. digest is the
+-- SHA-256 hash of the items, in hexadecimal digits.
+CREATE TABLE lease_broker_request (
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    request_id uniqueidentifier NOT NULL,
+    digest char(64) NOT NULL,
+    item_count int NOT NULL,
+    expire_time datetime2(3) NOT NULL,
+    PRIMARY KEY (queue, request_id)
+)
+GO
+-- Expired rows are found by it.
+CREATE INDEX lease_broker_request_expiry ON lease_broker_request (expire_time)
+GO
+-- One row per item of such a call: the key of the item, in up to three columns. item_list and item_position give the order.
+CREATE TABLE lease_broker_request_key (
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    request_id uniqueidentifier NOT NULL,
+    item_list int NOT NULL,
+    item_position int NOT NULL,
+    k1 sql_variant NOT NULL,
+    k2 sql_variant NULL,
+    k3 sql_variant NULL,
+    PRIMARY KEY (queue, request_id, item_list, item_position)
+)
+GO
+-- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
+-- the settings of each queue, by the queue's name. Rows that are a day old are deleted.
+CREATE TABLE lease_broker_instance (
+    id uniqueidentifier NOT NULL PRIMARY KEY,
+    version varchar(64) NOT NULL,
+    address nvarchar(300) NOT NULL,
+    start_time datetime2(3) NOT NULL,
+    seen_time datetime2(3) NOT NULL,
+    draining bit NOT NULL,
+    settings nvarchar(max) NOT NULL
+)
 GO
 -- The names of the numbers in lease_state, for people and reports to join.
 CREATE TABLE lease_broker_state (

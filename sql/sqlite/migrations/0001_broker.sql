@@ -1,12 +1,54 @@
--- The broker's own tables. Published: never changed, only followed by another file.
+-- The broker's own tables. After the first release this file never changes, because databases keep its checksum. Then a change is
+-- another file. Times are in milliseconds since 1970.
 
--- What every broker on this database shares; `secret` signs the lease ids.
-CREATE TABLE lease_broker_meta (
-    name TEXT PRIMARY KEY NOT NULL,
-    value BLOB NOT NULL
+-- The secrets that sign lease ids. A lease id holds the number of its secret. The store adds secret 0.
+CREATE TABLE lease_broker_secret (
+    id INTEGER PRIMARY KEY NOT NULL CHECK (id BETWEEN 0 AND 255),
+    secret BLOB NOT NULL,
+    made_time INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    retire_time INTEGER
+);
+
+-- One row. A health check writes it to test that the file accepts writes.
+CREATE TABLE lease_broker_probe (
+    id INTEGER PRIMARY KEY NOT NULL CHECK (id = 0),
+    writes INTEGER NOT NULL
+);
+
+INSERT INTO lease_broker_probe (id, writes) VALUES (0, 0);
+
+-- One row per queue with keep_for. Until until_time only the holder, one broker, deletes old items of the queue.
+CREATE TABLE lease_broker_retention (
+    queue TEXT PRIMARY KEY NOT NULL,
+    holder BLOB NOT NULL,
+    until_time INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO lease_broker_meta (name, value) VALUES ('secret', randomblob(16)), ('probe', 0);
+-- One row per Enqueue call with a request id, until expire_time, so that a call that is sent again adds nothing. `keys` has the
+-- keys of the items, in the format of src/lease_id/key_bytes.rs. `digest` is the SHA-256 hash of the items.
+CREATE TABLE lease_broker_request (
+    queue TEXT NOT NULL,
+    request_id BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    keys BLOB NOT NULL,
+    expire_time INTEGER NOT NULL,
+    PRIMARY KEY (queue, request_id)
+) WITHOUT ROWID;
+
+-- Expired rows are found by it.
+CREATE INDEX lease_broker_request_expiry ON lease_broker_request (expire_time);
+
+-- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
+-- the settings of each queue, by the queue's name. Rows that are a day old are deleted.
+CREATE TABLE lease_broker_instance (
+    id BLOB PRIMARY KEY NOT NULL,
+    version TEXT NOT NULL,
+    address TEXT NOT NULL,
+    start_time INTEGER NOT NULL,
+    seen_time INTEGER NOT NULL,
+    draining INTEGER NOT NULL,
+    settings TEXT NOT NULL
+) WITHOUT ROWID;
 
 -- The names of the numbers in lease_state, for people and reports to join.
 CREATE TABLE lease_broker_state (

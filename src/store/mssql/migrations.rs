@@ -7,44 +7,19 @@ use super::decode;
 use crate::store::StoreError;
 use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [Migration; 5] = [
-    Migration {
-        name: "0001_broker",
-        sql: include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
-        oldest_reader: "0.1.0",
-    },
-    Migration {
-        name: "0002_secret",
-        sql: include_str!("../../../sql/mssql/migrations/0002_secret.sql"),
-        oldest_reader: "0.2.0",
-    },
-    Migration {
-        name: "0003_retention",
-        sql: include_str!("../../../sql/mssql/migrations/0003_retention.sql"),
-        oldest_reader: "0.2.0",
-    },
-    Migration {
-        name: "0004_request",
-        sql: include_str!("../../../sql/mssql/migrations/0004_request.sql"),
-        oldest_reader: "0.2.0",
-    },
-    Migration {
-        name: "0005_instance",
-        sql: include_str!("../../../sql/mssql/migrations/0005_instance.sql"),
-        oldest_reader: "0.2.0",
-    },
-];
+const MIGRATIONS: [Migration; 1] = [Migration {
+    name: "0001_broker",
+    sql: include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
+    oldest_reader: "0.2.0",
+}];
 
-/// Creates the history table, or adds the column that 0.2.0 added.
 const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
     CREATE TABLE lease_broker_migration (
         name varchar(64) NOT NULL PRIMARY KEY,
         checksum varchar(64) NOT NULL,
         apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
-        oldest_reader varchar(64) NULL
-    )
-ELSE IF COL_LENGTH(N'lease_broker_migration', N'oldest_reader') IS NULL
-    ALTER TABLE lease_broker_migration ADD oldest_reader varchar(64) NULL";
+        oldest_reader varchar(64) NOT NULL
+    )";
 
 /// Waits 3 s for an application lock that belongs to the session. Returns a negative number if another session holds it.
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
@@ -98,10 +73,10 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreErro
         for batch in migration.sql.split("\nGO\n") {
             connection.batch(batch).await?;
         }
-        if migration.name == migrations::FIRST_SECRET {
-            let replace = "UPDATE lease_broker_meta SET value = @P1 WHERE name = 'secret'";
+        if migration.name == migrations::CREATES_SECRETS {
+            let add = "INSERT lease_broker_secret (id, secret) VALUES (0, @P1)";
             let secret = migrations::new_secret();
-            connection.query(replace, &[&&secret[..]]).await?;
+            connection.query(add, &[&&secret[..]]).await?;
         }
         let record =
             "INSERT lease_broker_migration (name, checksum, oldest_reader) VALUES (@P1, @P2, @P3)";
@@ -121,12 +96,15 @@ async fn read_applied(connection: &mut Connection) -> Result<Vec<Applied>, Store
         .batch("SELECT name, checksum, oldest_reader FROM lease_broker_migration")
         .await?;
     let read = |row: &Row| -> Result<Applied, StoreError> {
-        let text = |index| -> Result<Option<String>, StoreError> {
-            Ok(row.try_get::<&str, _>(index)?.map(str::to_owned))
+        let text = |index| -> Result<String, StoreError> {
+            Ok(row
+                .try_get::<&str, _>(index)?
+                .unwrap_or_default()
+                .to_owned())
         };
         Ok(Applied {
-            name: text(0)?.unwrap_or_default(),
-            checksum: text(1)?.unwrap_or_default(),
+            name: text(0)?,
+            checksum: text(1)?,
             oldest_reader: text(2)?,
         })
     };

@@ -5,44 +5,18 @@ use rusqlite::Connection;
 use crate::store::StoreError;
 use crate::store::migrations::{self, Applied, Migration};
 
-const MIGRATIONS: [Migration; 5] = [
-    Migration {
-        name: "0001_broker",
-        sql: include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
-        oldest_reader: "0.1.0",
-    },
-    Migration {
-        name: "0002_secret",
-        sql: include_str!("../../../sql/sqlite/migrations/0002_secret.sql"),
-        oldest_reader: "0.2.0",
-    },
-    Migration {
-        name: "0003_retention",
-        sql: include_str!("../../../sql/sqlite/migrations/0003_retention.sql"),
-        oldest_reader: "0.2.0",
-    },
-    Migration {
-        name: "0004_request",
-        sql: include_str!("../../../sql/sqlite/migrations/0004_request.sql"),
-        oldest_reader: "0.2.0",
-    },
-    Migration {
-        name: "0005_instance",
-        sql: include_str!("../../../sql/sqlite/migrations/0005_instance.sql"),
-        oldest_reader: "0.2.0",
-    },
-];
+const MIGRATIONS: [Migration; 1] = [Migration {
+    name: "0001_broker",
+    sql: include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
+    oldest_reader: "0.2.0",
+}];
 
 const CREATE_HISTORY_TABLE: &str = "CREATE TABLE IF NOT EXISTS lease_broker_migration (
     name TEXT PRIMARY KEY NOT NULL,
     checksum TEXT NOT NULL,
     apply_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
-    oldest_reader TEXT
+    oldest_reader TEXT NOT NULL
 )";
-/// Returns a row if the history table has the column that 0.2.0 added.
-const FIND_OLDEST_READER: &str =
-    "SELECT 1 FROM pragma_table_info('lease_broker_migration') WHERE name = 'oldest_reader'";
-const ADD_OLDEST_READER: &str = "ALTER TABLE lease_broker_migration ADD COLUMN oldest_reader TEXT";
 
 /// Applies the migrations that the file needs, in one transaction. The transaction holds the write lock from its start, so
 /// two brokers that start together do not apply a migration twice, and both find the same secret.
@@ -51,21 +25,18 @@ const ADD_OLDEST_READER: &str = "ALTER TABLE lease_broker_migration ADD COLUMN o
 /// Those of [`migrations::pending`].
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let result = apply_pending(connection);
+    let result = apply_pending(connection, &MIGRATIONS);
     connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     result
 }
 
-fn apply_pending(connection: &Connection) -> Result<(), StoreError> {
+fn apply_pending(connection: &Connection, known: &[Migration]) -> Result<(), StoreError> {
     connection.execute_batch(CREATE_HISTORY_TABLE)?;
-    if !connection.prepare(FIND_OLDEST_READER)?.exists([])? {
-        connection.execute_batch(ADD_OLDEST_READER)?;
-    }
-    for migration in migrations::pending(&MIGRATIONS, read_applied(connection)?)? {
+    for migration in migrations::pending(known, read_applied(connection)?)? {
         connection.execute_batch(migration.sql)?;
-        if migration.name == migrations::FIRST_SECRET {
+        if migration.name == migrations::CREATES_SECRETS {
             connection.execute(
-                "UPDATE lease_broker_meta SET value = ?1 WHERE name = 'secret'",
+                "INSERT INTO lease_broker_secret (id, secret) VALUES (0, ?1)",
                 [migrations::new_secret()],
             )?;
         }
@@ -92,4 +63,37 @@ fn read_applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {
         })
     })?;
     Ok(applied.collect::<rusqlite::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_migration_is_applied_once_and_keeps_the_secret() {
+        let connection = Connection::open_in_memory().expect("a database");
+        let text = |sql: &str| -> String {
+            let text = connection.query_row(sql, [], |row| row.get(0));
+            text.expect(sql)
+        };
+        let secret = "SELECT group_concat(id || hex(secret)) FROM lease_broker_secret";
+        let history = "SELECT group_concat(name || ' ' || oldest_reader, ', ') FROM
+            (SELECT * FROM lease_broker_migration ORDER BY name)";
+        migrate(&connection).expect("the first migration");
+        let first_secret = text(secret);
+        let [first] = MIGRATIONS;
+        let second = Migration {
+            name: "0002_more",
+            sql: "CREATE TABLE lease_broker_more (id INTEGER PRIMARY KEY)",
+            oldest_reader: "0.3.0",
+        };
+        let later = [first, second];
+        for _ in 0..2 {
+            apply_pending(&connection, &later).expect("the second migration");
+            assert_eq!(text(history), "0001_broker 0.2.0, 0002_more 0.3.0");
+            assert_eq!(text(secret), first_secret);
+        }
+        let refused = migrate(&connection).expect_err("a newer database");
+        assert!(refused.to_string().contains("0002_more"), "{refused}");
+    }
 }
