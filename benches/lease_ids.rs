@@ -8,8 +8,10 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use uuid::Uuid;
 
-use lease_broker::key::Key;
-use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{
+    self, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets,
+};
 use lease_broker_value::Value;
 
 /// The same allocator as in the program.

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use lease_broker::broker::retention::Walk;
-use lease_broker::queue::KeepFor;
-use lease_broker::store::{ClaimCall, Ending, Leases as _, QueueIndex, Settlement};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use file::File;
+use lease_broker_model::queue::KeepFor;
+use lease_broker_store::{ClaimCall, Ending, Leases as _, QueueIndex, Settlement};
 
 /// The same allocator as in the program.
 #[global_allocator]
@@ -156,7 +156,7 @@ async fn claim_and_release(file: &File) -> Duration {
     let time = start.elapsed();
     let items = claimed.expect("claimed").into_iter();
     let items = items.flat_map(|claimed| claimed.items);
-    let release = |item: lease_broker::store::ClaimedItem| {
+    let release = |item: lease_broker_store::ClaimedItem| {
         Settlement::new(
             item.lease,
             Ending::Release {

@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use lease_broker::config::Sources;
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
-use lease_broker::store::{
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
+use lease_broker_store::{
     ClaimCall, Claimed, ClaimedItem, Ending, Leases as _, NewItem, QueueIndex, Settled, Settlement,
 };
 use lease_broker_value::Value;

@@ -64,6 +64,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::sampling::TraceSettings;
+use lease_broker_store::{
+    EnqueueOnce, EnqueuedOnce, Leases, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
+    Settlement, Store, StoreError,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -102,15 +110,7 @@ use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
 use self::write_operations::GroupCommitTasks;
 use crate::config::{self, Config, Limits, Polling};
-use crate::key::Key;
-use crate::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
-use crate::queue::QueueSpec;
-use crate::sampling::TraceSettings;
 use crate::span::Spans;
-use crate::store::{
-    EnqueueOnce, EnqueuedOnce, Leases, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
-    Settlement, Store, StoreError,
-};
 
 /// Serves the queues of one store.
 pub struct Broker {

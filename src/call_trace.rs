@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lease_broker_model::trace_context::Span;
 use tokio::task::futures::TaskLocalFuture;
-
-use crate::trace_context::Span;
 
 tokio::task_local! {
     static CALL: Option<CallTrace>;

@@ -53,10 +53,10 @@ pub use self::start::start;
 use std::io::Write as _;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use lease_broker_model::text::visible;
 
 use self::environment::{UnknownVariable, unknown_variables};
 use crate::broker::LeaseOperations;
-use crate::text::visible;
 
 /// Leases rows of ordinary SQL tables to workers in any language, over gRPC.
 #[derive(Debug, Parser)]

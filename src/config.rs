@@ -28,6 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use lease_broker_model::queue::QueueSpec;
 use serde::Deserialize;
 
 pub use self::admin::Admin;
@@ -43,7 +44,6 @@ pub use self::store::{Store, StoreKind};
 pub use self::telemetry::{Destination, OtlpProtocol, Signal, Telemetry};
 pub use self::tls::{ClientCertificates, Tls, TlsVersion};
 pub use self::variables::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};
-use crate::queue::QueueSpec;
 
 /// The text of the default configuration file, `deploy/config.default.toml`.
 pub const DEFAULT: &str = include_str!("../deploy/config.default.toml");

@@ -12,6 +12,10 @@ use std::io::Cursor;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{
+    self, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets,
+};
 use lease_broker_proto as proto;
 use lease_broker_value::Value;
 use prost::Message as _;
@@ -19,8 +23,6 @@ use uuid::Uuid;
 
 use crate::cli::item_file::{self, Items};
 use crate::config::Sources;
-use crate::key::Key;
-use crate::lease_id::{self, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets};
 use crate::security::Rpc;
 
 static SECRETS: LazyLock<SigningSecrets> =
@@ -75,7 +77,7 @@ pub fn values(data: &[u8]) {
     let again = Value::from(proto::Value::from(value.clone()));
     // NaN differs from itself.
     assert_eq!(format!("{again:?}"), format!("{value:?}"));
-    crate::store::fuzzing::value(&value);
+    lease_broker_store::fuzzing::value(&value);
     assert!(!format!("{:?}", Key([value].into()).to_string()).is_empty());
 }
 

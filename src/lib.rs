@@ -52,25 +52,15 @@
 
 pub mod admin;
 pub mod broker;
-pub mod call_source;
 pub mod call_trace;
 pub mod cli;
 pub mod config;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod grpc;
-pub mod item_state;
-pub mod key;
-pub mod lease_id;
-pub mod lease_trace;
 pub mod logging;
 pub mod process;
-pub mod queue;
-pub mod sampling;
 pub mod security;
 pub mod span;
-pub mod store;
 pub mod telemetry;
-pub mod text;
-pub mod trace_context;
 pub mod why;

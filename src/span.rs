@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::trace_context::Span;
+use lease_broker_model::trace_context::Span;
 
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,6 +28,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use lease_broker_model::queue::QueueSpec;
 use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry::{Key, KeyValue};
 use opentelemetry_sdk::Resource;
@@ -44,7 +45,6 @@ use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
-use crate::queue::QueueSpec;
 use crate::span::Spans;
 
 /// The metrics and spans of this process.

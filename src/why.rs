@@ -4,12 +4,13 @@
 
 mod cause;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::millis::duration_between;
+use lease_broker_model::queue::{Order, QueueSpec};
+use lease_broker_store::{Ahead, ItemFacts, ItemRow};
+
 pub use self::cause::Cause;
 pub(crate) use self::cause::short_duration;
-use crate::item_state::State;
-use crate::queue::{Order, QueueSpec};
-use crate::store::millis::duration_between;
-use crate::store::{Ahead, ItemFacts, ItemRow};
 
 /// Returns the reasons why the item is not being claimed, the state first.
 pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
@@ -72,7 +73,7 @@ mod tests {
     use uuid::Uuid;
 
     use crate::config::{Config, Sources};
-    use crate::store::{ForeignLock, Instance, SettingsHash};
+    use lease_broker_store::{ForeignLock, Instance, SettingsHash};
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use lease_broker::config::Sources;
-use lease_broker::store::schema::Schema as _;
-use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::schema::Schema as _;
+use lease_broker_store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 
 /// Fills the table. The delayed items are due in a month or later, so that no reap changes them.
 const FILL: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_store::{
     ClaimCall, Ending, Inspect as _, Leases as _, NewItem, QueueIndex, Renewal, Settled, Settlement,
 };
 use lease_broker_value::Value;

@@ -12,10 +12,10 @@ use lease_broker::broker::{
     Broker, BrokerConfig, ClaimRequest, LeaseCompletion, LeaseFailure, UndeliveredLeases,
 };
 use lease_broker::config::{Config, Sources};
-use lease_broker::key::Key;
-use lease_broker::lease_id::{LeaseOwner, LeaseRef};
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
-use lease_broker::store::{ClaimCall, Ending, NewItem, QueueIndex, Settled, Settlement, Store};
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{LeaseOwner, LeaseRef};
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
+use lease_broker_store::{ClaimCall, Ending, NewItem, QueueIndex, Settled, Settlement, Store};
 use lease_broker_value::Value;
 
 /// The queue of the default configuration.

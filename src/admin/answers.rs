@@ -3,12 +3,12 @@
 use std::time::SystemTime;
 
 use humantime::format_rfc3339_millis;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::QueueIndex;
 use serde_json::{Value as Json, json};
 
 use super::state::AdminState;
 use crate::broker::Broker;
-use crate::queue::QueueSpec;
-use crate::store::QueueIndex;
 
 /// Returns whether the broker serves calls, and the answer of `/readyz`. `None`: the store is still being opened.
 pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool, Json) {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use humantime::format_duration;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, QueueSpec};
+use lease_broker_store::QueueIndex;
 use serde_json::{Map, Value as Json, json};
 
 use super::state::AdminState;
 use crate::broker::{Broker, Operation, QueueStatus};
-use crate::item_state::State;
-use crate::queue::{ClaimStrategy, OnComplete, Order, QueueSpec};
-use crate::store::QueueIndex;
 
 /// Describes every queue.
 pub(super) fn describe(state: &AdminState) -> Json {

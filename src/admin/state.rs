@@ -3,11 +3,12 @@
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use lease_broker_model::queue::QueueSpec;
+
 use super::pulse::Pulse;
 use crate::broker::Broker;
 use crate::config::StoreKind;
 use crate::logging::LogLevel;
-use crate::queue::QueueSpec;
 use crate::telemetry::Telemetry;
 
 /// The parts of the process that the admin port reports on.

@@ -5,10 +5,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use lease_broker_model::call_source::SharedBudget;
+
 use super::error::Error;
 use super::overload::Overload;
 use super::shared_places::{SharedPlace, SharedPlaces};
-use crate::call_source::SharedBudget;
 use crate::config::Budgets;
 
 /// The places of all queues.
@@ -109,8 +110,8 @@ impl CallBudgets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call_source::CallSource;
     use futures_util::FutureExt as _;
+    use lease_broker_model::call_source::CallSource;
     use std::sync::Arc;
 
     #[tokio::test]

@@ -8,6 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_model::item_state::AfterFailure;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{LeaseId, LeaseOwner};
+use lease_broker_model::lease_trace::LeaseTrace;
+use lease_broker_store::{
+    Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
+    Settlement, StoreError,
+};
 use lease_broker_value::Value;
 use rand::RngExt as _;
 use uuid::Uuid;
@@ -22,14 +30,6 @@ use super::requests::{
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
-use crate::item_state::AfterFailure;
-use crate::key::Key;
-use crate::lease_id::{LeaseId, LeaseOwner};
-use crate::lease_trace::LeaseTrace;
-use crate::store::{
-    Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
-    Settlement, StoreError,
-};
 
 impl Broker {
     /// Leases items. Returns no leases if no item is ready within the wait.

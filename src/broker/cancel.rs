@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_store::{Cancellation, Cancelled};
+
 use super::Broker;
 use super::error::Error;
 use super::limits::{MAX_ERROR_LENGTH, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::CancelRequest;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::{Cancellation, Cancelled};
 
 /// The reason that is stored if the caller gives none.
 const DEFAULT_REASON: &str = "the lease was cancelled";

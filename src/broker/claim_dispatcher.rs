@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use lease_broker_model::call_source::{CallSource, SourceNumber};
+use lease_broker_store::{ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};
 use rand::RngExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -30,10 +32,8 @@ use super::statement_spans::StatementSpans;
 use super::turns::{InTurn, Turns};
 use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
-use crate::call_source::{CallSource, SourceNumber};
 use crate::call_trace::{self, RecordedCall};
 use crate::config::Polling;
-use crate::store::{ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};
 
 /// The largest number of items that the claims of one store operation ask for.
 const MAX_GROUP_ITEMS: usize = 1_000;

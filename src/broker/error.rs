@@ -5,8 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::store::{Outage, Refusal, StoreError};
-use crate::text::Quoted;
+use lease_broker_model::text::Quoted;
+use lease_broker_store::{Outage, Refusal, StoreError};
 
 /// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

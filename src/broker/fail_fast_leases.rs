@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::lease_trace::ReleaseReason;
+use lease_broker_model::millis::millis_rounded_up;
+use lease_broker_store::{
+    CancelResults, Cancellation, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Leases, NewItem,
+    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement, StoreError,
+    TraceNote,
+};
 use uuid::Uuid;
 
 use super::lease_recorder::LeaseRecorder;
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 use super::undelivered::release_all;
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::lease_trace::ReleaseReason;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{
-    CancelResults, Cancellation, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Leases, NewItem,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement, StoreError,
-    TraceNote,
-};
 
 /// A claim that runs on the store.
 type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
@@ -274,10 +274,10 @@ mod tests {
     use super::super::lease_tracer::LeaseTracer;
     use super::*;
     use crate::config::{Config, Sources};
-    use crate::item_state::State;
     use crate::span::Spans;
-    use crate::store::Store;
-    use crate::store::sqlite::{SqliteStore, system_clock};
+    use lease_broker_model::item_state::State;
+    use lease_broker_store::Store;
+    use lease_broker_store::sqlite::{SqliteStore, system_clock};
 
     const QUEUE: QueueIndex = QueueIndex(0);
 

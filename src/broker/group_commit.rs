@@ -26,6 +26,8 @@ use std::time::SystemTime;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use lease_broker_model::call_source::CallSource;
+use lease_broker_store::{Rejection, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,9 +38,7 @@ use self::call_group::{Call, CallGroup, CallResult};
 use super::call_budgets::CallBudgets;
 use super::shedding::{Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
-use crate::call_source::CallSource;
 use crate::call_trace::{self, RecordedCall};
-use crate::store::{Rejection, StoreError};
 
 /// The store operation that a [`GroupCommit`] runs. It returns one result per item, in the order of the items.
 type StoreOperation<I, R> =

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{Instance, SettingsDifference, SettingsHash, StoreError, Upkeep};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::store_health::StoreHealth;
-use crate::queue::QueueSpec;
-use crate::store::{Instance, SettingsDifference, SettingsHash, StoreError, Upkeep};
 
 /// The time between two announcements.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -7,6 +7,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::duration_between;
+use lease_broker_store::{
+    CancelResults, Cancellation, EndedLease, Ending, FollowUp, Leases, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError, TraceNote,
+};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -14,13 +21,6 @@ use super::lease_tracer::{LeaseTracer, time_of};
 use super::operation_metrics::OperationMetrics;
 use super::queue_counters::{LeaseCall, LeaseEnd, end_of};
 use crate::call_trace;
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::store::millis::duration_between;
-use crate::store::{
-    CancelResults, Cancellation, EndedLease, Ending, FollowUp, Leases, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError, TraceNote,
-};
 
 /// Receives the durations of leases. Each method must return at once.
 pub trait LeaseObserver: Send + Sync {

@@ -12,15 +12,15 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseRef, Secret};
+use lease_broker_model::lease_trace::LeaseTrace;
+use lease_broker_model::sampling::TraceSettings;
+use lease_broker_model::trace_context::{Span, TraceContext};
+use lease_broker_store::{EndedLease, Ending, QueueIndex, Reaped, Settled, Settlement, TraceNote};
 
 use super::queue_counters::{LeaseCall, LeaseEnd, call_of, end_of};
-use crate::item_state::State;
-use crate::lease_id::{self, LeaseOrigin, LeaseRef, Secret};
-use crate::lease_trace::LeaseTrace;
-use crate::sampling::TraceSettings;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
-use crate::store::{EndedLease, Ending, QueueIndex, Reaped, Settled, Settlement, TraceNote};
-use crate::trace_context::{Span, TraceContext};
 
 /// A way to end badly. Each has its own number of leases that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use lease_broker_model::queue::QueueSpec;
+
 use super::error::Error;
 use crate::config::Limits;
-use crate::queue::QueueSpec;
 
 /// Characters of a failure's error message that are stored in the row. The rest is cut off.
 pub(super) const MAX_ERROR_LENGTH: usize = 1_024;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lease_broker_store::{QueueIndex, StoreError};
+
 use super::queue_counters::QueueCounters;
-use crate::store::{QueueIndex, StoreError};
 
 /// A kind of store operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

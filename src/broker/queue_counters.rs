@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::item_state::State;
-use crate::lease_trace::ReleaseReason;
-use crate::store::{Cancelled, Ending, Reaped, Settled, Settlement};
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_trace::ReleaseReason;
+use lease_broker_store::{Cancelled, Ending, Reaped, Settled, Settlement};
 
 /// A number that any task can change.
 #[derive(Debug, Default)]

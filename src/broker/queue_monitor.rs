@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_store::{Inspect, ListedItem, QueueIndex, Stats, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
-use crate::item_state::State;
-use crate::store::{Inspect, ListedItem, QueueIndex, Stats, StoreError};
 
 /// The pause after a refresh is at least this many times as long as the refresh took, so that a database on which
 /// counting is slow spends at most 1 % of its time on it.

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker_store::{Leases, QueueIndex, Reaped, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use super::clock_watch::ClockWatch;
 use super::operation_metrics::OperationMetrics;
 use super::wakeups::Wakeups;
 use crate::config;
-use crate::store::{Leases, QueueIndex, Reaped, StoreError};
 
 /// The shortest sleep between two runs. Leases that expire one shortly after the other are then ended together.
 const MIN_SLEEP: Duration = Duration::from_millis(20);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker_store::{StoreError, Upkeep};
 use tokio_util::sync::CancellationToken;
 
 use super::store_health::StoreHealth;
-use crate::store::{StoreError, Upkeep};
 
 /// The time between two runs.
 const INTERVAL: Duration = Duration::from_secs(60);

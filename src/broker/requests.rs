@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use lease_broker_model::lease_id::{LeaseOwner, Secret};
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{ClaimCall, NewItem, Refusal, Settled};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::error::Error;
 use super::limits::{RequestLimits, check_lease_duration};
-use crate::lease_id::{LeaseOwner, Secret};
-use crate::queue::QueueSpec;
-use crate::store::{ClaimCall, NewItem, Refusal, Settled};
 
 /// A request to lease items.
 #[derive(Clone, Debug)]

@@ -12,14 +12,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::{KeepFor, QueueSpec};
+use lease_broker_store::{PurgeStep, QueueIndex, RetentionTurn, StoreError, Upkeep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::operation_metrics::OperationMetrics;
 use super::store_health::StoreHealth;
-use crate::key::Key;
-use crate::queue::{KeepFor, QueueSpec};
-use crate::store::{PurgeStep, QueueIndex, RetentionTurn, StoreError, Upkeep};
 
 /// The maximum number of rows that a step visits, and so that a transaction deletes. On SQL Server a deleted row takes one
 /// lock per index, and about 5,000 locks become a lock of the table.

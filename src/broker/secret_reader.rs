@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use lease_broker_store::{Store, StoreError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-
-use crate::store::{Store, StoreError};
 
 /// The time between two reads.
 const INTERVAL: Duration = Duration::from_secs(30);

@@ -3,6 +3,11 @@
 //! A lease id that cannot be decoded is held by no worker. Its result is that of a lost lease. A settlement with a
 //! malformed follow-up is refused. Neither reaches the store, and neither affects the other settlements of the call.
 
+use lease_broker_model::lease_id::{self, LeaseId, LeaseOwner};
+use lease_broker_model::lease_trace::LeaseTrace;
+use lease_broker_model::text::Quoted;
+use lease_broker_store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement};
+
 use super::error::Error;
 use super::group_commit::{CallFailure, GroupCommit};
 use super::limits::check_delay;
@@ -10,10 +15,6 @@ use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
 use crate::call_trace;
-use crate::lease_id::{self, LeaseId, LeaseOwner};
-use crate::lease_trace::LeaseTrace;
-use crate::store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement};
-use crate::text::Quoted;
 
 impl Broker {
     /// Ends leases. A settlement is an `Err` if its result is already known. `worker`: the id of the worker, if the call names

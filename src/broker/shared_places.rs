@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use lease_broker_model::call_source::{CallSource, SharedBudget, SourceNumber};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::call_source::{CallSource, SharedBudget, SourceNumber};
 
 /// The time for which a source counts after its last call.
 const RECENT_SECONDS: u32 = 10;

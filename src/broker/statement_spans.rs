@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use lease_broker_model::trace_context::Span;
+use lease_broker_store::StoreError;
+
 use super::operation_metrics::Operation;
 use crate::call_trace::RecordedCall;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
-use crate::store::StoreError;
-use crate::trace_context::Span;
 
 /// The largest number of links of one span.
 const MAX_LINKS: usize = 32;

@@ -10,10 +10,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use lease_broker_store::{StoreError, Upkeep};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-
-use crate::store::{StoreError, Upkeep};
 
 /// Time between a failed probe and the next one.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::call_source::SourceNumber;
+use lease_broker_model::call_source::SourceNumber;
 
 /// The items that each source has got since the calls have exceeded an operation.
 #[derive(Default)]

@@ -15,18 +15,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseOwner, SigningSecrets};
+use lease_broker_model::lease_trace::{LeaseTrace, ReleaseReason};
+use lease_broker_model::millis::millis_rounded_up;
+use lease_broker_model::trace_context::TraceContext;
+use lease_broker_store::{
+    ClaimCall, Claimed, ClaimedItem, Ending, ItemSize, QueueIndex, Settled, Settlement,
+    TooLargeItem,
+};
+
 use super::call_budgets::CallBudgets;
 use super::group_commit::GroupCommit;
 use super::lease_tracer::LeaseTracer;
 use super::response_budget::{ResponseBudget, ResponseBytes};
-use crate::lease_id::{self, LeaseOrigin, LeaseOwner, SigningSecrets};
-use crate::lease_trace::{LeaseTrace, ReleaseReason};
-use crate::store::millis::millis_rounded_up;
-use crate::store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, ItemSize, QueueIndex, Settled, Settlement,
-    TooLargeItem,
-};
-use crate::trace_context::TraceContext;
 
 /// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background, unless
 /// they are kept for a call that is sent again.

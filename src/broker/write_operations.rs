@@ -7,6 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::{
+    Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Renewal, Renewed, Settled,
+    Settlement, StoreError,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -16,13 +23,6 @@ use super::group_commit::GroupCommit;
 use super::operation_metrics::Operation;
 use super::statement_spans::QueueSpans;
 use super::wakeups::Wakeups;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::queue::{OnComplete, QueueSpec};
-use crate::store::{
-    Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Renewal, Renewed, Settled,
-    Settlement, StoreError,
-};
 
 /// The number of Enqueue requests with request ids of one queue that run at the same time. On a database server each takes a
 /// connection.

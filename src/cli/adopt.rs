@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dialoguer::{Input, MultiSelect, Select};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::Survey;
+use lease_broker_store::schema::{Schema, Step};
 
 use self::config_file::{Database, mirror_lines};
 use self::proposal::{Mirror, Proposal};
@@ -19,10 +23,6 @@ use super::confirm::{confirm_in_terminal, is_terminal};
 use super::output::{self, plural, print_line};
 use super::schema::apply_step;
 use crate::config::{Config, Sources};
-use crate::item_state::State;
-use crate::queue::QueueSpec;
-use crate::store::Survey;
-use crate::store::schema::{Schema, Step};
 
 /// Make an existing table a queue: write its configuration, and add the soft-lock columns and indexes
 ///

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use lease_broker_model::key::hex;
 use lease_broker_proto as proto;
 use serde_json::{Map, Value as Json};
 
@@ -10,7 +11,6 @@ use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals, state_name};
 use super::output::{Row, json_value, proto_moment, std_duration};
-use crate::key::hex;
 
 /// Claim items and print their leases
 #[derive(Debug, Args)]

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use lease_broker_model::text;
+use lease_broker_store::StoreError;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::connection::ConnectionError;
 use crate::config::ConfigError;
-use crate::store::StoreError;
-use crate::text;
 
 /// Exit code of a wrong command line or configuration (`EX_USAGE`).
 pub(super) const EXIT_USAGE: u8 = 64;

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
+use lease_broker_store::schema::Schema;
+use lease_broker_store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::{Inspect, QueueIndex, Store, StoreError};
 
 use super::CommandError;
 use super::similar::most_similar;
 use crate::config::{self, Config, Flag, Sources, StoreKind};
-use crate::queue::QueueSpec;
-use crate::store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
-use crate::store::schema::Schema;
-use crate::store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
-use crate::store::{Inspect, QueueIndex, Store, StoreError};
 
 /// Arguments of every command that reads the configuration.
 #[derive(Debug, Args)]

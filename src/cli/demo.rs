@@ -24,6 +24,7 @@ mod workers;
 
 use std::time::Instant;
 
+use lease_broker_model::item_state::State;
 use tempfile::TempDir;
 
 pub(super) use self::args::Demo;
@@ -34,7 +35,6 @@ use self::summary::Summary;
 use self::workers::Workers;
 use super::CommandError;
 use super::output::print_line;
-use crate::item_state::State;
 
 impl Demo {
     /// Runs the demo and prints its summary.

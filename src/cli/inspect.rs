@@ -1,13 +1,13 @@
 //! `stats` and `list`: commands for operators that read the store directly.
 
 use clap::{Args, ValueEnum};
+use lease_broker_model::item_state::State;
+use lease_broker_store::{Inspect, ListedItem, QueueIndex, Stats as StoredStats, StoreError};
 use serde_json::Value as Json;
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, configured_queue, open_to_read, unknown_queue};
 use super::output::{OutputFormat, Row, moment, note};
-use crate::item_state::State;
-use crate::store::{Inspect, ListedItem, QueueIndex, Stats as StoredStats, StoreError};
 
 /// Count the items of each queue by state
 ///

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
+use lease_broker_model::key::{hex, rfc3339, rfc3339_of_millis};
+use lease_broker_model::text;
 use lease_broker_proto as proto;
 use lease_broker_proto::value::Kind;
 use serde_json::{Map, Value as Json, json};
-
-use crate::key::{hex, rfc3339, rfc3339_of_millis};
-use crate::text;
 
 /// Format of the results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

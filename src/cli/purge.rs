@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use lease_broker_model::queue::{KeepFor, OnComplete, QueueSpec};
+use lease_broker_store::{QueueIndex, Store, StoreError};
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, open_queue};
 use super::output::{plural, print_line};
 use crate::broker::retention::{Walk, purge_archive_step};
-use crate::queue::{KeepFor, OnComplete, QueueSpec};
-use crate::store::{QueueIndex, Store, StoreError};
 
 /// Delete items that were completed, or became dead, long ago
 ///

@@ -1,11 +1,11 @@
 //! `redrive`: makes dead items ready again, directly in the store.
 
 use clap::Args;
+use lease_broker_store::Checkpoints;
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, open_queue};
 use super::output::{plural, print_line};
-use crate::store::Checkpoints;
 
 /// Make dead items ready again and reset their attempts
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::schema;
 
 use super::config_args::{ConfigArgs, SchemaAccess, open_schema};
 use super::output::{plural, print_line};
 use super::{CommandError, confirm};
-use crate::queue::QueueSpec;
-use crate::store::schema;
 
 /// Prepare tables as queues: add soft-lock columns, indexes and archive tables
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use clap::Args;
+use lease_broker_store::QueueIndex;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,7 +23,6 @@ use crate::grpc;
 use crate::logging::{self, LogLevel, Logging};
 use crate::process;
 use crate::security::Security;
-use crate::store::QueueIndex;
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use lease_broker_model::text;
 use lease_broker_proto as proto;
 use serde_json::Value as Json;
 
@@ -11,7 +12,6 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::item_input::{columns_from_flags, item_from_json};
 use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, state_name};
 use super::output::{OutputFormat, Row};
-use crate::text;
 
 /// Arguments of every command that settles leases.
 #[derive(Debug, Args)]

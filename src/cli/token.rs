@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
+use lease_broker_model::key::rfc3339;
 
 use super::CommandError;
 use super::output::print_line;
-use crate::key::rfc3339;
 use crate::security::{Tokens, hash_of_token, new_token};
 
 /// Make tokens for workers, producers and operators

@@ -1,18 +1,18 @@
 //! `why`: tells an operator why an item is not being claimed.
 
 use clap::Args;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::rfc3339_of_millis;
+use lease_broker_model::millis::duration_between;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::text;
+use lease_broker_store::{Ahead, ForeignLock, ItemFacts, ItemRow};
 use serde_json::json;
 
 use super::CommandError;
 use super::config_args::{configured_queue, open_to_read};
 use super::inspect::{QUEUE, ReadArgs};
 use super::output::{OutputFormat, Row, moment, print_line, seconds};
-use crate::item_state::State;
-use crate::key::rfc3339_of_millis;
-use crate::queue::QueueSpec;
-use crate::store::millis::duration_between;
-use crate::store::{Ahead, ForeignLock, ItemFacts, ItemRow};
-use crate::text;
 use crate::why::{Cause, causes, short_duration};
 
 /// Tell why an item is not being claimed
@@ -139,7 +139,7 @@ fn row(
     };
     let names: Vec<&str> = causes.iter().map(Cause::name).collect();
     let state = row.and_then(|row| row.state).map(State::name);
-    let text_of_session = |text: fn(&crate::store::BlockingSession) -> &Option<String>| {
+    let text_of_session = |text: fn(&lease_broker_store::BlockingSession) -> &Option<String>| {
         json!(session.and_then(|session| text(session).as_deref()))
     };
     Row::default()

@@ -334,7 +334,7 @@ mod tests {
             .telemetry;
             assert_eq!(
                 telemetry.sampler(),
-                crate::sampling::Sampler::new(ratio, trust)
+                lease_broker_model::sampling::Sampler::new(ratio, trust)
             );
         }
     }

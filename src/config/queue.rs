@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, OrderColumn};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::duration;
-use crate::queue::{ClaimStrategy, OnComplete, Order, OrderColumn};
 
 /// The settings of one queue, or of the section `queue_defaults`.
 ///

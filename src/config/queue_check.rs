@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::{Backoff, RetryPolicy};
+use lease_broker_model::queue::{KeepFor, LeaseBounds, OnComplete, Order, QueueSpec};
+
 use super::error::InvalidSetting;
 use super::queue::{
     BackoffConfig, CheckpointConfig, CheckpointLimit, KeepForConfig, Names, QueueConfig,
@@ -10,8 +13,6 @@ use super::queue_columns::{
     MAX_NAME_CHARACTERS, check_name, check_writable, managed_columns, mirrors, soft_lock_names,
 };
 use super::range::{MINUTE, check_duration};
-use crate::item_state::{Backoff, RetryPolicy};
-use crate::queue::{KeepFor, LeaseBounds, OnComplete, Order, QueueSpec};
 
 /// The range of lease durations that a queue can allow. The API promises it in `lease_broker.proto`.
 const MIN_LEASE: Duration = Duration::from_secs(1);

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{
+    Mirror, MirrorValue, OnComplete, Order, QueueSpec, SoftLock, SoftLockColumn,
+};
 use lease_broker_value::Value;
 
 use super::error::InvalidSetting;
-use crate::item_state::State;
-use crate::queue::{Mirror, MirrorValue, OnComplete, Order, QueueSpec, SoftLock, SoftLockColumn};
 
 /// The longest name of a queue, table or column. An identifier of SQL Server has at most 128 characters.
 pub(super) const MAX_NAME_CHARACTERS: usize = 128;

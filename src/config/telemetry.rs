@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lease_broker_model::sampling::{Sampler, TraceSettings};
 use serde::{Deserialize, Deserializer};
 
 use super::collector_address::is_address;
@@ -10,7 +11,6 @@ use super::duration;
 use super::error::InvalidSetting;
 use super::otel_variables::OtelVariables;
 use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
-use crate::sampling::{Sampler, TraceSettings};
 
 /// Settings of the traces and metrics.
 #[derive(Clone, Debug, Deserialize)]

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_model::lease_id::LeaseOwner;
+use lease_broker_model::text::Quoted;
 use lease_broker_proto as proto;
 use tonic::{Request, Status};
 
 use super::status;
 use crate::config::Role;
-use crate::lease_id::LeaseOwner;
 use crate::security::{Identity, OverLimit, Rpc, WaitingPlace};
-use crate::text::Quoted;
 
 /// The caller of a call. The guard adds it to the request.
 #[derive(Clone)]

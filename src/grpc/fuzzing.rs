@@ -1,11 +1,11 @@
 //! Entry points for fuzzing: the checks and conversions of requests. They panic if a property does not hold.
 
+use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_proto as proto;
 use prost::Message as _;
 
 use super::intake::check_request;
 use super::messages;
-use crate::lease_id::LeaseOwner;
 
 /// Checks a whole request. A message that the check accepts can be decoded and converted.
 pub(crate) fn request(rpc: &str, request: &[u8]) {

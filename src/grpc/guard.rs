@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
+use lease_broker_model::text::Quoted;
 use tonic::Status;
 
 use super::caller::{Caller, denied};
@@ -14,7 +15,6 @@ use super::connections::Connection;
 use super::method::method_of;
 use super::status;
 use crate::security::{Access, Presented, RefusalKind, Rpc};
-use crate::text::Quoted;
 
 /// Checks the callers of a server.
 pub(super) struct Guard(pub(super) Arc<Access>);

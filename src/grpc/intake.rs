@@ -25,6 +25,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
+use lease_broker_model::call_source::CallSource;
 use pin_project_lite::pin_project;
 use tokio::task::futures::TaskLocalFuture;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -41,7 +42,6 @@ use self::request_bytes::{Charge, Importance};
 use super::caller::Caller;
 use super::connections::Connection;
 use super::method::method_of;
-use crate::call_source::CallSource;
 
 /// The intake of the API's calls on one connection.
 #[derive(Clone)]

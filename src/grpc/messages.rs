@@ -6,7 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseOwner;
+use lease_broker_model::text::Quoted;
+use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
+use lease_broker_store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -15,11 +20,6 @@ use crate::broker::{
     CancelRequest, ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure,
     LeaseRelease, LeaseRenewal,
 };
-use crate::item_state::State;
-use crate::lease_id::LeaseOwner;
-use crate::store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
-use crate::text::Quoted;
-use crate::trace_context::TraceContext;
 
 type Result<T> = std::result::Result<T, Error>;
 

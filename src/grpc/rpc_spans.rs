@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use lease_broker_model::sampling::Sampler;
+use lease_broker_model::trace_context::{Span, TraceContext};
 use tokio::task::futures::TaskLocalFuture;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -15,9 +17,7 @@ use tower::{Layer, Service};
 use super::answered::{AnsweredFuture, RunningCall};
 use super::call_metrics::{CallMetrics, code_name};
 use crate::call_trace::{self, CallTrace, RecordedCall};
-use crate::sampling::Sampler;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
-use crate::trace_context::{Span, TraceContext};
 
 /// Marks a response of a claim without leases, as an extension.
 #[derive(Clone, Copy)]

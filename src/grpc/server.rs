@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_model::sampling::Sampler;
 use lease_broker_proto::lease_broker_service_server::LeaseBrokerServiceServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +29,6 @@ use super::service::Service;
 use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
 use crate::broker::Broker;
 use crate::config::{self, Config, Reflection};
-use crate::sampling::Sampler;
 use crate::security::Security;
 use crate::span::Spans;
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use lease_broker_model::lease_id::LeaseOwner;
+use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
 use lease_broker_proto::lease_broker_service_server::LeaseBrokerService;
 use prost::Message;
@@ -19,9 +21,7 @@ use super::messages::{
 };
 use super::rpc_spans::NoLeases;
 use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
-use crate::lease_id::LeaseOwner;
 use crate::security::Rpc;
-use crate::trace_context::TraceContext;
 
 /// The API as tonic calls it.
 pub(super) struct Service {

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use lease_broker_model::text::{is_hidden, visible_lines};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -15,7 +16,6 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use super::reason::Reason;
 use crate::broker::Error;
 use crate::security::OverLimit;
-use crate::text::{is_hidden, visible_lines};
 
 /// The domain of every `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "leasebroker";

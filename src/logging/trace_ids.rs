@@ -3,6 +3,7 @@
 use std::fmt;
 
 use data_encoding::HEXLOWER;
+use lease_broker_model::text::{Visible, visible_json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::field::RecordFields;
@@ -11,7 +12,6 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::call_trace;
-use crate::text::{Visible, visible_json};
 
 /// The ids of a call's span, as text.
 struct Ids {
@@ -172,7 +172,10 @@ mod tests {
         });
         let (line, rest) = line.split_once('\n').expect("a line");
         assert_eq!(rest, "");
-        assert!(!line.contains(crate::text::is_hidden), "{line:?}");
+        assert!(
+            !line.contains(lease_broker_model::text::is_hidden),
+            "{line:?}"
+        );
         assert!(
             line.contains(r"shown=a\u{1b}[2J\u{7}\u{d}\u{a}forged"),
             "{line}"
@@ -189,7 +192,10 @@ mod tests {
         });
         let (line, rest) = line.split_once('\n').expect("a line");
         assert_eq!(rest, "");
-        assert!(!line.contains(crate::text::is_hidden), "{line:?}");
+        assert!(
+            !line.contains(lease_broker_model::text::is_hidden),
+            "{line:?}"
+        );
         let fields: serde_json::Value = serde_json::from_str(line).expect("JSON");
         assert_eq!(fields["shown"], NASTY);
     }

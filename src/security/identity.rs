@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use lease_broker_model::call_source::CallSource;
+use lease_broker_model::lease_id::LeaseOwner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::rights::Rights;
-use crate::call_source::CallSource;
 use crate::config::{self, IdentityLimits, LeaseScope, Role};
-use crate::lease_id::LeaseOwner;
 
 /// The largest number of items in an Enqueue call. A call of this size passes at every rate.
 const MIN_ITEM_BURST: u32 = 1_000;

@@ -6,9 +6,10 @@
 
 use std::time::UNIX_EPOCH;
 
-use super::millis::millis_rounded_up;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+
 use super::table::Table;
-use crate::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_model::millis::millis_rounded_up;
 
 /// The tables that hold the record.
 pub(super) const RECORD_TABLES: [&str; 2] = ["lease_broker_added", "lease_broker_fence"];

@@ -6,6 +6,9 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{OnComplete, QueueSpec, SoftLockColumn};
+
 use super::StoreError;
 use super::added_parts::AddedParts;
 use super::index_role::IndexRole;
@@ -14,8 +17,6 @@ use super::queue_columns::QueueColumns;
 use super::schema::Step;
 use super::table::{Filter, Index, Table};
 use super::template::Placeholders;
-use crate::item_state::State;
-use crate::queue::{OnComplete, QueueSpec, SoftLockColumn};
 
 /// The soft-lock columns that an archive keeps beside the table's columns. They tell how and when the item ended.
 pub(super) const ARCHIVED_SOFT_LOCK: [SoftLockColumn; 5] = [

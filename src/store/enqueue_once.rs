@@ -1,12 +1,12 @@
 //! Requests that add items once, however often they are sent.
 
+use lease_broker_model::key::Key;
+use lease_broker_model::key_bytes::{write_value, write_varint};
 use lease_broker_value::Value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::NewItem;
-use crate::key::Key;
-use crate::lease_id::key_bytes::{write_value, write_varint};
 
 /// Items to add, and the id by which the store recognizes a request that is sent again.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The errors of a store: why an operation was not applied.
 
-use crate::text::Quoted;
+use lease_broker_model::text::Quoted;
 
 /// The reason why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl StoreError {
     }
 
     /// Returns an outage of which only the reason is known.
-    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
+    pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into().into())
     }
 }

@@ -1,7 +1,7 @@
 //! Foreign keys that refer to a queue's table. They matter if completion removes the row: a foreign key can refuse that, or
 //! change the rows that refer to it.
 
-use crate::queue::{OnComplete, QueueSpec};
+use lease_broker_model::queue::{OnComplete, QueueSpec};
 
 /// The effect of a foreign key on the rows that refer to a removed row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

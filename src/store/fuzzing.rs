@@ -3,7 +3,7 @@
 use lease_broker_value::Value;
 
 /// Converts a value for each kind of column.
-pub(crate) fn value(value: &Value) {
+pub fn value(value: &Value) {
     super::sqlite::fuzzing::value(value);
     super::mssql::fuzzing::value(value);
 }

@@ -4,7 +4,7 @@
 //! the rows of some states. If the queue has `filtered_indexes`, the index contains only those rows. Otherwise it contains all
 //! rows, and the state is one of its columns.
 
-use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 
 /// The purpose of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

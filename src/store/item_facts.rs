@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+
 use super::Instance;
-use crate::item_state::State;
 
 /// The result of [`Inspect::item_facts`](super::Inspect::item_facts). All times are by the store's clock, in milliseconds since
 /// 1970-01-01T00:00:00Z.

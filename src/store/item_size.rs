@@ -1,9 +1,9 @@
 //! The size of an item in the response to a claim, estimated in bytes. Claims are bounded by it.
 
+use lease_broker_model::key::Key;
 use lease_broker_value::Value;
 
 use super::ClaimedItem;
-use crate::key::Key;
 
 /// The bytes of a lease besides its columns: lease id, times, trace context, and a key of numbers.
 const LEASE_BYTES: usize = 340;

@@ -1,12 +1,12 @@
 //! Parser of keys in their text form, the one that [`Key`]'s `Display` writes.
 
+use lease_broker_model::key::Key;
 use lease_broker_value::Value;
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::new_item::is_decimal;
-use crate::key::Key;
 
 /// The kind of a key column's values. It decides how the text of a value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
+use lease_broker_model::key::hex;
 use semver::Version;
 use sha2::{Digest as _, Sha256};
 
 use super::StoreError;
-use crate::key::hex;
 
 /// The name of the migration that creates the table of the secrets. The store adds a [`new_secret`] in the same transaction.
 pub(super) const CREATES_SECRETS: &str = "0001_broker";

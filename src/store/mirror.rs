@@ -3,10 +3,9 @@
 //! The configuration gives a mirror column a value per state, for example `status = 'done'` for completed items, so that
 //! programs which do not know the soft-lock columns see the state too. How a value is written as SQL depends on the store.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue};
 use lease_broker_value::Value;
-
-use crate::item_state::State;
-use crate::queue::{Mirror, MirrorValue};
 
 use super::template::Placeholders;
 

@@ -69,6 +69,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::queue::QueueSpec;
 use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
@@ -84,9 +87,6 @@ use super::{
     Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
     Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError, TraceNote, Upkeep,
 };
-use crate::key::Key;
-use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
-use crate::queue::QueueSpec;
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
 const PROBE_SQL: &str = "UPDATE lease_broker_probe SET write_time = SYSUTCDATETIME() WHERE id = 0";

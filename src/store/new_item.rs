@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use lease_broker_model::lease_id::{self, MAX_KEY_BYTES};
+use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 
 use super::item_size::too_large_text;
 use super::{ItemSize, NewItem};
-use crate::lease_id::{self, MAX_KEY_BYTES};
-use crate::text::Quoted;
 
 /// Returns the table's column for the item's column at `index`.
 ///

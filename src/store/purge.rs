@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::key::Key;
+use lease_broker_model::key::Key;
 
 /// A step of a walk over a queue's table, in the order of the key.
 #[derive(Clone, Debug)]

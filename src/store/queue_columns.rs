@@ -1,8 +1,9 @@
 //! The columns of a table by their use in a queue: key, order, data for workers, columns that new items may set.
 
+use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn};
+
 use super::table::{Column, Table};
 use super::template::Placeholders;
-use crate::queue::{Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn};
 
 /// The columns of a queue's table, by use. Names are spelled as in the catalogue.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The contract of schema changes: planning, checking and making the changes that turn a table into a queue, and back.
 
-use crate::queue::QueueSpec;
+use lease_broker_model::queue::QueueSpec;
 
 use super::{StoreError, Survey};
 

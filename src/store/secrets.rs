@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use lease_broker_model::lease_id::{Secret, SigningSecrets, StoredSecret};
+
 use super::StoreError;
-use crate::lease_id::{Secret, SigningSecrets, StoredSecret};
 
 /// Returns a secret with its number. `age_millis`: the time since it was made.
 ///

@@ -61,6 +61,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -81,9 +84,6 @@ use super::{
     ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement,
     StoreError, TraceNote, Upkeep,
 };
-use crate::key::Key;
-use crate::lease_id::{LeaseRef, Secret, SigningSecrets};
-use crate::queue::QueueSpec;
 
 /// A [`Store`](super::Store) on an SQLite file.
 pub struct SqliteStore {

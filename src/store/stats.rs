@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::item_state::State;
-use crate::key::Key;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 
 /// The number of items in each state of a queue, and two ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The catalogue of each store reads it. All that follows (checking a queue, planning its adoption, rendering its SQL) works
 //! on this description and not on the database. `Kind` is the store's own classification of column types.
 
-use crate::queue::OrderColumn;
+use lease_broker_model::queue::OrderColumn;
 
 /// A table as it is in the database.
 #[derive(Debug)]

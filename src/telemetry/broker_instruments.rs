@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Weak};
 
+use lease_broker_model::lease_trace::ReleaseReason;
+use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
@@ -14,8 +16,6 @@ use super::instruments::{
     STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_UP, UNKNOWN_LEASE_IDS,
 };
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
-use crate::lease_trace::ReleaseReason;
-use crate::store::QueueIndex;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
 pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queue_names: &[String]) {

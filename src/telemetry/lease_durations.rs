@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Meter};
 
 use super::instruments::{ITEM_WAIT, LEASE_HELD, REAP_DELAY};
 use crate::broker::{LeaseEnd, LeaseObserver};
-use crate::store::QueueIndex;
 
 /// The boundaries of the durations of leases, in seconds: up to twelve hours.
 const HELD: [f64; 11] = [

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use lease_broker_store::{PoolStatus, RetryReason};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
@@ -10,7 +11,6 @@ use super::instruments::{
     STORE_CONNECTIONS_WAITING, STORE_RETRIES,
 };
 use crate::broker::Broker;
-use crate::store::{PoolStatus, RetryReason};
 
 /// Reads a number of connections or operations.
 type Number = fn(PoolStatus) -> usize;

@@ -1,5 +1,6 @@
 //! Turns finished spans into the values that the exporter takes.
 
+use lease_broker_model::trace_context::Span;
 use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind as OtelKind, Status, TraceFlags, TraceId, TraceState,
 };
@@ -7,7 +8,6 @@ use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use crate::span::{AttributeValue, FinishedSpan, SpanKind};
-use crate::trace_context::Span;
 
 /// Returns the span for the exporter. It adds the attribute `error.type` to a span with an error.
 pub(super) fn span_data(span: FinishedSpan) -> SpanData {

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
@@ -10,9 +13,6 @@ use super::instruments::{
     OLDEST_READY_AGE, STATS_AGE,
 };
 use crate::broker::{Broker, QueueStatus};
-use crate::item_state::State;
-use crate::queue::QueueSpec;
-use crate::store::QueueIndex;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
 pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]) {

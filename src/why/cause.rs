@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::key::rfc3339_of_millis as moment;
-use crate::store::{Ahead, BlockingSession, ForeignLock};
-use crate::text;
+use lease_broker_model::key::rfc3339_of_millis as moment;
+use lease_broker_model::text;
+use lease_broker_store::{Ahead, BlockingSession, ForeignLock};
 
 /// A reason why an item is not being claimed.
 #[derive(Clone, Debug, PartialEq)]

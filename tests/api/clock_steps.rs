@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lease_broker::broker::Operation;
-use lease_broker::store::QueueIndex;
-use lease_broker::store::sqlite::system_clock;
 use lease_broker_proto::Outcome;
+use lease_broker_store::QueueIndex;
+use lease_broker_store::sqlite::system_clock;
 
 use crate::support::client::{Client, completion, lease_ids};
 use crate::support::server::Server;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use lease_broker::store::Upkeep as _;
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
 use lease_broker_proto::{CompleteRequest, Lease, NextClaim, Outcome};
+use lease_broker_store::Upkeep as _;
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
 use tonic::Code;
 
 use crate::support::api_error::{assert_api_error, assert_field_error};

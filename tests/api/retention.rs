@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lease_broker::broker::{Broker, BrokerConfig};
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
 use rusqlite::Connection;
 
 use crate::support::database;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lease_broker::cli::{Cli, start};
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_store::{
     CancelResults, Cancellation, ClaimCall, Claimed, Ending, EnqueueOnce, EnqueuedOnce, Leases,
     NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement,
     Store, StoreError, TraceNote,

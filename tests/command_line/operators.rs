@@ -1,6 +1,6 @@
 //! Tests of `stats`, `list`, `redrive` and `purge`, the commands for operators.
 
-use lease_broker::text::is_hidden;
+use lease_broker_model::text::is_hidden;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 

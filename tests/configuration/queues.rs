@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{
+    MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
+};
 use lease_broker_value::Value;
 
 use crate::test_sources::{from_file, location};

@@ -70,7 +70,7 @@ fn pool_setting_out_of_bounds_is_rejected() {
 
 #[test]
 fn unknown_claim_strategy_is_rejected() {
-    use lease_broker::queue::ClaimStrategy::{AppLock, SkipLocked};
+    use lease_broker_model::queue::ClaimStrategy::{AppLock, SkipLocked};
 
     let sources = TestSources {
         file: "[queues.a]\n[queues.b]\nclaim_strategy = 'app_lock'",

@@ -1,8 +1,8 @@
 //! Adoption of existing tables: schema changes, checks, keys and renamed soft-lock columns.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
-use lease_broker::store::StoreError;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
+use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::key::Key;
-use lease_broker::queue::{Mirror, MirrorValue};
-use lease_broker::store::{Cancellation, Cancelled, Renewed};
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_store::{Cancellation, Cancelled, Renewed};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

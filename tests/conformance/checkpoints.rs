@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::{OnComplete, SoftLockColumn};
-use lease_broker::store::{
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::{OnComplete, SoftLockColumn};
+use lease_broker_store::{
     Cancellation, Checkpoints, Ending, Renewal, Renewed, Settled, Settlement,
 };
 use lease_broker_value::Value;

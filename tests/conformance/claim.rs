@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::store::ClaimedItem;
+use lease_broker_model::item_state::State;
+use lease_broker_store::ClaimedItem;
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Order, QueueSpec};
-use lease_broker::store::{ClaimCall, Claimed, QueueIndex};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Order, QueueSpec};
+use lease_broker_store::{ClaimCall, Claimed, QueueIndex};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

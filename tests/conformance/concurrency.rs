@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lease_broker::item_state::State;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::{ClaimStrategy, OnComplete};
-use lease_broker::store::{FollowUp, QueueIndex};
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::{ClaimStrategy, OnComplete};
+use lease_broker_store::{FollowUp, QueueIndex};
 use lease_broker_value::Value;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! Dead items and redrive.
 
-use lease_broker::item_state::State;
+use lease_broker_model::item_state::State;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, SECOND, fail, keys};

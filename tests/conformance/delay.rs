@@ -1,7 +1,7 @@
 //! Delayed items: new items with a delay, retries after failures, and releases with a delay.
 
-use lease_broker::item_state::State;
-use lease_broker::store::NewItem;
+use lease_broker_model::item_state::State;
+use lease_broker_store::NewItem;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

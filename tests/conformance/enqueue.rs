@@ -1,7 +1,7 @@
 //! Enqueue: new items, generated values, and refused items.
 
-use lease_broker::item_state::State;
-use lease_broker::store::{NewItem, Rejection, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_store::{NewItem, Rejection, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

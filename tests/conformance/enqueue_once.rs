@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lease_broker::key::Key;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{EnqueuedOnce, NewItem, StoreError};
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::{EnqueuedOnce, NewItem, StoreError};
 use lease_broker_value::Value;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;

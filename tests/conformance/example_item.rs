@@ -1,6 +1,6 @@
 //! The item with which a user can try a queue: the table accepts it.
 
-use lease_broker::store::NewItem;
+use lease_broker_store::NewItem;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

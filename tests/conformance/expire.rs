@@ -1,7 +1,7 @@
 //! Expired leases and the reaper.
 
-use lease_broker::item_state::State;
-use lease_broker::store::NewItem;
+use lease_broker_model::item_state::State;
+use lease_broker_store::NewItem;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

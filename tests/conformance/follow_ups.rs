@@ -1,8 +1,8 @@
 //! Follow-ups: items that a completion adds.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{Ending, FollowUp, NewItem, QueueIndex, Settled};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::{Ending, FollowUp, NewItem, QueueIndex, Settled};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

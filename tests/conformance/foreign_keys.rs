@@ -1,6 +1,6 @@
 //! Warnings about foreign keys that refer to the table of a queue.
 
-use lease_broker::queue::OnComplete;
+use lease_broker_model::queue::OnComplete;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{item_table, queue};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{Renewal, Renewed};
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_store::{Renewal, Renewed};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::lease_id::{self, InvalidLeaseId, LeaseOrigin, LeaseOwner};
-use lease_broker::store::Stats;
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseOrigin, LeaseOwner};
+use lease_broker_store::Stats;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::store::{Instance, SettingsHash};
+use lease_broker_store::{Instance, SettingsHash};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue};
-use lease_broker::store::{ClaimCall, QueueIndex, Rejection, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_store::{ClaimCall, QueueIndex, Rejection, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use lease_broker::item_state::State;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::OnComplete;
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::OnComplete;
 use lease_broker_value::Value;
 use uuid::Uuid;
 

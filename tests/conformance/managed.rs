@@ -1,8 +1,8 @@
 //! Managed tables, which the broker creates.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::StoreError;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker::store::NewItem;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_store::NewItem;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -1,8 +1,8 @@
 //! Names of tables, columns and queues that need quoting, such as keywords and fragments of SQL.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
-use lease_broker::store::{FollowUp, NewItem, QueueIndex, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use lease_broker_store::{FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

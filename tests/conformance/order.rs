@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::queue::{Order, QueueSpec};
+use lease_broker_model::queue::{Order, QueueSpec};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -1,7 +1,7 @@
 //! Completion policies: the row is kept, deleted, archived, or ready again later.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::key::Key;
-use lease_broker::queue::{KeepFor, OnComplete};
-use lease_broker::store::{PurgeStep, RetentionTurn, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::{KeepFor, OnComplete};
+use lease_broker_store::{PurgeStep, RetentionTurn, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -109,7 +109,7 @@ pub(crate) async fn purged_lease_is_gone_when_it_is_settled_again<H: Harness>() 
     let settled = fixture.try_settle(vec![(&lease, complete())]).await;
     assert_eq!(
         settled.expect("settle"),
-        [lease_broker::store::Settled::Gone]
+        [lease_broker_store::Settled::Gone]
     );
 }
 
@@ -164,7 +164,7 @@ pub(crate) async fn walk_follows_keys_of_every_kind<H: Harness>() {
     check_keys::<H>(&[Kind::Int, Kind::Text, Kind::BigInt], &rows).await;
 }
 
-fn archiving() -> impl FnOnce(&mut lease_broker::queue::QueueSpec) {
+fn archiving() -> impl FnOnce(&mut lease_broker_model::queue::QueueSpec) {
     |spec| {
         spec.on_complete = OnComplete::Archive("item archive".to_owned());
         spec.keep_for.archive = Some(HOUR);

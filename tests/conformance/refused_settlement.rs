@@ -1,8 +1,8 @@
 //! Settlements that the database refuses: only they fail, and the others of the list are applied.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{ClaimedItem, Ending, FollowUp, QueueIndex, Refusal, Settled};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::{ClaimedItem, Ending, FollowUp, QueueIndex, Refusal, Settled};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

@@ -1,7 +1,7 @@
 //! Releases of all leases that a claim got, by the token of the claim.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

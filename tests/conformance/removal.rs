@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
-use lease_broker::store::{Instance, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
+use lease_broker_store::{Instance, StoreError};
 use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;

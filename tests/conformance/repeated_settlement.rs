@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{Ending, Settled};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::{Ending, Settled};
 
 use super::settle::endings;
 use crate::harness::Harness;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
+use lease_broker_model::item_state::State;
 use uuid::Uuid;
 
 use crate::harness::Harness;
@@ -30,7 +30,7 @@ pub(crate) async fn another_broker_returns_the_same_leases<H: Harness>() {
     let token = Uuid::new_v4();
     let first = fixture.request(token, 2).await;
     let again = other.request(token, 2).await;
-    let leases = |items: &[lease_broker::store::ClaimedItem]| -> Vec<_> {
+    let leases = |items: &[lease_broker_store::ClaimedItem]| -> Vec<_> {
         items.iter().map(|item| item.lease.clone()).collect()
     };
     assert_eq!(leases(&first), leases(&again));

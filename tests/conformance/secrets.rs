@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef};
-use lease_broker::store::Store;
+use lease_broker_model::lease_id::{
+    self, InvalidLeaseId, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef,
+};
+use lease_broker_store::Store;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR};

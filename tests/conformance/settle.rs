@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{Ending, Settled};
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::{Ending, Settled};
 use lease_broker_value::Value;
 
 use super::heartbeat::similar_leases;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{Cancellation, EndedLease, NewItem, TraceNote};
-use lease_broker::trace_context::TraceContext;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_model::trace_context::TraceContext;
+use lease_broker_store::{Cancellation, EndedLease, NewItem, TraceNote};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -105,7 +105,7 @@ pub(crate) async fn settlement_tells_when_leases_ended<H: Harness>() {
     };
     let claim_time = first.expiry.expire_time - 3_600_000;
     for (lease, ending) in [(first, complete()), (second, fail(None))] {
-        let settlement = lease_broker::store::Settlement::new(lease.lease.clone(), ending);
+        let settlement = lease_broker_store::Settlement::new(lease.lease.clone(), ending);
         let settled = fixture.store.settle(fixture.queue, [settlement].into());
         let time = settled.await.expect("settled").time.expect("a lease ended");
         let age = Duration::from_millis((time - claim_time).unsigned_abs());
@@ -172,7 +172,7 @@ pub(crate) async fn leases_without_a_trace_are_found<H: Harness>() {
 }
 
 pub(crate) async fn each_run_of_a_recurring_item_has_its_own_trace<H: Harness>() {
-    let every = |spec: &mut lease_broker::queue::QueueSpec| {
+    let every = |spec: &mut lease_broker_model::queue::QueueSpec| {
         spec.on_complete = OnComplete::Recur(MINUTE);
     };
     let fixture = Fixture::<H>::with(0, every).await;

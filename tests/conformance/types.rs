@@ -1,6 +1,6 @@
 //! Values that a broker or another program stores, and that a claim returns.
 
-use lease_broker::item_state::State;
+use lease_broker_model::item_state::State;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -104,7 +104,7 @@ pub(crate) async fn errors_and_worker_names_are_unchanged<H: Harness>() {
         .await
         .remove(0)
         .lease;
-    let ending = lease_broker::store::Ending::Fail {
+    let ending = lease_broker_store::Ending::Fail {
         error: format!("no luck, says {odd}"),
         retry: None,
     };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Order, QueueSpec};
-use lease_broker::store::{
+use lease_broker::why::{Cause, causes};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Order, QueueSpec};
+use lease_broker_store::{
     Ahead, ForeignLock, Inspect, Instance, ItemFacts, ItemRow, NewItem, QueueIndex, SettingsHash,
 };
-use lease_broker::why::{Cause, causes};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -290,7 +290,7 @@ pub(crate) async fn reader_needs_no_tables_of_the_broker<H: Harness>() {
     let row = [("id", Value::Int(1)), ("payload", text("x"))];
     harness.insert("item", &row).await;
     // A reader does not look at the archive.
-    spec.on_complete = lease_broker::queue::OnComplete::Archive("missing".to_owned());
+    spec.on_complete = lease_broker_model::queue::OnComplete::Archive("missing".to_owned());
     let queues = std::slice::from_ref(&spec);
     let reader = harness.open_to_read(queues).await.expect("a reader");
     let stats = reader.stats(QUEUE).await.expect("stats");

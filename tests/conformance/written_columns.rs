@@ -1,9 +1,9 @@
 //! Columns that a settlement writes into the row of its item.
 
-use lease_broker::item_state::State;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::{Ending, FollowUp, QueueIndex, Settled, Settlement};
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::{Ending, FollowUp, QueueIndex, Settled, Settlement};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;

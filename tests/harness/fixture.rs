@@ -7,13 +7,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::item_state::{Backoff, RetryPolicy, State};
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::{
+use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
 };
-use lease_broker::store::{
+use lease_broker_store::{
     Checkpoints, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp,
     LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
     Store, StoreError,

@@ -13,10 +13,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::schema::{Removal, Step};
-use lease_broker::store::{Inspect, Store, StoreError};
-
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::schema::{Removal, Step};
+use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
 use table::{Kind, Table};
 

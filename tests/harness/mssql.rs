@@ -14,13 +14,12 @@ mod values;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_broker::queue::{QueueSpec, SoftLockColumn};
-use lease_broker::store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
-use lease_broker::store::schema::{Removal, Schema as _, Step};
-use lease_broker::store::{Inspect, Store, StoreError};
-
 use super::Harness;
 use super::table::{Column, Kind, Table};
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
+use lease_broker_store::schema::{Removal, Schema as _, Step};
+use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
 use runtime::shared;

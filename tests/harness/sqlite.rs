@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_broker::key::hex;
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::schema::{Removal, Schema as _, Step};
-use lease_broker::store::sqlite::{Clock, SqliteReader, SqliteSchema, SqliteStore, system_clock};
-use lease_broker::store::{Inspect, Store, StoreError};
+use lease_broker_model::key::hex;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::schema::{Removal, Schema as _, Step};
+use lease_broker_store::sqlite::{Clock, SqliteReader, SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
 use rusqlite::Connection;
 use rusqlite::types::{Value as Sql, ValueRef};
@@ -202,7 +202,7 @@ impl Harness for SqliteHarness {
                 Err(_) => Value::Double(digits.parse().expect("decimal digits")),
             },
             (Kind::Timestamp, Value::Timestamp { seconds, nanos }) => {
-                let text = lease_broker::key::rfc3339(*seconds, *nanos);
+                let text = lease_broker_model::key::rfc3339(*seconds, *nanos);
                 Value::Text(text.replace('T', " ").replace('Z', ""))
             }
             _ => value.clone(),

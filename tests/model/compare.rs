@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lease_broker::item_state::State;
+use lease_broker_model::item_state::State;
 use lease_broker_value::Value;
 
 use super::{Run, about, time};

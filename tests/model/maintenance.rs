@@ -1,7 +1,7 @@
 //! The reaper, redrive, the passing of time, and restarts of brokers.
 
-use lease_broker::item_state::State;
-use lease_broker::store::{Cancellation, Checkpoints};
+use lease_broker_model::item_state::State;
+use lease_broker_store::{Cancellation, Checkpoints};
 use rand::RngExt as _;
 
 use super::{BROKERS, Run, about, time};

@@ -1,6 +1,6 @@
 //! Producers that add items, and other programs that insert and delete rows.
 
-use lease_broker::store::{EnqueuedOnce, NewItem, StoreError};
+use lease_broker_store::{EnqueuedOnce, NewItem, StoreError};
 use lease_broker_value::Value;
 use rand::RngExt as _;
 use uuid::Uuid;

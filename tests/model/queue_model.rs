@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use lease_broker::item_state::State;
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{Checkpoints, Settled};
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_store::{Checkpoints, Settled};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -8,10 +8,10 @@ mod workers;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::NewItem;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::NewItem;
 use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};

@@ -1,8 +1,8 @@
 //! Workers that claim, extend and settle leases. They also use leases that they have lost.
 
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::store::{ClaimCall, Ending, Renewal, Renewed, Settled, Settlement};
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_store::{ClaimCall, Ending, Renewal, Renewed, Settled, Settlement};
 use lease_broker_value::Value;
 use rand::RngExt as _;
 use uuid::Uuid;

@@ -1,8 +1,8 @@
 //! Adoption of a table by the scripts of `schema plan`, backfill of many rows, suggestions, and removal.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker::store::schema::Schema as _;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_store::schema::Schema as _;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::queue::{ClaimStrategy, QueueSpec};
+use lease_broker_model::queue::{ClaimStrategy, QueueSpec};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, MINUTE, new_item, queue};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lease_broker::store::StoreError;
-use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker_store::StoreError;
+use lease_broker_store::mssql::{MssqlStore, Settings};
 
 use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
 use crate::harness::mssql::MssqlHarness;

@@ -1,7 +1,7 @@
 //! Keys of each type that an index accepts. An item with such a key is claimed, extended, settled and expired.
 
-use lease_broker::item_state::State;
-use lease_broker::store::Renewal;
+use lease_broker_model::item_state::State;
+use lease_broker_store::Renewal;
 
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, queue};
 use crate::harness::mssql::MssqlHarness;

@@ -1,6 +1,6 @@
 //! A large table on SQL Server, and one round of every operation on it.
 
-use lease_broker::queue::QueueSpec;
+use lease_broker_model::queue::QueueSpec;
 use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, HOUR, complete, fail, queue, release};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::mssql::{MssqlStore, Settings};
-use lease_broker::store::{EnqueuedOnce, FollowUp, QueueIndex, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::mssql::{MssqlStore, Settings};
+use lease_broker_store::{EnqueuedOnce, FollowUp, QueueIndex, StoreError};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;

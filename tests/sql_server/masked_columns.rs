@@ -1,7 +1,7 @@
 //! Dynamic data masking. A login that sees the mask of a key would claim rows that do not exist.
 
-use lease_broker::store::mssql::MssqlSchema;
-use lease_broker::store::schema::Schema as _;
+use lease_broker_store::mssql::MssqlSchema;
+use lease_broker_store::schema::Schema as _;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::queue;

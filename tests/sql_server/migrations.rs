@@ -1,9 +1,9 @@
 //! The broker's own tables: changed and unknown migrations, first starts at one moment.
 
 use futures_util::future::join_all;
-use lease_broker::lease_id::LeaseOwner;
-use lease_broker::store::mssql::MssqlStore;
-use lease_broker::store::{Facts as _, StoreError, Upkeep as _};
+use lease_broker_model::lease_id::LeaseOwner;
+use lease_broker_store::mssql::MssqlStore;
+use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use uuid::Uuid;
 
 use crate::program::{Program, start};

@@ -1,7 +1,7 @@
 //! Names of schemas, tables and columns, also those that T-SQL has to quote.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

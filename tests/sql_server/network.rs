@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::mssql::MssqlStore;
-use lease_broker::store::{FollowUp, QueueIndex};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::mssql::MssqlStore;
+use lease_broker_store::{FollowUp, QueueIndex};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;

@@ -4,11 +4,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use lease_broker_store::mssql::Settings;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-
-use lease_broker::store::mssql::Settings;
 
 use crate::harness::mssql::MssqlHarness;
 use crate::program::{Program, patient_settings, start};

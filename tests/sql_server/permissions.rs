@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::mssql::MssqlStore;
-use lease_broker::store::{Instance, PurgeStep, RetentionTurn, Upkeep as _};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::mssql::MssqlStore;
+use lease_broker_store::{Instance, PurgeStep, RetentionTurn, Upkeep as _};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker::store::mssql::{MssqlSchema, Settings};
+use lease_broker_store::mssql::{MssqlSchema, Settings};
 use tiberius::{Client, ColumnData, Config};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::mssql::{MssqlStore, Settings};
-use lease_broker::store::{
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::mssql::{MssqlStore, Settings};
+use lease_broker_store::{
     ClaimCall, ClaimedItem, Ending, FollowUp, NewItem, QueueIndex, Renewal, Settled, Settlement,
     StoreError,
 };

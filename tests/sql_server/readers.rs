@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::mssql::{MssqlReader, Settings};
-use lease_broker::store::{ForeignLock, Inspect as _, Instance, ItemFacts, QueueIndex};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::mssql::{MssqlReader, Settings};
+use lease_broker_store::{ForeignLock, Inspect as _, Instance, ItemFacts, QueueIndex};
 use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, queue};

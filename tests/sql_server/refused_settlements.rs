@@ -1,8 +1,8 @@
 //! Settlements that a foreign key or a trigger of the table refuses. Only they fail, and the problem names the constraint.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::Settled;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::Settled;
 
 use crate::harness::fixture::{Fixture, complete, fail, queue};
 use crate::harness::mssql::MssqlHarness;

@@ -1,7 +1,7 @@
 //! Values that a column cannot store. The enqueue is refused with the name of the column and adds no item.
 
-use lease_broker::queue::SoftLockColumn;
-use lease_broker::store::StoreError;
+use lease_broker_model::queue::SoftLockColumn;
+use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lease_broker::broker::{self, Broker};
 use lease_broker::config::{Config, Sources};
 use lease_broker::grpc::{self, RunningServer};
-use lease_broker::store::mssql::{MssqlStore, Settings};
+use lease_broker_store::mssql::{MssqlStore, Settings};
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};

@@ -1,11 +1,11 @@
 //! Partitioned tables, and features that only SQL Server has: temporal and memory-optimised tables, rowversion columns, filtered
 //! keys.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::StoreError;
-use lease_broker::store::mssql::MssqlSchema;
-use lease_broker::store::schema::Schema as _;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::StoreError;
+use lease_broker_store::mssql::MssqlSchema;
+use lease_broker_store::schema::Schema as _;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -199,7 +199,7 @@ async fn rowversion_is_current_and_not_archived() {
     };
     let same = format!(
         "SELECT COUNT(*) FROM item WHERE version = 0x{}",
-        lease_broker::key::hex(version)
+        lease_broker_model::key::hex(version)
     );
     assert_eq!(program.number(&same).await, 1);
     let completed = fixture.complete(&item.lease).await;

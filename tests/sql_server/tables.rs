@@ -1,8 +1,8 @@
 //! Tables that cannot be a queue, with the reason, and kinds of keys and columns of tables that can.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{QueueSpec, SoftLockColumn};
-use lease_broker::store::StoreError;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

@@ -1,6 +1,6 @@
 //! Texts and bytes in columns of every type: a claim returns them unchanged, whether a broker or a program inserted them.
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, new_item, queue, text};

@@ -1,8 +1,8 @@
 //! Tables with triggers of the user. The triggers run inside the statements of the broker.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{OnComplete, QueueSpec};
-use lease_broker::store::{PurgeStep, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::{PurgeStep, StoreError};
 
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,

@@ -1,6 +1,6 @@
 //! Tables that change data columns when a row is leased, and keys that SQLite gives out.
 
-use lease_broker::queue::SoftLockColumn;
+use lease_broker_model::queue::SoftLockColumn;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

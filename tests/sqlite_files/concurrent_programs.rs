@@ -4,11 +4,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use lease_broker::key::Key;
-use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef};
-use lease_broker::queue::OnComplete;
-use lease_broker::store::sqlite::SqliteStore;
-use lease_broker::store::{Facts as _, StoreError, Upkeep as _};
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef};
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::sqlite::SqliteStore;
+use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

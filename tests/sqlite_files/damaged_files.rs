@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use lease_broker::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
-use lease_broker::store::{Inspect as _, Leases as _, QueueIndex, StoreError};
+use lease_broker_store::sqlite::{SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::{Inspect as _, Leases as _, QueueIndex, StoreError};
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, call, queue};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::StoreError;
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::StoreError;
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
 
 use crate::harness::fixture::{Broker, keys, new_item, queue, text};
 

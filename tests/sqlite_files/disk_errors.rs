@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lease_broker::item_state::State;
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
-use lease_broker::store::{Store, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
+use lease_broker_store::{Store, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Broker, new_item, queue};

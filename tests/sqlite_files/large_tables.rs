@@ -1,7 +1,7 @@
 //! Statistics, lists and redrive on tables with more items than the statistics count.
 
-use lease_broker::item_state::State;
-use lease_broker::store::Stats;
+use lease_broker_model::item_state::State;
+use lease_broker_store::Stats;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::Fixture;

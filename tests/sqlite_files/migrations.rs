@@ -2,9 +2,9 @@
 
 use std::sync::Barrier;
 
-use lease_broker::lease_id::LeaseOwner;
-use lease_broker::store::sqlite::{SqliteStore, system_clock};
-use lease_broker::store::{Facts as _, StoreError};
+use lease_broker_model::lease_id::LeaseOwner;
+use lease_broker_store::sqlite::{SqliteStore, system_clock};
+use lease_broker_store::{Facts as _, StoreError};
 use rusqlite::Connection;
 
 use crate::harness::Harness as _;

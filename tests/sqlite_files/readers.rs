@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use lease_broker::item_state::State;
-use lease_broker::store::sqlite::{SqliteReader, SqliteStore, system_clock};
-use lease_broker::store::{Inspect as _, Leases as _, QueueIndex, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_store::sqlite::{SqliteReader, SqliteStore, system_clock};
+use lease_broker_store::{Inspect as _, Leases as _, QueueIndex, StoreError};
 use lease_broker_value::Value;
 use rusqlite::Connection;
 
@@ -14,7 +14,7 @@ use crate::harness::fixture::{new_item, queue};
 const QUEUE: QueueIndex = QueueIndex(0);
 
 /// Returns a managed queue, whose table a store creates.
-fn spec() -> lease_broker::queue::QueueSpec {
+fn spec() -> lease_broker_model::queue::QueueSpec {
     let mut spec = queue("mail");
     spec.managed_columns = Some(vec![("body".to_owned(), "TEXT".to_owned())]);
     spec

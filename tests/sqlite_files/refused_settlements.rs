@@ -1,8 +1,8 @@
 //! Settlements that a foreign key or a trigger of the table refuses. Only they fail, whichever way SQLite undoes them.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
-use lease_broker::store::Settled;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_store::Settled;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

@@ -1,9 +1,9 @@
 //! The steps of `schema plan`, which an administrator can also run by hand.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker::store::schema::{Schema as _, Step};
-use lease_broker::store::sqlite::SqliteSchema;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_store::schema::{Schema as _, Step};
+use lease_broker_store::sqlite::SqliteSchema;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;

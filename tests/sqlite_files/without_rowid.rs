@@ -1,7 +1,7 @@
 //! Tables declared WITHOUT ROWID.
 
-use lease_broker::item_state::State;
-use lease_broker::queue::OnComplete;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -32,8 +32,12 @@ impl Root {
 pub(crate) const ROOTS: &[Root] = &[
     root("lease_broker", "src", ""),
     root("lease_broker_value", "src/value", "value"),
+    root("lease_broker_model", "src/model", "model"),
+    root("lease_broker_sql", "sql", "sql"),
+    root("lease_broker_store", "src/store", "store"),
     root("lease_broker_proto", "proto", "proto"),
     root("lease_broker_client", "clients/rust/src", "client"),
+    root("lease_broker_bench", "benches/load/src", "bench"),
 ];
 
 /// A module at the top of the source, and the modules that it may import.
@@ -50,49 +54,35 @@ const fn layer(module: &'static str, imports: &'static [&'static str]) -> Layer 
 #[rustfmt::skip]
 pub(crate) const LAYERS: &[Layer] = &[
     // Words that all layers share.
-    layer("call_source", &[]),
-    layer("item_state", &[]),
-    layer("process", &[]),
-    layer("text", &[]),
-    layer("trace_context", &[]),
     layer("value", &[]),
-    layer("call_trace", &["trace_context"]),
-    layer("lease_id", &["trace_context", "value"]),
-    layer("lease_trace", &["lease_id", "trace_context"]),
-    layer("queue", &["item_state", "value"]),
-    layer("sampling", &["trace_context"]),
-    layer("span", &["trace_context"]),
-    layer("config", &["item_state", "queue", "sampling", "value"]),
-    layer("logging", &["call_trace", "config", "text"]),
-    layer("security", &["call_source", "config", "lease_id"]),
+    layer("model", &["value"]),
+    layer("process", &[]),
+    layer("call_trace", &["model"]),
+    layer("span", &["model"]),
+    layer("config", &["model", "value"]),
+    layer("logging", &["call_trace", "config", "model"]),
+    layer("security", &["config", "model"]),
     // The messages of the API, and the worker library. They know nothing of the server.
     layer("proto", &["value"]),
     layer("client", &["proto", "value"]),
     // The layers of the server: grpc → broker → store.
-    layer("store", &["item_state", "lease_id", "lease_trace", "queue", "text", "trace_context", "value"]),
-    layer("why", &["item_state", "queue", "store", "text", "value"]),
-    layer("broker", &[
-        "call_source", "call_trace", "config", "item_state", "lease_id", "lease_trace", "queue", "sampling", "span", "store",
-        "text", "trace_context", "value",
-    ]),
-    layer("grpc", &[
-        "broker", "call_source", "call_trace", "config", "item_state", "lease_id", "proto", "sampling", "security", "span",
-        "store", "text", "trace_context", "value",
-    ]),
+    layer("sql", &[]),
+    layer("store", &["model", "sql", "value"]),
+    layer("why", &["model", "store", "value"]),
+    layer("broker", &["call_trace", "config", "model", "span", "store", "value"]),
+    layer("grpc", &["broker", "call_trace", "config", "model", "proto", "security", "span", "store", "value"]),
     // They read what the layers count. Only the command line imports them.
-    layer("telemetry", &[
-        "broker", "config", "grpc", "item_state", "lease_trace", "logging", "process", "queue", "span", "store",
-        "trace_context",
-    ]),
-    layer("admin", &["broker", "config", "item_state", "logging", "queue", "store", "telemetry"]),
-    // It starts the layers. Nothing imports it, except the program and the fuzzing.
+    layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "span", "store"]),
+    layer("admin", &["broker", "config", "logging", "model", "store", "telemetry"]),
+    // It starts the layers. Nothing imports it, except the programs and the fuzzing.
     layer("cli", &[
-        "admin", "broker", "client", "config", "grpc", "item_state", "logging", "process", "proto", "queue", "security",
-        "store", "telemetry", "text", "value", "why",
+        "admin", "broker", "client", "config", "grpc", "logging", "model", "process", "proto", "security", "store", "telemetry",
+        "value", "why",
     ]),
-    layer("fuzzing", &["cli", "config", "grpc", "lease_id", "proto", "security", "store", "value"]),
+    layer("fuzzing", &["cli", "config", "grpc", "model", "proto", "security", "store", "value"]),
     layer("lib", &[]),
     layer("main", &["cli"]),
+    layer("bench", &["broker", "cli", "config", "model", "process", "proto", "store"]),
 ];
 
 /// External crates, and the modules that may name them.
@@ -118,6 +108,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             ("grpc", "the server"),
             ("client", "the worker library calls the server"),
             ("cli", "commands call the server"),
+            ("bench", "the load generator calls the server"),
             ("fuzzing", "it decodes messages as the server does"),
             (
                 "telemetry/otlp",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker::trace_context::TraceContext;
+use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto::{CancelLeasesRequest, Failure, ItemState, Lease, Outcome, SettleResult};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;

@@ -66,7 +66,8 @@ async fn killed_brokers_leases_are_in_the_items_trace() {
     next.complete(&lease_ids(&follow_up)).await;
     second.stop();
     let received = collector.received();
-    let producer = lease_broker::trace_context::TraceContext::parse(RECORDED).expect("a context");
+    let producer =
+        lease_broker_model::trace_context::TraceContext::parse(RECORDED).expect("a context");
     let trace_id = producer.span.trace_id.to_be_bytes();
     let of_leases = received.spans.iter().filter(|span| {
         let kinds = [SpanKind::Consumer, SpanKind::Internal];
@@ -116,7 +117,7 @@ async fn killed_broker_loses_only_spans_of_leases_that_it_ended() {
         .iter()
         .filter(|span| span.name == "lease work");
     let found: Vec<String> = spans
-        .map(|span| lease_broker::key::hex(&span.span_id))
+        .map(|span| lease_broker_model::key::hex(&span.span_id))
         .collect();
     let has_span = |lease: &&Lease| found.iter().any(|id| *id == lease.trace_parent[36..52]);
     assert!(leases[10..].iter().all(|lease| has_span(&lease)));
@@ -198,7 +199,7 @@ async fn each_of_10_000_leases_has_one_span() {
         let outcome = &attributes["lease_broker.lease.outcome"];
         let known = ended.keys().find(|known| **known == outcome);
         *found.entry(known.expect("an outcome")).or_default() += 1;
-        let hex = |bytes: &[u8]| lease_broker::key::hex(bytes);
+        let hex = |bytes: &[u8]| lease_broker_model::key::hex(bytes);
         let id = format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
         assert!(ids.insert(id), "a lease has two spans");
     }

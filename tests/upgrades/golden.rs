@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker::config::{Config, Sources};
-use lease_broker::item_state::State;
-use lease_broker::lease_id::{self, LeaseOrigin, LeaseOwner};
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::sqlite::SqliteStore;
-use lease_broker::store::{
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseOwner};
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::sqlite::SqliteStore;
+use lease_broker_store::{
     ClaimCall, Ending, Facts as _, Leases as _, NewItem, QueueIndex, Renewal, Settled, Settlement,
 };
 use lease_broker_value::Value;

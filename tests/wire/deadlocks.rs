@@ -1,7 +1,7 @@
 //! Statements that the server chooses as deadlock victims. The server undoes them, so the broker may send them again.
 
-use lease_broker::item_state::State;
-use lease_broker::store::{Facts as _, RetryReason, Settled, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_store::{Facts as _, RetryReason, Settled, StoreError};
 
 use crate::answers::{OPERATION, claimed, enqueued, settled};
 use crate::fixture::Fixture;

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Waker};
 
-use lease_broker::store::{Leases as _, QueueIndex};
+use lease_broker_store::{Leases as _, QueueIndex};
 
 use crate::answers::{OPERATION, claimed, held};
 use crate::fixture::{Fixture, LONG_LIMITS, Limits, renewals};

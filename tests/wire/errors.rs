@@ -1,6 +1,6 @@
 //! Answers that contain an error. The broker discards everything else in such an answer.
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 
 use crate::answers::{OPERATION, TOKEN, claimed, claimed_row, held, held_row, settled};
 use crate::fixture::Fixture;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lease_broker::key::Key;
-use lease_broker::lease_id::LeaseRef;
-use lease_broker::queue::QueueSpec;
-use lease_broker::store::mssql::{MssqlStore, Settings};
-use lease_broker::store::{
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::mssql::{MssqlStore, Settings};
+use lease_broker_store::{
     Checkpoints, ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, Leases as _,
     NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, StoreError, Upkeep as _,
 };
@@ -158,7 +158,7 @@ impl Fixture {
         Ok(settled.results)
     }
 
-    pub(crate) async fn reap(&self) -> Result<lease_broker::store::Reaped, StoreError> {
+    pub(crate) async fn reap(&self) -> Result<lease_broker_store::Reaped, StoreError> {
         with_timeout(self.store.reap(QUEUE, 100, None)).await
     }
 
@@ -191,7 +191,7 @@ fn request(items: i64) -> EnqueueOnce {
 
 /// Returns the digest of [`Fixture::enqueue_once`]'s items, as the statement stores it.
 pub(crate) fn request_digest(items: i64) -> String {
-    lease_broker::key::hex(&request(items).digest())
+    lease_broker_model::key::hex(&request(items).digest())
 }
 
 pub(crate) fn lease(id: i64) -> LeaseRef {

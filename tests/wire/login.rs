@@ -1,6 +1,6 @@
 //! Logins that the server refuses or redirects to another server.
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 
 use crate::answers::{OPERATION, held};
 use crate::database;
@@ -123,9 +123,9 @@ async fn redirected_login_is_followed() {
     );
     assert_eq!(target.count(is_login), 2);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
-    let queue = lease_broker::store::QueueIndex(0);
+    let queue = lease_broker_store::QueueIndex(0);
     let renewals = crate::fixture::renewals(1);
-    let extended = lease_broker::store::Leases::heartbeat(&store, queue, renewals);
+    let extended = lease_broker_store::Leases::heartbeat(&store, queue, renewals);
     assert!(
         with_timeout(extended).await.expect("extended")[0]
             .expiry()

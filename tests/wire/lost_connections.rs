@@ -1,7 +1,7 @@
 //! Connections that end before a reply is complete. The server may have run the statement or not.
 
-use lease_broker::item_state::State;
-use lease_broker::store::{EnqueuedOnce, Settled, StoreError};
+use lease_broker_model::item_state::State;
+use lease_broker_store::{EnqueuedOnce, Settled, StoreError};
 
 use crate::answers::{
     OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, remembered, settled,

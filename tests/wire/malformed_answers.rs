@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 use uuid::Uuid;
 
 use crate::answers::{

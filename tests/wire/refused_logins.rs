@@ -1,7 +1,7 @@
 //! Logins that a server refuses while it starts, stops or recovers. Operations fail with an outage, and never as a bug.
 
-use lease_broker::store::StoreError;
-use lease_broker::store::mssql::MssqlStore;
+use lease_broker_store::StoreError;
+use lease_broker_store::mssql::MssqlStore;
 
 use crate::answers::{OPERATION, held};
 use crate::fixture::{Fixture, LONG_LIMITS, PLAIN, open_with, responder};

@@ -1,6 +1,6 @@
 //! The number of batches with which the broker finds the settlements that the server refuses.
 
-use lease_broker::store::Settled;
+use lease_broker_store::Settled;
 
 use crate::answers::OPERATION;
 use crate::fixture::Fixture;

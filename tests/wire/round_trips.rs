@@ -1,6 +1,6 @@
 //! On a connection that was used before, each operation is one round trip.
 
-use lease_broker::store::Settled;
+use lease_broker_store::Settled;
 
 use crate::answers::{OPERATION, claimed, enqueued, held, reaped, redriven, settled};
 use crate::fixture::Fixture;

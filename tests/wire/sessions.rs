@@ -1,7 +1,7 @@
 //! The state of a session before its next statement. It has the SET options that the broker needs, and no transaction is
 //! left over from an error.
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 
 use crate::answers::{OPERATION, held};
 use crate::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, open_queues, responder};

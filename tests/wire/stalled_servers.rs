@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 
 use crate::answers::{OPERATION, claimed, held, held_row};
 use crate::database;

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 
 use crate::database;
 use crate::fixture::{LONG_LIMITS, open_with, responder};

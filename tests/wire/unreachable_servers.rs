@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lease_broker::store::StoreError;
+use lease_broker_store::StoreError;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 

@@ -2,8 +2,8 @@
 
 use lease_broker::cli::{AuthorizedChannel, CommandError, CredentialArgs, open_store};
 use lease_broker::config::{Config, StoreKind};
-use lease_broker::item_state::State;
-use lease_broker::store::QueueIndex;
+use lease_broker_model::item_state::State;
+use lease_broker_store::QueueIndex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::TargetArgs;

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
+use lease_broker_model::call_source::SourceNumber;
 use tokio::sync::mpsc;
 
 use super::call_group::{Call, CallFailure, CallGroup, MAX_GROUP_ITEMS};
 use crate::broker::shedding::Shedding;
 use crate::broker::turns::{InTurn, Turns};
-use crate::call_source::SourceNumber;
 
 pub(super) struct Backlog<I, R> {
     calls: VecDeque<Call<I, R>>,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use lease_broker_model::call_source::SourceNumber;
+use lease_broker_store::StoreError;
 use tokio::sync::oneshot;
 
 use crate::broker::error::Error;
 use crate::broker::shedding::Arrival;
-use crate::call_source::SourceNumber;
 use crate::call_trace::RecordedCall;
-use crate::store::StoreError;
 
 /// The largest number of items in a call group, unless a single call has more. SQL Server locks the whole table for a
 /// statement that takes about 5,000 locks on one index, and a heartbeat takes two for each item there.

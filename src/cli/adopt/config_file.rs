@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use lease_broker_model::item_state::State;
 use toml::{Table, Value};
 
 use super::proposal::{Mirror, Proposal};
-use crate::item_state::State;
 
 /// The place of the database, as the section `store` has it.
 pub(super) enum Database<'a> {

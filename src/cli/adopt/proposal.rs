@@ -1,10 +1,9 @@
 //! The settings that `adopt` proposes for a table: a guess from the names and types of its columns, which a person checks.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{SoftLock, SoftLockColumn};
+use lease_broker_store::{ColumnClass, Survey, SurveyedColumn};
 use toml::Value;
-
-use crate::item_state::State;
-use crate::queue::{SoftLock, SoftLockColumn};
-use crate::store::{ColumnClass, Survey, SurveyedColumn};
 
 /// The settings of a queue over an existing table.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,11 +4,11 @@ use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use lease_broker_model::item_state::State;
+use lease_broker_store::Stats;
 
 use super::service::LeasedKeys;
 use crate::cli::output::print_line;
-use crate::item_state::State;
-use crate::store::Stats;
 
 /// The interval between two lines, without bars.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker_model::item_state::State;
+use lease_broker_store::schema::Schema as _;
+use lease_broker_store::sqlite::{SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::{Inspect as _, QueueIndex, Stats, StoreError};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -16,10 +20,6 @@ use crate::cli::CommandError;
 use crate::cli::output::print_line;
 use crate::config::{Config, Sources};
 use crate::grpc::{self, RunningServer};
-use crate::item_state::State;
-use crate::store::schema::Schema as _;
-use crate::store::sqlite::{SqliteSchema, SqliteStore, system_clock};
-use crate::store::{Inspect as _, QueueIndex, Stats, StoreError};
 
 /// The interval at which the demo reads the state of the table.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);

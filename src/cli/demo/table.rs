@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
+use lease_broker_store::QueueIndex;
 use rusqlite::Connection;
 
 use crate::cli::CommandError;
-use crate::store::QueueIndex;
 
 /// Index of the queue `rainfall`. The configuration orders queues by name.
 pub(super) const EVENTS: QueueIndex = QueueIndex(1);

@@ -1,11 +1,11 @@
 //! The item as the command reads it on standard input: one line of JSON.
 
 use lease_broker_client::{HandlerError, Item};
+use lease_broker_model::key::hex;
 use lease_broker_proto as proto;
 use serde_json::{Map, Value as Json, json};
 
 use crate::cli::output::{json_value, seconds};
-use crate::key::hex;
 
 /// The largest line that a command gets, in bytes.
 const MAX_BYTES: usize = 16 << 20;

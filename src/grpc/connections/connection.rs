@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use lease_broker_model::call_source::CallSource;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use crate::call_source::CallSource;
 use crate::security::Login;
 
 /// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection

@@ -44,7 +44,7 @@ impl<M: MakeService> Connections<M> {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "not complete within server.handshake_timeout".to_owned(),
         };
-        let (peer, cause) = (peer.address.ip(), crate::text::visible(&cause));
+        let (peer, cause) = (peer.address.ip(), lease_broker_model::text::visible(&cause));
         tracing::warn!(
             target: "lease_broker::audit",
             event = "tls.failed",

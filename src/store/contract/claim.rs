@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_value::Value;
 use uuid::Uuid;
-
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
 
 /// The number of items that a claim looks at beyond those that it asks for, because some can be too large.
 pub const MAX_PASSED_OVER: usize = 100;

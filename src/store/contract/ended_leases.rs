@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::trace_context::TraceContext;
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::trace_context::TraceContext;
 
 /// What becomes of items whose leases are cancelled.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lease_broker_model::lease_id::{Secret, SigningSecrets};
 
 use super::queue_index::QueueIndex;
-use crate::lease_id::{Secret, SigningSecrets};
-use crate::store::error::StoreError;
-use crate::store::pool_status::PoolStatus;
+use crate::error::StoreError;
+use crate::pool_status::PoolStatus;
 /// Facts that do not change while a store is open, or that it knows without asking the database.
 #[async_trait]
 pub trait Facts: Send + Sync + 'static {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::lease_trace::LeaseTrace;
+
 use super::claim::LeaseExpiry;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::lease_trace::LeaseTrace;
 
 /// A request to extend a lease.
 #[derive(Clone, Debug)]

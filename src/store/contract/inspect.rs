@@ -2,17 +2,17 @@
 //! stores that only read.
 
 use async_trait::async_trait;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 
 use super::queue_index::QueueIndex;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::error::StoreError;
-use crate::store::item_facts::ItemFacts;
-use crate::store::stats::{ListedItem, Stats};
+use crate::error::StoreError;
+use crate::item_facts::ItemFacts;
+use crate::stats::{ListedItem, Stats};
 
 /// Reads the leases of all queues in a database, and changes nothing.
 ///
-/// The rules of the [module](crate::store) and the errors of [`Leases`](super::Leases) hold here too. A database in which a program holds
+/// The rules of the [module](crate) and the errors of [`Leases`](super::Leases) hold here too. A database in which a program holds
 /// locks can be read, and a login or a user without the right to write can read it.
 #[async_trait]
 pub trait Inspect: Send + Sync + 'static {
@@ -66,56 +66,56 @@ pub trait Inspect: Send + Sync + 'static {
 macro_rules! inspect_by_field {
     ($type:ty, $field:ident) => {
         #[async_trait::async_trait]
-        impl $crate::store::Inspect for $type {
+        impl $crate::Inspect for $type {
             fn parse_key(
                 &self,
-                queue: $crate::store::QueueIndex,
+                queue: $crate::QueueIndex,
                 text: &str,
-            ) -> Result<$crate::key::Key, String> {
+            ) -> Result<lease_broker_model::key::Key, String> {
                 self.$field.parse_key(queue, text)
             }
 
             async fn stats(
                 &self,
-                queue: $crate::store::QueueIndex,
-            ) -> Result<$crate::store::Stats, $crate::store::StoreError> {
+                queue: $crate::QueueIndex,
+            ) -> Result<$crate::Stats, $crate::StoreError> {
                 self.$field.stats(queue).await
             }
 
             async fn exact_stats(
                 &self,
-                queue: $crate::store::QueueIndex,
-            ) -> Result<$crate::store::Stats, $crate::store::StoreError> {
+                queue: $crate::QueueIndex,
+            ) -> Result<$crate::Stats, $crate::StoreError> {
                 self.$field.exact_stats(queue).await
             }
 
             async fn list(
                 &self,
-                queue: $crate::store::QueueIndex,
-                state: $crate::item_state::State,
+                queue: $crate::QueueIndex,
+                state: lease_broker_model::item_state::State,
                 limit: usize,
-            ) -> Result<Vec<$crate::store::ListedItem>, $crate::store::StoreError> {
+            ) -> Result<Vec<$crate::ListedItem>, $crate::StoreError> {
                 self.$field.list(queue, state, limit).await
             }
 
             async fn list_after(
                 &self,
-                queue: $crate::store::QueueIndex,
-                state: $crate::item_state::State,
-                after: Option<$crate::key::Key>,
+                queue: $crate::QueueIndex,
+                state: lease_broker_model::item_state::State,
+                after: Option<lease_broker_model::key::Key>,
                 limit: usize,
-            ) -> Result<Vec<$crate::store::ListedItem>, $crate::store::StoreError> {
+            ) -> Result<Vec<$crate::ListedItem>, $crate::StoreError> {
                 self.$field.list_after(queue, state, after, limit).await
             }
 
             async fn item_facts(
                 &self,
-                queue: $crate::store::QueueIndex,
-                key: $crate::key::Key,
-            ) -> Result<$crate::store::ItemFacts, $crate::store::StoreError> {
+                queue: $crate::QueueIndex,
+                key: lease_broker_model::key::Key,
+            ) -> Result<$crate::ItemFacts, $crate::StoreError> {
                 self.$field.item_facts(queue, key).await
             }
         }
     };
 }
-pub(in crate::store) use inspect_by_field;
+pub(crate) use inspect_by_field;

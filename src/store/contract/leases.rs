@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
 use uuid::Uuid;
 
 use super::claim::{ClaimCall, Claimed};
@@ -11,13 +13,11 @@ use super::heartbeat::{Renewal, Renewed};
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;
 use super::settle::{SettleResults, Settlement};
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::store::enqueue_once::{EnqueueOnce, EnqueuedOnce};
-use crate::store::error::StoreError;
+use crate::enqueue_once::{EnqueueOnce, EnqueuedOnce};
+use crate::error::StoreError;
 /// Gives, extends and ends the leases of all queues in a database, and adds items.
 ///
-/// The rules of the [module](crate::store) hold for every method. Besides the errors that a method lists, each can return
+/// The rules of the [module](crate) hold for every method. Besides the errors that a method lists, each can return
 /// [`StoreError::Unavailable`], [`StoreError::Misconfigured`], [`StoreError::Io`] and [`StoreError::Bug`].
 #[async_trait]
 pub trait Leases: Send + Sync + 'static {
@@ -37,7 +37,7 @@ pub trait Leases: Send + Sync + 'static {
     ///
     /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
     /// passed over, and stays ready. A call looks at no more than `max_items` + [`MAX_PASSED_OVER`] items. A ready item that
-    /// is larger than the queue's [`max_item_bytes`](crate::queue::QueueSpec::max_item_bytes) becomes dead.
+    /// is larger than the queue's [`max_item_bytes`](lease_broker_model::queue::QueueSpec::max_item_bytes) becomes dead.
     ///
     /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
     /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
@@ -161,7 +161,7 @@ pub trait Leases: Send + Sync + 'static {
     ) -> Result<Vec<Key>, StoreError>;
 
     /// Adds the items of a request, unless an earlier request with its id has added them within the queue's
-    /// [`enqueue_memory`](crate::queue::QueueSpec::enqueue_memory). Any store on the database recognizes it.
+    /// [`enqueue_memory`](lease_broker_model::queue::QueueSpec::enqueue_memory). Any store on the database recognizes it.
     ///
     /// If the same request arrives several times at once, one of them adds the items, and the others return the same keys.
     ///

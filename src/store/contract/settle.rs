@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_value::Value;
 
 use super::new_items::FollowUp;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::lease_trace::LeaseTrace;
-use crate::store::error::Refusal;
+use crate::error::Refusal;
 
 /// A request to end a lease.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Settlement {
     /// The way in which it ends.
     pub ending: Ending,
     /// Values for columns of the item's row, which the statement that ends the lease writes. Only for completions and
-    /// failures, and only columns that [`QueueSpec::writable`](crate::queue::QueueSpec::writable) lists.
+    /// failures, and only columns that [`QueueSpec::writable`](lease_broker_model::queue::QueueSpec::writable) lists.
     pub columns: Vec<(String, Value)>,
     /// The checkpoint to store, as in [`Renewal`], in the statement that ends the lease. Only for failures and releases, and
     /// only for queues with checkpoints. A completion removes the stored one.

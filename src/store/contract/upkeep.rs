@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::queue_index::QueueIndex;
-use crate::store::error::StoreError;
-use crate::store::instance::Instance;
-use crate::store::purge::{PurgeStep, Purged, RetentionTurn};
+use crate::error::StoreError;
+use crate::instance::Instance;
+use crate::purge::{PurgeStep, Purged, RetentionTurn};
 /// Keeps a database with leases in order.
 ///
-/// The rules of the [module](crate::store) and the errors of [`Leases`](super::Leases) hold here too.
+/// The rules of the [module](crate) and the errors of [`Leases`](super::Leases) hold here too.
 #[async_trait]
 pub trait Upkeep: Send + Sync + 'static {
     /// Reads the secrets that sign lease ids again.

@@ -1,14 +1,15 @@
 //! Reads and writes the record of the columns and indexes that adoption added to a table.
 
+use lease_broker_model::queue::QueueSpec;
+
 use super::adopt_sql::render;
 use super::connection::Connection;
 use super::decode;
 use super::quote::{quote_table, text_literal};
-use crate::queue::QueueSpec;
-use crate::store::StoreError;
-use crate::store::added_parts::{AddedParts, RECORD_TABLES};
-use crate::store::adoption::{self, with};
-use crate::store::template::Placeholders;
+use crate::StoreError;
+use crate::added_parts::{AddedParts, RECORD_TABLES};
+use crate::adoption::{self, with};
+use crate::template::Placeholders;
 
 /// Reads the record of a table. It is empty if the database has no record.
 pub(super) async fn read(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use tokio::runtime::Runtime;
 
 use super::added_parts::{naming, recording};
@@ -18,17 +19,16 @@ use super::types::ColumnType;
 use super::{
     Settings, added_parts, backfill, dependents, index, placeholders, remove, restrictions, survey,
 };
-use crate::queue::{OrderColumn, QueueSpec, SoftLockColumn};
-use crate::store::added_parts::AddedParts;
-use crate::store::adoption::{
+use crate::added_parts::AddedParts;
+use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, ManagedKey, archive_name, create_archive_purpose,
     create_record_purpose, create_table_purpose, create_time_index_purpose, foreign_indexes,
     forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
-use crate::store::queue_columns::QueueColumns;
-use crate::store::schema::{Removal, Schema, Step};
-use crate::store::template::Placeholders;
-use crate::store::{StoreError, Survey};
+use crate::queue_columns::QueueColumns;
+use crate::schema::{Removal, Schema, Step};
+use crate::template::Placeholders;
+use crate::{StoreError, Survey};
 
 /// The longest time that one statement may take. An index over many rows takes long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);

@@ -1,10 +1,10 @@
 //! The sections of `sql/mssql/adopt.sql` and `sql/mssql/remove.sql`, rendered as steps of a plan.
 
-use crate::store::schema::Step;
-use crate::store::template::{self, Placeholders};
+use crate::schema::Step;
+use crate::template::{self, Placeholders};
 
-const ADOPT: &str = include_str!("../../../sql/mssql/adopt.sql");
-const REMOVE: &str = include_str!("../../../sql/mssql/remove.sql");
+const ADOPT: &str = lease_broker_sql::mssql::ADOPT;
+const REMOVE: &str = lease_broker_sql::mssql::REMOVE;
 
 /// Renders a section of `adopt.sql`.
 pub(super) fn render(section: &str, placeholders: &Placeholders) -> String {

@@ -6,6 +6,9 @@
 //! The step visits the rows in key order, a chunk at a time, so that no transaction locks many rows. The key of the last row
 //! visited is kept in a temporary table between the runs of its statement.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+
 use super::adopt_sql::render;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
@@ -13,12 +16,10 @@ use super::decode::integer;
 use super::mirror::mirrors;
 use super::quote::{literal, quote};
 use super::soft_lock_types::NOT_NULL_COLUMNS;
-use crate::item_state::State;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::adoption::backfill_purpose;
-use crate::store::schema::Step;
-use crate::store::template::Placeholders;
+use crate::StoreError;
+use crate::adoption::backfill_purpose;
+use crate::schema::Step;
+use crate::template::Placeholders;
 
 /// Plans the step. `not_null`: missing columns will be added as NOT NULL. `None`: no row needs the step.
 pub(super) async fn plan(

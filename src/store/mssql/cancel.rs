@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_value::Value;
 use serde_json::json;
 
@@ -15,10 +17,8 @@ use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
 use super::utf16::cut;
 use super::value_limits;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::key_text::{self, KeyKind};
-use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::key_text::{self, KeyKind};
+use crate::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn cancel(
@@ -86,7 +86,7 @@ fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
 }
 
 impl QueueStatements {
-    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::store::Inspect::parse_key).
+    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         let kinds: Vec<KeyKind> = self.key.iter().map(|column| kind_of(column.kind)).collect();
         let key = key_text::parse(text, &kinds)?;

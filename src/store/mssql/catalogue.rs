@@ -6,8 +6,8 @@ use super::connection::Connection;
 use super::decode::integer;
 use super::quote::quote_table;
 use super::types::ColumnType;
-use crate::store::StoreError;
-use crate::store::table::{self, Filter, Index, IndexColumn};
+use crate::StoreError;
+use crate::table::{self, Filter, Index, IndexColumn};
 
 pub(super) type Table = table::Table<ColumnType>;
 pub(super) type Column = table::Column<ColumnType>;

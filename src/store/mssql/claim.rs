@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::millis_rounded_up;
 use serde_json::json;
 use tiberius::Row;
 use uuid::Uuid;
@@ -12,9 +14,7 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::{ClaimBatches, QueueStatements};
 use super::types;
-use crate::lease_id::LeaseRef;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
+use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
 
 impl MssqlOperations {
     pub(super) async fn claim(

@@ -13,7 +13,7 @@ use super::error::while_connecting;
 use super::prepared::{self, BatchKey, NO_SUCH_HANDLE, Prepared};
 use super::remedy::FATAL_CLASS;
 use super::server_info::{SERVER_INFO_SQL, ServerInfo};
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// The options that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
 const SESSION_OPTIONS: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \

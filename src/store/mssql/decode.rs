@@ -1,14 +1,14 @@
 //! Decoder of result sets. A value that the broker's statements never return is [`StoreError::Bug`]. The decoder never
 //! invents a default.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::millis::duration_between;
 use lease_broker_value::Value;
 use tiberius::{FromSql, Row};
 use uuid::Uuid;
 
 use super::types;
-use crate::item_state::State;
-use crate::store::millis::duration_between;
-use crate::store::{LeaseExpiry, StoreError};
+use crate::{LeaseExpiry, StoreError};
 
 /// Returns the rows of the result set with this index.
 pub(super) fn result_set(results: &[Vec<Row>], index: usize) -> Result<&[Row], StoreError> {

@@ -1,11 +1,12 @@
 //! Objects that depend on a queue's table: foreign keys that refer to it, and indexed views.
 
+use lease_broker_model::queue::QueueSpec;
+
 use super::connection::Connection;
 use super::decode::integer;
 use super::quote::quote_table;
-use crate::queue::QueueSpec;
-use crate::store::StoreError;
-use crate::store::foreign_keys::{self, ForeignKey, OnDelete};
+use crate::StoreError;
+use crate::foreign_keys::{self, ForeignKey, OnDelete};
 
 /// Reads the dependents of the table `@P1`, one per row: kind, table or view, foreign key, `delete_referential_action`. A
 /// view is indexed if it has a clustered index. Babelfish has no indexed views, and its list of dependencies is empty.

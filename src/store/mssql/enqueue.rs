@@ -1,5 +1,6 @@
 //! Enqueue: adds items to a queue and returns their keys.
 
+use lease_broker_model::key::Key;
 use serde_json::json;
 use tiberius::Row;
 
@@ -8,11 +9,10 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
-use crate::key::Key;
-use crate::store::template::{Placeholders, render};
-use crate::store::{NewItem, QueueIndex, Rejection, StoreError};
+use crate::template::{Placeholders, render};
+use crate::{NewItem, QueueIndex, Rejection, StoreError};
 
-pub(super) const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
+pub(super) const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
 
 /// How the transaction of a batch ends.
 #[derive(Clone, Copy)]

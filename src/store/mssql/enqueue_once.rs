@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::key::hex;
 use tiberius::ToSql;
 
 use super::decode;
@@ -11,11 +12,10 @@ use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
-use crate::key::hex;
-use crate::store::template::{Placeholders, render};
-use crate::store::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};
+use crate::template::{Placeholders, render};
+use crate::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};
 
-const ENQUEUE_ONCE: &str = include_str!("../../../sql/mssql/enqueue_once.sql");
+const ENQUEUE_ONCE: &str = lease_broker_sql::mssql::ENQUEUE_ONCE;
 
 impl MssqlOperations {
     pub(super) async fn enqueue_once(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tiberius::error::Error;
 
 use super::remedy::{Remedy, remedy, remedy_while_connecting};
-use crate::store::{Outage, Rejection, RetryReason, StoreError};
+use crate::{Outage, Rejection, RetryReason, StoreError};
 
 /// Tells whether an operation may run again after its reply was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::quote::quote_table;
-use crate::store::example_item::{Candidate, example};
-use crate::store::{NewItem, QueueIndex, StoreError};
+use crate::example_item::{Candidate, example};
+use crate::{NewItem, QueueIndex, StoreError};
 
 /// Reads the columns of the table `@P1` in their order, one per row: its name, whether it has a default, whether it is in a
 /// unique index or in a foreign key, and the number of CHECK constraints and triggers of the table, which can refuse any value.
@@ -27,7 +27,7 @@ WHERE c.object_id = OBJECT_ID(@P1)
 ORDER BY c.column_id";
 
 impl MssqlOperations {
-    /// Returns columns and values of an example. See [`Facts::example_item`](crate::store::Facts::example_item).
+    /// Returns columns and values of an example. See [`Facts::example_item`](crate::Facts::example_item).
     pub(super) async fn example_item(
         &self,
         queue: QueueIndex,

@@ -5,7 +5,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::store::{ClaimCall, MAX_PASSED_OVER, StoreError};
+use crate::{ClaimCall, MAX_PASSED_OVER, StoreError};
 
 impl MssqlOperations {
     /// Makes those items dead that the claims could have picked. Returns whether there were any.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use lease_broker_model::millis::millis_rounded_up;
 use serde_json::json;
 
 use super::decode;
@@ -11,8 +12,7 @@ use super::list_parameters::ListParameters;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::written_columns::stored_checkpoint;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
+use crate::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn heartbeat(

@@ -1,13 +1,13 @@
 //! Leases as their rows show them. The results that have them begin with the same columns: key, fencing token, attempt, lease
 //! token, owner, time of the claim, expiry, trace context, and the server's time.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
 use tiberius::Row;
 
 use super::decode;
 use super::queue_statements::QueueStatements;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::store::{EndedLease, StoreError};
+use crate::{EndedLease, StoreError};
 
 impl QueueStatements {
     /// Returns the number of columns that [`Self::read_ended`] reads.

@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
+use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
 use sha2::{Digest as _, Sha256};
 
 use super::catalogue::{Column, Table};
 use super::quote::{bare_table, quote, text_literal};
 use super::types::ColumnType;
 use super::utf16::cut;
-use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
-use crate::store::adoption::IndexStatus;
-use crate::store::index_role::IndexRole;
-use crate::store::queue_columns::sort_list;
-use crate::store::table::{Filter, Index, sorts_by};
-use crate::store::template::Placeholders;
+use crate::adoption::IndexStatus;
+use crate::index_role::IndexRole;
+use crate::queue_columns::sort_list;
+use crate::table::{Filter, Index, sorts_by};
+use crate::template::Placeholders;
 
 /// Returns the roles of the queue's indexes. Without filtered indexes a queue has no index of dead items: it would hold all
 /// rows, and updating it at every change of state would cost more than it saves.

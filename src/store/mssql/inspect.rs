@@ -1,15 +1,15 @@
 //! Operations for operators: statistics, lists of items, and redrive of dead items.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::duration_between;
 use tiberius::{Row, ToSql};
 
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::millis::duration_between;
-use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
 /// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]

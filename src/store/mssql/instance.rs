@@ -6,11 +6,11 @@ use uuid::Uuid;
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
-use crate::store::StoreError;
-use crate::store::instance::{FORGET_TIME, Instance, LIVE_TIME};
-use crate::store::template::{Placeholders, render};
+use crate::StoreError;
+use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
+use crate::template::{Placeholders, render};
 
-const INSTANCE: &str = include_str!("../../../sql/mssql/instance.sql");
+const INSTANCE: &str = lease_broker_sql::mssql::INSTANCE;
 
 impl MssqlOperations {
     pub(super) async fn announce(&self, instance: &Instance) -> Result<Vec<Instance>, StoreError> {

@@ -1,12 +1,13 @@
 //! SQL for the size of an item in a response, before the item is leased. It estimates the same size as [`ItemSize`].
 
+use lease_broker_model::key::Key;
+
 use super::catalogue::Column;
 use super::quote::quote;
 use super::server_info::TextBytes;
 use super::types::ColumnType;
-use crate::key::Key;
-use crate::store::ItemSize;
-use crate::store::queue_columns::QueueColumns;
+use crate::ItemSize;
+use crate::queue_columns::QueueColumns;
 
 /// The size of the items of a queue, as SQL about the row `t`.
 pub(super) struct ItemBytes {

@@ -1,10 +1,11 @@
 //! The source of the keys of new items that do not name their key: an identity column, or default values.
 
+use lease_broker_model::queue::QueueSpec;
+
 use super::catalogue::Column;
 use super::connection::Connection;
 use super::quote::quote_table;
-use crate::queue::QueueSpec;
-use crate::store::{NewItem, StoreError};
+use crate::{NewItem, StoreError};
 
 /// Reads the increment of an identity column.
 const INCREMENT: &str = "SELECT CAST(i.increment_value AS bigint)

@@ -1,11 +1,12 @@
 //! The rendered statements of `list.sql`.
 
+use lease_broker_model::item_state::State;
+
 use super::catalogue::{Column, Table};
 use super::{backfill, index};
-use crate::item_state::State;
-use crate::store::template::{Placeholders, render};
+use crate::template::{Placeholders, render};
 
-const LIST: &str = include_str!("../../../sql/mssql/list.sql");
+const LIST: &str = lease_broker_sql::mssql::LIST;
 
 /// The batches of `list.sql`.
 pub(super) struct ListStatements {

@@ -4,12 +4,12 @@ use tiberius::{Row, ToSql};
 
 use super::connection::Connection;
 use super::decode;
-use crate::store::StoreError;
-use crate::store::migrations::{self, Applied, Migration};
+use crate::StoreError;
+use crate::migrations::{self, Applied, Migration};
 
 const MIGRATIONS: [Migration; 1] = [Migration {
     name: "0001_broker",
-    sql: include_str!("../../../sql/mssql/migrations/0001_broker.sql"),
+    sql: lease_broker_sql::mssql::MIGRATION_0001_BROKER,
     oldest_reader: "0.2.0",
 }];
 

@@ -1,12 +1,13 @@
 //! SQL that sets mirror columns in T-SQL.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
+
 use super::catalogue::Table;
 use super::quote::{literal, quote};
 use super::types::ColumnType;
-use crate::item_state::State;
-use crate::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
-use crate::store::mirror::Mirrors;
-use crate::store::template::Placeholders;
+use crate::mirror::Mirrors;
+use crate::template::Placeholders;
 
 /// Sets the placeholders of the mirror columns.
 pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpec, table: &Table) {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 
@@ -12,12 +13,11 @@ use super::placeholders::declaration;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::{types, value_limits};
-use crate::item_state::State;
-use crate::store::new_item::{check_item_size, check_key_length, insertable_column};
-use crate::store::template::render;
-use crate::store::{NewItem, StoreError};
+use crate::new_item::{check_item_size, check_key_length, insertable_column};
+use crate::template::render;
+use crate::{NewItem, StoreError};
 
-const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
+const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
 
 impl QueueStatements {
     /// Encodes an item as an entry of the list that its INSERT reads.

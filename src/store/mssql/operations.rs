@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::pool::Pool;
 use super::queue_statements::QueueStatements;
-use crate::store::{QueueIndex, StoreError};
+use crate::{QueueIndex, StoreError};
 
 /// The state that all operations share. Clones share the same pool and statements.
 #[derive(Clone)]

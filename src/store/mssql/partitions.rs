@@ -1,14 +1,15 @@
 //! Partitioned tables: the filegroup for the queue's indexes of such a table, and indexes that are partitioned like it.
 
+use lease_broker_model::queue::{OrderColumn, QueueSpec};
+
 use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode::integer;
 use super::index;
 use super::quote::quote_table;
 use super::soft_lock_types::queue_columns;
-use crate::queue::{OrderColumn, QueueSpec};
-use crate::store::StoreError;
-use crate::store::index_role::IndexRole;
+use crate::StoreError;
+use crate::index_role::IndexRole;
 
 /// Reads the partitions of the table `@P1`. If the table is partitioned, the first row has the database's default filegroup.
 /// Each further row has an index that is partitioned.

@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Settings;
 use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out};
-use crate::store::{PoolStatus, RetryReason, StoreError};
+use crate::{PoolStatus, RetryReason, StoreError};
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
 /// be overloaded by logins.

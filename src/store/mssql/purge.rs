@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::millis::duration_between;
 use tiberius::ToSql;
 use uuid::Uuid;
 
@@ -9,8 +10,7 @@ use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::store::millis::duration_between;
-use crate::store::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
+use crate::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
 
 /// Returns an age in whole seconds, rounded up. The configuration limits it to 10,000 days.
 fn seconds(age: Duration) -> i32 {

@@ -1,15 +1,16 @@
 //! The rendered statements of `purge.sql`.
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+
 use super::backfill::set_position_placeholders;
 use super::catalogue::{Column, Table};
 use super::index;
 use super::statement_parts::roll_back_on_error;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::adoption::time_index;
-use crate::store::template::{Placeholders, render};
+use crate::StoreError;
+use crate::adoption::time_index;
+use crate::template::{Placeholders, render};
 
-const PURGE: &str = include_str!("../../../sql/mssql/purge.sql");
+const PURGE: &str = lease_broker_sql::mssql::PURGE;
 
 /// The batches of `purge.sql`.
 pub(super) struct PurgeStatements {

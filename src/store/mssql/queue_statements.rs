@@ -3,6 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker_value::Value;
 use serde_json::json;
 use tiberius::Row;
@@ -23,14 +26,11 @@ use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
 use super::{index, partitions, placeholders};
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
-use crate::store::adoption::archive_columns;
-use crate::store::item_size::FULL_COUNTER_TEXT;
-use crate::store::queue_columns::QueueColumns;
-use crate::store::template::{Placeholders, render};
-use crate::store::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
+use crate::adoption::archive_columns;
+use crate::item_size::FULL_COUNTER_TEXT;
+use crate::queue_columns::QueueColumns;
+use crate::template::{Placeholders, render};
+use crate::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
 
 /// Returns the text of a file in `sql/mssql`.
 macro_rules! file {

@@ -1,8 +1,7 @@
 //! Quoted identifiers and literals of T-SQL.
 
+use lease_broker_model::key::hex;
 use lease_broker_value::Value;
-
-use crate::key::hex;
 
 /// Quotes an identifier with brackets. A name that contains a closing bracket is quoted with quotation marks instead, because
 /// Babelfish does not read a doubled bracket. The session's `QUOTED_IDENTIFIER` allows the quotation marks.

@@ -1,15 +1,15 @@
 //! The reads of the store: a part of the store that writes, or a store that only reads.
 
 use async_trait::async_trait;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::QueueSpec;
 
 use super::inspect::CountMethod;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
-use crate::item_state::State;
-use crate::key::Key;
-use crate::queue::QueueSpec;
-use crate::store::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
 pub struct MssqlReader {

@@ -1,10 +1,11 @@
 //! The reaper's operation: ends expired leases, makes delayed items ready, and reads the next due time.
 
+use lease_broker_model::item_state::State;
+
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
-use crate::item_state::State;
-use crate::store::{QueueIndex, Reaped, StoreError};
+use crate::{QueueIndex, Reaped, StoreError};
 
 const DAY_MILLIS: i64 = 86_400_000;
 

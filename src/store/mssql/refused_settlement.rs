@@ -6,7 +6,7 @@
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::settle::ROLLBACK;
-use crate::store::{Ending, FollowUp, Refusal, Rejection, Settled, Settlement, StoreError};
+use crate::{Ending, FollowUp, Refusal, Rejection, Settled, Settlement, StoreError};
 
 impl MssqlOperations {
     /// Finds the part of `settlement` that the server refused with `rejection`.

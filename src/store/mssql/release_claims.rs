@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use lease_broker_model::item_state::State;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -9,8 +10,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use crate::item_state::State;
-use crate::store::{QueueIndex, ReleasedClaims, StoreError};
+use crate::{QueueIndex, ReleasedClaims, StoreError};
 
 /// Maximum number of leases that one batch releases (`release_claims.sql`).
 const MAX_RELEASED: usize = 1_000;

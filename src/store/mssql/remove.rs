@@ -1,5 +1,6 @@
 //! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use tiberius::ToSql;
 
 use super::added_parts::{self, naming};
@@ -8,14 +9,13 @@ use super::catalogue::Table;
 use super::connection::Connection;
 use super::quote::{quote, quote_table, text_literal};
 use super::{decode, index, placeholders};
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::adoption::{
+use crate::StoreError;
+use crate::adoption::{
     archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
 };
-use crate::store::instance::LIVE_TIME;
-use crate::store::schema::{Removal, Step};
-use crate::store::template::Placeholders;
+use crate::instance::LIVE_TIME;
+use crate::schema::{Removal, Step};
+use crate::template::Placeholders;
 
 /// Reads the default constraints of a table's columns. A constraint has to be dropped before its column.
 const DEFAULTS: &str = "SELECT c.name, d.name FROM sys.default_constraints AS d

@@ -1,14 +1,15 @@
 //! Properties of columns, indexes and tables that make leasing impossible, or that change how columns are added.
 
+use lease_broker_model::queue::QueueSpec;
+
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::integer;
 use super::index;
 use super::quote::{quote, quote_table};
 use super::types::ColumnType;
-use crate::queue::QueueSpec;
-use crate::store::StoreError;
-use crate::store::queue_columns::QueueColumns;
+use crate::StoreError;
+use crate::queue_columns::QueueColumns;
 
 /// Reads the restrictions of the table `@P1`: number and name, one per row. The view `sys.tables` has the column `ledger_type`
 /// since SQL Server 2022. The server checks the names in a batch before it runs the batch, so that column is read by a statement

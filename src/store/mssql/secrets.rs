@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use lease_broker_model::lease_id::StoredSecret;
 use tiberius::{Row, ToSql};
 
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
-use crate::lease_id::StoredSecret;
-use crate::store::StoreError;
-use crate::store::migrations::new_secret;
-use crate::store::secrets::{no_number_left, stored_secret};
-use crate::store::template::{Placeholders, render};
+use crate::StoreError;
+use crate::migrations::new_secret;
+use crate::secrets::{no_number_left, stored_secret};
+use crate::template::{Placeholders, render};
 
-const SECRETS: &str = include_str!("../../../sql/mssql/secrets.sql");
+const SECRETS: &str = lease_broker_sql::mssql::SECRETS;
 
 /// Returns the statement that reads all secrets.
 pub(super) fn read_statement() -> String {

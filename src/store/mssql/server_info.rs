@@ -5,7 +5,7 @@ use std::fmt;
 use tiberius::Row;
 use tiberius::error::Error;
 
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// Reads the fields of [`ServerInfo`], and checks the SET options that filtered indexes need (Microsoft's documentation
 /// of CREATE INDEX, "Required SET options for filtered indexes"). The database is found by its name, because on Azure SQL

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tiberius::Config;
 
 use super::connection_string;
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// Settings of the connections to a server. The `Debug` output hides the connection string.
 #[derive(Clone, Debug)]

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
 use serde_json::json;
 
 use super::decode;
@@ -12,10 +14,8 @@ use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
-use crate::item_state::State;
-use crate::queue::OnComplete;
-use crate::store::follow_ups;
-use crate::store::{Ending, QueueIndex, SettleResults, Settled, Settlement, StoreError};
+use crate::follow_ups;
+use crate::{Ending, QueueIndex, SettleResults, Settled, Settlement, StoreError};
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
 pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";

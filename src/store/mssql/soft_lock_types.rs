@@ -3,10 +3,11 @@
 //! A column must hold every value that the broker stores. Some types have to be exact for speed too: a comparison of
 //! `datetime` with `datetime2` converts the column to `datetime2`, so an index on a `datetime` column is scanned, not sought.
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+
 use super::catalogue::{Column, Table};
 use super::types::ColumnType;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::queue_columns::QueueColumns;
+use crate::queue_columns::QueueColumns;
 
 /// The soft-lock columns that are never NULL.
 pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [

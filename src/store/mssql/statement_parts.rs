@@ -1,10 +1,10 @@
 //! The parts that the statements of several operations have.
 
-use crate::store::template::{Placeholders, render};
+use crate::template::{Placeholders, render};
 
-const CANCEL: &str = include_str!("../../../sql/mssql/cancel.sql");
-const LEASES: &str = include_str!("../../../sql/mssql/leases.sql");
-const TRIGGERS: &str = include_str!("../../../sql/mssql/triggers.sql");
+const CANCEL: &str = lease_broker_sql::mssql::CANCEL;
+const LEASES: &str = lease_broker_sql::mssql::LEASES;
+const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
 
 /// Surrounds the batch as `triggers.sql` describes, if a table that it changes has triggers.
 pub(super) fn roll_back_on_error(batch: String, has_triggers: bool) -> String {

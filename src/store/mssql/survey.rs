@@ -4,7 +4,7 @@ use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode;
 use super::quote::{quote, quote_table, text_literal};
-use crate::store::{StoreError, Survey};
+use crate::{StoreError, Survey};
 
 /// Reads the names of the tables, with their schema unless it is the login's own.
 const TABLES: &str =

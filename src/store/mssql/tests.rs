@@ -11,8 +11,10 @@ mod snapshots;
 use std::io::Write as _;
 use std::time::Duration;
 
-use crate::item_state::{Backoff, RetryPolicy};
-use crate::queue::{ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock};
+use lease_broker_model::item_state::{Backoff, RetryPolicy};
+use lease_broker_model::queue::{
+    ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,7 @@
 //! Keeps the traces of leases in their rows.
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
 use serde_json::json;
 
 use super::decode;
@@ -7,9 +9,7 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::store::{QueueIndex, StoreError, TraceNote};
+use crate::{QueueIndex, StoreError, TraceNote};
 
 impl MssqlOperations {
     pub(super) async fn note_traces(

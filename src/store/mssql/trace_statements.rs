@@ -1,10 +1,11 @@
 //! The rendered statements of `trace.sql`.
 
-use super::statement_parts::{ALL_DUE, roll_back_on_error, with_key_list, with_lease_list};
-use crate::queue::QueueSpec;
-use crate::store::template::{Placeholders, render};
+use lease_broker_model::queue::QueueSpec;
 
-const TRACE: &str = include_str!("../../../sql/mssql/trace.sql");
+use super::statement_parts::{ALL_DUE, roll_back_on_error, with_key_list, with_lease_list};
+use crate::template::{Placeholders, render};
+
+const TRACE: &str = lease_broker_sql::mssql::TRACE;
 
 /// The batches of `trace.sql`.
 pub(super) struct TraceStatements {

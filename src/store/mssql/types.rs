@@ -1,6 +1,7 @@
 //! Conversion between the API's values and SQL Server's types. A value that cannot be converted without loss is
 //! refused.
 
+use lease_broker_model::key::rfc3339;
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
@@ -8,9 +9,8 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use super::list_parameters::{EntryValue, unescape_sql};
-use crate::key::rfc3339;
-use crate::store::StoreError;
-use crate::store::new_item::is_decimal;
+use crate::StoreError;
+use crate::new_item::is_decimal;
 
 /// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

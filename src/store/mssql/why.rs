@@ -4,6 +4,8 @@ use std::slice;
 use std::time::Duration;
 
 use deadpool::managed::Object;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use tiberius::{Row, ToSql};
 use tokio::time::{sleep, timeout};
 
@@ -14,12 +16,8 @@ use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::why_statements::find_blocker;
 use super::{decode, instance};
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::instance::LIVE_TIME;
-use crate::store::{
-    Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError,
-};
+use crate::instance::LIVE_TIME;
+use crate::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError};
 
 /// The time between two questions who holds a lock.
 const BLOCKER_PAUSE: Duration = Duration::from_millis(100);

@@ -1,9 +1,9 @@
 //! The rendered statements of `why.sql`.
 
 use super::statement_parts::with_key_list;
-use crate::store::template::{Placeholders, render};
+use crate::template::{Placeholders, render};
 
-const WHY: &str = include_str!("../../../sql/mssql/why.sql");
+const WHY: &str = lease_broker_sql::mssql::WHY;
 
 /// The batches of `why.sql`. The fields have the names of the sections.
 pub(super) struct WhyStatements {

@@ -12,12 +12,12 @@ use super::new_item::{has_unsupported_characters, json_declaration, value_from_j
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::statement_parts::with_lease_list;
-use crate::store::template::render;
-use crate::store::{Ending, Refusal, Rejection, Settlement, StoreError, written_columns};
+use crate::template::render;
+use crate::{Ending, Refusal, Rejection, Settlement, StoreError, written_columns};
 
-const SETTLE: &str = include_str!("../../../sql/mssql/settle.sql");
-const LEASES: &str = include_str!("../../../sql/mssql/leases.sql");
-const ENQUEUE: &str = include_str!("../../../sql/mssql/enqueue.sql");
+const SETTLE: &str = lease_broker_sql::mssql::SETTLE;
+const LEASES: &str = lease_broker_sql::mssql::LEASES;
+const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
 
 /// The number of the list of leases in a batch.
 const LEASE_LIST: usize = 0;

@@ -1,14 +1,14 @@
 //! Reads and writes the record of the columns and indexes that adoption added to a table.
 
+use lease_broker_model::queue::QueueSpec;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::adopt_sql::render;
 use super::quote::text_literal;
-use crate::queue::QueueSpec;
-use crate::store::StoreError;
-use crate::store::added_parts::{AddedParts, RECORD_TABLES};
-use crate::store::adoption::{self, with};
-use crate::store::template::Placeholders;
+use crate::StoreError;
+use crate::added_parts::{AddedParts, RECORD_TABLES};
+use crate::adoption::{self, with};
+use crate::template::Placeholders;
 
 /// Reads the record of a table. It is empty if the file has no record.
 pub(super) fn read(connection: &Connection, table: &str) -> Result<AddedParts, StoreError> {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
 
 use super::added_parts::recording;
@@ -13,18 +14,17 @@ use super::types::ColumnType;
 use super::{
     added_parts, backfill, connection, foreign_keys, index, migrations, placeholders, remove,
 };
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::added_parts::AddedParts;
-use crate::store::adoption::{
+use crate::added_parts::AddedParts;
+use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, add_columns, add_indexes, archive_name,
     create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
     foreign_indexes, forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
-use crate::store::foreign_keys::warnings;
-use crate::store::queue_columns::QueueColumns;
-use crate::store::schema::{Removal, Schema, Step};
-use crate::store::template::Placeholders;
-use crate::store::{StoreError, Survey};
+use crate::foreign_keys::warnings;
+use crate::queue_columns::QueueColumns;
+use crate::schema::{Removal, Schema, Step};
+use crate::template::Placeholders;
+use crate::{StoreError, Survey};
 
 /// Plans and makes schema changes. Uses its own connection.
 pub struct SqliteSchema {

@@ -1,10 +1,10 @@
 //! The sections of `sql/sqlite/adopt.sql` and `sql/sqlite/remove.sql`, rendered as steps of a plan.
 
-use crate::store::schema::Step;
-use crate::store::template::{self, Placeholders};
+use crate::schema::Step;
+use crate::template::{self, Placeholders};
 
-const ADOPT: &str = include_str!("../../../sql/sqlite/adopt.sql");
-const REMOVE: &str = include_str!("../../../sql/sqlite/remove.sql");
+const ADOPT: &str = lease_broker_sql::sqlite::ADOPT;
+const REMOVE: &str = lease_broker_sql::sqlite::REMOVE;
 
 /// Renders a section of `adopt.sql`.
 pub(super) fn render(section: &str, placeholders: &Placeholders) -> String {

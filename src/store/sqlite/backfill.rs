@@ -1,16 +1,16 @@
 //! Backfill: gives the rows that were completed or dead before the adoption that state, by their mirror columns.
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
 
 use super::adopt_sql::{render, step};
 use super::catalogue::Table;
 use super::mirror::mirrors;
 use super::quote::{literal, quote};
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::adoption::{backfill_purpose, with};
-use crate::store::schema::Step;
-use crate::store::template::Placeholders;
+use crate::StoreError;
+use crate::adoption::{backfill_purpose, with};
+use crate::schema::Step;
+use crate::template::Placeholders;
 
 /// Plans one step for each state that some rows need.
 pub(super) fn plan(

@@ -1,17 +1,18 @@
 //! Cancels leases by the keys of their items.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::millis_rounded_up;
+
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
 use super::writer::WriteContext;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::key_text::{self, KeyKind};
-use crate::store::millis::millis_rounded_up;
-use crate::store::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::key_text::{self, KeyKind};
+use crate::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
 
-/// Cancels the leases on the rows with these keys. See [`Leases::cancel`](crate::store::Leases::cancel).
+/// Cancels the leases on the rows with these keys. See [`Leases::cancel`](crate::Leases::cancel).
 pub(super) fn cancel(
     context: &WriteContext,
     queue: QueueIndex,
@@ -58,7 +59,7 @@ pub(super) fn cancel(
 }
 
 impl QueueStatements {
-    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::store::Inspect::parse_key).
+    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         let kinds: Vec<KeyKind> = self.key_types.iter().map(|kind| kind_of(*kind)).collect();
         key_text::parse(text, &kinds)

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{CachedStatement, Connection};
 
 use super::error::broken_constraint;
@@ -9,15 +11,13 @@ use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::key::Key;
-use crate::store::item_size::{FULL_COUNTER_TEXT, too_large_text};
-use crate::store::millis::millis_rounded_up;
-use crate::store::{
+use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
+use crate::{
     ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection,
     StoreError, TooLargeItem,
 };
 
-/// Serves claim calls one after the other. See [`Leases::claim`](crate::store::Leases::claim).
+/// Serves claim calls one after the other. See [`Leases::claim`](crate::Leases::claim).
 ///
 /// Items are leased without a look at their sizes until one does not fit. The transaction is then rolled back, and the
 /// operation runs again with sizes.

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::store::LeaseExpiry;
-use crate::store::millis::duration_between;
+use lease_broker_model::millis::duration_between;
+
+use crate::LeaseExpiry;
 
 /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. Tests use a clock that they can advance.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;

@@ -7,7 +7,7 @@ use rand::RngExt as _;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// The number of prepared statements that a connection keeps. A queue has about a dozen, and a broker with 200 queues
 /// is expected.

@@ -1,5 +1,8 @@
 //! Adds items to a queue.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 
@@ -8,10 +11,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::{literal, quote};
 use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{NewItem, QueueIndex, Refusal, Rejection, Settled, StoreError};
+use crate::{NewItem, QueueIndex, Refusal, Rejection, Settled, StoreError};
 
 /// The error of one request in a list.
 pub(super) enum ItemError {
@@ -59,7 +59,7 @@ impl From<rusqlite::Error> for ItemError {
     }
 }
 
-/// Adds items. See [`Leases::enqueue`](crate::store::Leases::enqueue).
+/// Adds items. See [`Leases::enqueue`](crate::Leases::enqueue).
 ///
 /// If an item is refused, the others are still tried, so that the error has all refused items. The caller then undoes the
 /// changes.

@@ -1,22 +1,22 @@
 //! Enqueue with a request id: adds items unless the request is remembered.
 
+use lease_broker_model::key_bytes::{read_keys, write_keys};
+use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::OptionalExtension as _;
 
 use super::enqueue::enqueue;
 use super::statement::Token;
 use super::writer::WriteContext;
-use crate::lease_id::key_bytes::{read_keys, write_keys};
-use crate::store::millis::millis_rounded_up;
-use crate::store::template::{Placeholders, render};
-use crate::store::{EnqueueOnce, EnqueuedOnce, QueueIndex, StoreError};
+use crate::template::{Placeholders, render};
+use crate::{EnqueueOnce, EnqueuedOnce, QueueIndex, StoreError};
 
-const ENQUEUE_ONCE: &str = include_str!("../../../sql/sqlite/enqueue_once.sql");
+const ENQUEUE_ONCE: &str = lease_broker_sql::sqlite::ENQUEUE_ONCE;
 
 fn section(name: &str) -> String {
     render(ENQUEUE_ONCE, name, &Placeholders::new())
 }
 
-/// Adds the items once. See [`Leases::enqueue_once`](crate::store::Leases::enqueue_once).
+/// Adds the items once. See [`Leases::enqueue_once`](crate::Leases::enqueue_once).
 pub(super) fn enqueue_once(
     context: &WriteContext,
     index: QueueIndex,
@@ -50,7 +50,7 @@ pub(super) fn enqueue_once(
     Ok(EnqueuedOnce::Added(keys))
 }
 
-/// Deletes requests whose time has passed. See [`Upkeep::forget_requests`](crate::store::Upkeep::forget_requests).
+/// Deletes requests whose time has passed. See [`Upkeep::forget_requests`](crate::Upkeep::forget_requests).
 pub(super) fn forget_requests(context: &WriteContext, limit: usize) -> Result<usize, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut forget = context.connection.prepare_cached(&section("forget"))?;

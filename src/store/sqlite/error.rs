@@ -2,7 +2,7 @@
 
 use rusqlite::ErrorCode;
 
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// Maps an error of a statement, or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {

@@ -8,9 +8,9 @@ use super::catalogue::{Column, Table};
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::types::{ColumnType, MAX_ROW_NUMBER};
-use crate::store::example_item::{Candidate, example, text_for};
-use crate::store::queue_columns::QueueColumns;
-use crate::store::{NewItem, StoreError};
+use crate::example_item::{Candidate, example, text_for};
+use crate::queue_columns::QueueColumns;
+use crate::{NewItem, StoreError};
 
 /// Returns whether table `?1` has a CHECK constraint or a trigger. Both can refuse any value. The definition is searched
 /// without spaces, so that a column such as `checked` is no CHECK.
@@ -26,7 +26,7 @@ const RULES_OF_COLUMN: &str = "SELECT
         WHERE i.\"unique\" AND (k.name = ?2 OR k.name IS NULL)),
     EXISTS (SELECT 1 FROM pragma_foreign_key_list(?1) AS f WHERE f.\"from\" = ?2 COLLATE NOCASE)";
 
-/// Returns columns and values of an example. See [`Facts::example_item`](crate::store::Facts::example_item).
+/// Returns columns and values of an example. See [`Facts::example_item`](crate::Facts::example_item).
 pub(super) fn find(
     connection: &Connection,
     queue: &QueueStatements,

@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use crate::store::StoreError;
-use crate::store::foreign_keys::{ForeignKey, OnDelete};
+use crate::StoreError;
+use crate::foreign_keys::{ForeignKey, OnDelete};
 
 /// Reads the table and the action of each foreign key that refers to table `?1`. `seq` numbers the columns of one key.
 const FOREIGN_KEYS: &str = "SELECT t.name, f.on_delete

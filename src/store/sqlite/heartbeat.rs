@@ -1,17 +1,17 @@
 //! Extends leases.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::writer::WriteContext;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{QueueIndex, Renewal, Renewed, StoreError};
+use crate::{QueueIndex, Renewal, Renewed, StoreError};
 
-/// Extends each lease that is still held. See [`Leases::heartbeat`](crate::store::Leases::heartbeat).
+/// Extends each lease that is still held. See [`Leases::heartbeat`](crate::Leases::heartbeat).
 pub(super) fn heartbeat(
     context: &WriteContext,
     queue: QueueIndex,

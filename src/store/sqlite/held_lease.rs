@@ -1,13 +1,13 @@
 //! Leases as their rows show them. The statements that read them begin with the same columns: key, fencing token, attempt, lease
 //! token, owner, time of the claim, expiry and trace context.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
 use rusqlite::Row;
 use uuid::Uuid;
 
 use super::queue_statements::QueueStatements;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::store::EndedLease;
+use crate::EndedLease;
 
 /// The number of the columns that begin such a statement, besides the key.
 pub(super) const HELD_COLUMNS: usize = 7;

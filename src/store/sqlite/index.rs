@@ -1,13 +1,14 @@
 //! The indexes of a queue in `SQLite`: their columns, and whether the indexes of a table serve.
 
+use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+
 use super::catalogue::Table;
 use super::quote::quote;
-use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
-use crate::store::adoption::IndexStatus;
-use crate::store::index_role::IndexRole;
-use crate::store::queue_columns::sort_list;
-use crate::store::table::sorts_by;
-use crate::store::template::Placeholders;
+use crate::adoption::IndexStatus;
+use crate::index_role::IndexRole;
+use crate::queue_columns::sort_list;
+use crate::table::sorts_by;
+use crate::template::Placeholders;
 
 /// Returns the index of each role with its status in `table`. `order` is the queue's order.
 pub(super) fn all_with_status(

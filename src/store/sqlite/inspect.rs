@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::duration_between;
 use rusqlite::{Connection, Rows};
 
 use super::queue_statements::QueueStatements;
 use super::state_counts;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::millis::duration_between;
-use crate::store::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
-/// Counts items up to a limit. See [`Inspect::stats`](crate::store::Inspect::stats).
+/// Counts items up to a limit. See [`Inspect::stats`](crate::Inspect::stats).
 pub(super) fn stats(
     connection: &Connection,
     queue: &QueueStatements,
@@ -28,7 +28,7 @@ pub(super) fn stats(
     Ok(stats)
 }
 
-/// Counts all items. See [`Inspect::exact_stats`](crate::store::Inspect::exact_stats).
+/// Counts all items. See [`Inspect::exact_stats`](crate::Inspect::exact_stats).
 pub(super) fn exact_stats(
     connection: &Connection,
     queue: &QueueStatements,
@@ -56,7 +56,7 @@ fn add_ages(
     Ok(())
 }
 
-/// Lists the items of one state. See [`Inspect::list`](crate::store::Inspect::list).
+/// Lists the items of one state. See [`Inspect::list`](crate::Inspect::list).
 pub(super) fn list(
     connection: &Connection,
     queue: &QueueStatements,
@@ -69,7 +69,7 @@ pub(super) fn list(
     read_list(statement.query([limit])?, queue, now)
 }
 
-/// Lists the next items in the order of the key. See [`Inspect::list_after`](crate::store::Inspect::list_after).
+/// Lists the next items in the order of the key. See [`Inspect::list_after`](crate::Inspect::list_after).
 pub(super) fn list_after(
     connection: &Connection,
     queue: &QueueStatements,
@@ -117,7 +117,7 @@ fn read_list(
     Ok(items)
 }
 
-/// Makes dead items ready. See [`Upkeep::redrive`](crate::store::Upkeep::redrive).
+/// Makes dead items ready. See [`Upkeep::redrive`](crate::Upkeep::redrive).
 pub(super) fn redrive(
     context: &WriteContext,
     queue: QueueIndex,

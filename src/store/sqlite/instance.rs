@@ -3,24 +3,24 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::statement::Token;
 use super::writer::WriteContext;
-use crate::store::StoreError;
-use crate::store::instance::{FORGET_TIME, Instance, LIVE_TIME};
-use crate::store::millis::millis_rounded_up;
-use crate::store::template::{Placeholders, render};
+use crate::StoreError;
+use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
+use crate::template::{Placeholders, render};
 
-const INSTANCE: &str = include_str!("../../../sql/sqlite/instance.sql");
+const INSTANCE: &str = lease_broker_sql::sqlite::INSTANCE;
 
 static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| {
     ["announce", "forget", "read_live"]
         .map(|section| render(INSTANCE, section, &Placeholders::new()))
 });
 
-/// Lists the process. See [`Upkeep::announce`](crate::store::Upkeep::announce).
+/// Lists the process. See [`Upkeep::announce`](crate::Upkeep::announce).
 pub(super) fn announce(
     context: &WriteContext,
     instance: &Instance,

@@ -2,12 +2,12 @@
 
 use rusqlite::Connection;
 
-use crate::store::StoreError;
-use crate::store::migrations::{self, Applied, Migration};
+use crate::StoreError;
+use crate::migrations::{self, Applied, Migration};
 
 const MIGRATIONS: [Migration; 1] = [Migration {
     name: "0001_broker",
-    sql: include_str!("../../../sql/sqlite/migrations/0001_broker.sql"),
+    sql: lease_broker_sql::sqlite::MIGRATION_0001_BROKER,
     oldest_reader: "0.2.0",
 }];
 

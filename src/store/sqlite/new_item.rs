@@ -9,11 +9,11 @@ use rusqlite::types::Value as SqlValue;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::types;
-use crate::store::NewItem;
-use crate::store::new_item::{check_item_size, check_key_length, insertable_column};
-use crate::store::template::render;
+use crate::NewItem;
+use crate::new_item::{check_item_size, check_key_length, insertable_column};
+use crate::template::render;
 
-const ENQUEUE: &str = include_str!("../../../sql/sqlite/enqueue.sql");
+const ENQUEUE: &str = lease_broker_sql::sqlite::ENQUEUE;
 
 impl QueueStatements {
     /// Returns the values to bind for the item's columns, in the item's order.

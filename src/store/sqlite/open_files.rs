@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// The shortest time between two checks. A check costs about as much as a small read.
 const INTERVAL: Duration = Duration::from_millis(100);

@@ -1,12 +1,13 @@
 //! The values of the placeholders in `sql/sqlite/*.sql` for one queue.
 
+use lease_broker_model::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
+
 use super::catalogue::Table;
 use super::quote::{quote, quote_all};
 use super::types::ColumnType;
 use super::{index, mirror};
-use crate::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
-use crate::store::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
-use crate::store::template::Placeholders;
+use crate::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
+use crate::template::Placeholders;
 
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {

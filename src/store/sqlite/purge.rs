@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::{duration_between, millis_rounded_up};
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -9,9 +11,7 @@ use super::error::broken_constraint;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::key::Key;
-use crate::store::millis::{duration_between, millis_rounded_up};
-use crate::store::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
+use crate::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
 
 /// The times before which an item is old, in milliseconds since 1970. `None`: never.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ fn rejection(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Deletes old rows of the archive. See [`Upkeep::purge_archive`](crate::store::Upkeep::purge_archive).
+/// Deletes old rows of the archive. See [`Upkeep::purge_archive`](crate::Upkeep::purge_archive).
 pub(super) fn delete_archived(
     context: &WriteContext,
     queue: QueueIndex,
@@ -109,7 +109,7 @@ pub(super) fn delete_archived(
     Ok(statement.raw_execute()?)
 }
 
-/// Counts old rows of the archive. See [`Upkeep::count_old_archived`](crate::store::Upkeep::count_old_archived).
+/// Counts old rows of the archive. See [`Upkeep::count_old_archived`](crate::Upkeep::count_old_archived).
 pub(super) fn count_archived(
     connection: &Connection,
     queue: &QueueStatements,
@@ -125,7 +125,7 @@ pub(super) fn count_archived(
     Ok(count.unsigned_abs())
 }
 
-/// Takes the turn. See [`Upkeep::take_retention_turn`](crate::store::Upkeep::take_retention_turn).
+/// Takes the turn. See [`Upkeep::take_retention_turn`](crate::Upkeep::take_retention_turn).
 pub(super) fn take_turn(
     context: &WriteContext,
     queue: QueueIndex,

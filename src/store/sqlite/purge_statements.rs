@@ -1,13 +1,14 @@
 //! The rendered statements of `purge.sql`.
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+
 use super::catalogue::Table;
 use super::quote::quote;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::adoption::time_index;
-use crate::store::template::{Placeholders, render};
+use crate::StoreError;
+use crate::adoption::time_index;
+use crate::template::{Placeholders, render};
 
-const PURGE: &str = include_str!("../../../sql/sqlite/purge.sql");
+const PURGE: &str = lease_broker_sql::sqlite::PURGE;
 
 /// The statements of `purge.sql`. The fields have the names of the sections.
 pub(super) struct PurgeStatements {

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_value::Value;
 use rusqlite::Connection;
 
@@ -16,23 +19,20 @@ use super::state_counts::CountStatements;
 use super::state_index;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
-use crate::item_state::State;
-use crate::key::Key;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::adoption::{archive_columns, archive_name, with};
-use crate::store::queue_columns::QueueColumns;
-use crate::store::template::{Placeholders, render};
-use crate::store::{ItemSize, StoreError};
+use crate::adoption::{archive_columns, archive_name, with};
+use crate::queue_columns::QueueColumns;
+use crate::template::{Placeholders, render};
+use crate::{ItemSize, StoreError};
 
-const CANCEL: &str = include_str!("../../../sql/sqlite/cancel.sql");
-const CLAIM: &str = include_str!("../../../sql/sqlite/claim.sql");
-const HEARTBEAT: &str = include_str!("../../../sql/sqlite/heartbeat.sql");
-const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
-const RELEASE_CLAIMS: &str = include_str!("../../../sql/sqlite/release_claims.sql");
-const REAP: &str = include_str!("../../../sql/sqlite/reap.sql");
-const TRACE: &str = include_str!("../../../sql/sqlite/trace.sql");
-const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
-const REDRIVE: &str = include_str!("../../../sql/sqlite/redrive.sql");
+const CANCEL: &str = lease_broker_sql::sqlite::CANCEL;
+const CLAIM: &str = lease_broker_sql::sqlite::CLAIM;
+const HEARTBEAT: &str = lease_broker_sql::sqlite::HEARTBEAT;
+const SETTLE: &str = lease_broker_sql::sqlite::SETTLE;
+const RELEASE_CLAIMS: &str = lease_broker_sql::sqlite::RELEASE_CLAIMS;
+const REAP: &str = lease_broker_sql::sqlite::REAP;
+const TRACE: &str = lease_broker_sql::sqlite::TRACE;
+const STATS: &str = lease_broker_sql::sqlite::STATS;
+const REDRIVE: &str = lease_broker_sql::sqlite::REDRIVE;
 
 /// A queue with its statements.
 pub(super) struct QueueStatements {
@@ -115,7 +115,7 @@ pub(super) struct Statements {
 
 impl QueueStatements {
     /// Reads the queue's table and renders the statements for it. The table has passed
-    /// [`Schema::check`](crate::store::schema::Schema::check).
+    /// [`Schema::check`](crate::schema::Schema::check).
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if the table has changed since that check and no longer fits the queue.

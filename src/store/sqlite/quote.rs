@@ -1,8 +1,7 @@
 //! Quoted identifiers and literals of `SQLite`.
 
+use lease_broker_model::key::hex;
 use lease_broker_value::Value;
-
-use crate::key::hex;
 
 /// Quotes an identifier.
 pub(super) fn quote(name: &str) -> String {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::connection::{open_alone, open_to_read};
-use crate::store::StoreError;
+use crate::StoreError;
 
 /// A connection for reads.
 pub(super) struct ReadConnection {

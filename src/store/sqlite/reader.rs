@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 
 use super::adopt::SqliteSchema;
@@ -11,11 +14,8 @@ use super::clock::Clock;
 use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
 use super::{inspect, why};
-use crate::item_state::State;
-use crate::key::Key;
-use crate::queue::QueueSpec;
-use crate::store::schema::Schema as _;
-use crate::store::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::schema::Schema as _;
+use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
 #[derive(Clone)]

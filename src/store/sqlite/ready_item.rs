@@ -1,14 +1,14 @@
 //! Reads the items that a claim leases, from rows before and after the lease.
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::Row;
 
 use super::clock::lease_expiry;
 use super::queue_statements::QueueStatements;
 use super::types;
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{ClaimCall, ClaimedItem, StoreError};
+use crate::{ClaimCall, ClaimedItem, StoreError};
 
 /// An item before it is leased.
 pub(super) struct ReadyItem {

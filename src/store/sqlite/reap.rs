@@ -1,15 +1,15 @@
 //! Ends expired leases and makes delayed items ready.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::duration_between;
 use rusqlite::OptionalExtension as _;
 
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::store::millis::duration_between;
-use crate::store::{EndedLease, QueueIndex, Reaped, StoreError};
+use crate::{EndedLease, QueueIndex, Reaped, StoreError};
 
 /// A row whose due time has passed.
 enum DueRow {
@@ -19,7 +19,7 @@ enum DueRow {
     Delayed(LeaseRef),
 }
 
-/// Reaps a queue. See [`Leases::reap`](crate::store::Leases::reap).
+/// Reaps a queue. See [`Leases::reap`](crate::Leases::reap).
 pub(super) fn reap(
     context: &WriteContext,
     queue: QueueIndex,

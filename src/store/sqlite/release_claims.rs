@@ -1,13 +1,13 @@
 //! Releases the leases of claims whose callers did not get them.
 
+use lease_broker_model::item_state::State;
 use uuid::Uuid;
 
 use super::statement::{Token, bind};
 use super::writer::WriteContext;
-use crate::item_state::State;
-use crate::store::{QueueIndex, ReleasedClaims, StoreError};
+use crate::{QueueIndex, ReleasedClaims, StoreError};
 
-/// Releases the leases with these tokens. See [`Leases::release_claims`](crate::store::Leases::release_claims).
+/// Releases the leases with these tokens. See [`Leases::release_claims`](crate::Leases::release_claims).
 pub(super) fn release_claims(
     context: &WriteContext,
     queue: QueueIndex,

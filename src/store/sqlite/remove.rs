@@ -1,5 +1,7 @@
 //! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
+use lease_broker_model::millis::{duration_between, millis_rounded_up};
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
 
 use super::adopt_sql::{removal_step, render_removal};
@@ -7,16 +9,14 @@ use super::catalogue::Table;
 use super::clock::system_clock;
 use super::quote::quote;
 use super::{added_parts, index, placeholders};
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::adoption::{
+use crate::StoreError;
+use crate::adoption::{
     archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
 };
-use crate::store::index_role::IndexRole;
-use crate::store::instance::LIVE_TIME;
-use crate::store::millis::{duration_between, millis_rounded_up};
-use crate::store::schema::{Removal, Step};
-use crate::store::template::Placeholders;
+use crate::index_role::IndexRole;
+use crate::instance::LIVE_TIME;
+use crate::schema::{Removal, Step};
+use crate::template::Placeholders;
 
 /// Plans the removal. Indexes come first, because `SQLite` does not drop a column that an index uses.
 pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal, StoreError> {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use lease_broker_model::lease_id::StoredSecret;
+use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::writer::WriteContext;
-use crate::lease_id::StoredSecret;
-use crate::store::StoreError;
-use crate::store::migrations::new_secret;
-use crate::store::millis::millis_rounded_up;
-use crate::store::secrets::{no_number_left, stored_secret};
-use crate::store::template::{Placeholders, render};
+use crate::StoreError;
+use crate::migrations::new_secret;
+use crate::secrets::{no_number_left, stored_secret};
+use crate::template::{Placeholders, render};
 
-const SECRETS: &str = include_str!("../../../sql/sqlite/secrets.sql");
+const SECRETS: &str = lease_broker_sql::sqlite::SECRETS;
 
 fn section(name: &str) -> String {
     render(SECRETS, name, &Placeholders::new())
@@ -35,7 +35,7 @@ pub(super) fn read(connection: &Connection, now: i64) -> Result<Vec<StoredSecret
     Ok(secrets)
 }
 
-/// Adds a secret. See [`Upkeep::rotate_secrets`](crate::store::Upkeep::rotate_secrets).
+/// Adds a secret. See [`Upkeep::rotate_secrets`](crate::Upkeep::rotate_secrets).
 pub(super) fn rotate(context: &WriteContext, accept_old_for: Duration) -> Result<u8, StoreError> {
     let (connection, now) = (&context.connection, context.now());
     let retire_time = now.saturating_add(millis_rounded_up(accept_old_for));

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::millis_rounded_up;
+use lease_broker_model::queue::OnComplete;
 use rusqlite::ToSql;
 use rusqlite::types::Null;
 
@@ -10,11 +14,7 @@ use super::queue_statements::{QueueStatements, Statements};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
-use crate::item_state::State;
-use crate::lease_id::LeaseRef;
-use crate::queue::OnComplete;
-use crate::store::millis::millis_rounded_up;
-use crate::store::{
+use crate::{
     Ending, FollowUp, NewItem, QueueIndex, Refusal, Rejection, SettleResults, Settled, Settlement,
     StoreError, follow_ups,
 };
@@ -29,7 +29,7 @@ pub(super) enum UndoScope {
     Settlement,
 }
 
-/// Ends leases. See [`Leases::settle`](crate::store::Leases::settle).
+/// Ends leases. See [`Leases::settle`](crate::Leases::settle).
 ///
 /// # Errors
 /// [`StoreError::Rejected`] if the database refuses a settlement and the scope is the list, or if the refusal has rolled

@@ -1,12 +1,12 @@
 //! The types that the soft-lock columns of a table may have, if they are older than the queue.
 
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::types::ColumnType;
-use crate::queue::{QueueSpec, SoftLockColumn};
-use crate::store::StoreError;
-use crate::store::queue_columns::QueueColumns;
+use crate::StoreError;
+use crate::queue_columns::QueueColumns;
 
 /// Finds the columns that `queue` uses, or the reasons why they cannot serve, one sentence each: those of [`QueueColumns::new`],
 /// and soft-lock columns of a wrong type.

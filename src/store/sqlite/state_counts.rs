@@ -1,14 +1,14 @@
 //! Counts the items of each state, exactly or up to a limit.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 
 use super::state_index;
-use crate::item_state::State;
-use crate::queue::QueueSpec;
-use crate::store::template::{Placeholders, render};
-use crate::store::{Stats, StoreError};
+use crate::template::{Placeholders, render};
+use crate::{Stats, StoreError};
 
-const STATS: &str = include_str!("../../../sql/sqlite/stats.sql");
+const STATS: &str = lease_broker_sql::sqlite::STATS;
 
 /// The SQL text of the statements that count.
 pub(super) struct CountStatements {

@@ -1,10 +1,11 @@
 //! The index that holds the rows of a state, and the statements that read it.
 
-use crate::item_state::State;
-use crate::queue::QueueSpec;
-use crate::store::template::{self, Placeholders};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
 
-pub(super) const LIST: &str = include_str!("../../../sql/sqlite/list.sql");
+use crate::template::{self, Placeholders};
+
+pub(super) const LIST: &str = lease_broker_sql::sqlite::LIST;
 
 /// An index in which a queue finds the rows of a state.
 pub(super) struct StateIndex {

@@ -1,10 +1,10 @@
 //! Helpers for prepared statements: parameters by number, and a cache of the last statement.
 
+use lease_broker_model::key::Key;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::types;
-use crate::key::Key;
 
 /// Keeps the statement that ran last.
 ///

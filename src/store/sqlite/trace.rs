@@ -1,15 +1,15 @@
 //! Keeps the traces of leases in their rows.
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
 use rusqlite::types::Null;
 
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::store::{QueueIndex, StoreError, TraceNote};
+use crate::{QueueIndex, StoreError, TraceNote};
 
-/// Stores trace contexts. See [`Leases::note_traces`](crate::store::Leases::note_traces).
+/// Stores trace contexts. See [`Leases::note_traces`](crate::Leases::note_traces).
 pub(super) fn note_traces(
     context: &WriteContext,
     queue: QueueIndex,
@@ -37,7 +37,7 @@ pub(super) fn note_traces(
     Ok(())
 }
 
-/// Finds expired leases. See [`Leases::find_expired_untraced`](crate::store::Leases::find_expired_untraced).
+/// Finds expired leases. See [`Leases::find_expired_untraced`](crate::Leases::find_expired_untraced).
 pub(super) fn find_expired(
     connection: &rusqlite::Connection,
     queue: &QueueStatements,
@@ -55,7 +55,7 @@ pub(super) fn find_expired(
     Ok(leases)
 }
 
-/// Finds the leases on rows. See [`Leases::find_leased_untraced`](crate::store::Leases::find_leased_untraced).
+/// Finds the leases on rows. See [`Leases::find_leased_untraced`](crate::Leases::find_leased_untraced).
 pub(super) fn find_leased(
     connection: &rusqlite::Connection,
     queue: &QueueStatements,

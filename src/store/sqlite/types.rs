@@ -4,7 +4,7 @@ use lease_broker_value::Value;
 use rusqlite::types::{Value as SqlValue, ValueRef};
 use time::{Duration, OffsetDateTime, macros::format_description};
 
-use crate::store::new_item::is_decimal;
+use crate::new_item::is_decimal;
 
 /// The type of a column: its affinity, which SQLite derives from the declared type
 /// (<https://sqlite.org/datatype3.html>, section 3.1), or `Bool` for a column that is declared as a truth value.

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use uuid::Uuid;
@@ -11,16 +13,14 @@ use uuid::Uuid;
 use super::instance;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
-use crate::item_state::State;
-use crate::key::Key;
-use crate::store::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
+use crate::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
 
 /// A lock of the file that is free within this time is a broker's own, and no reason for an item to wait.
 const LOCK_TIME: Duration = Duration::from_secs(1);
 /// The time between two tries to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Collects the facts, except for the lock. See [`Inspect::item_facts`](crate::store::Inspect::item_facts).
+/// Collects the facts, except for the lock. See [`Inspect::item_facts`](crate::Inspect::item_facts).
 pub(super) fn item_facts(
     connection: &Connection,
     queue: &QueueStatements,

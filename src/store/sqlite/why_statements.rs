@@ -1,8 +1,8 @@
 //! The rendered statements of `why.sql`.
 
-use crate::store::template::{Placeholders, render};
+use crate::template::{Placeholders, render};
 
-const WHY: &str = include_str!("../../../sql/sqlite/why.sql");
+const WHY: &str = lease_broker_sql::sqlite::WHY;
 
 /// The statements of `why.sql`. The fields have the names of the sections.
 pub(super) struct WhyStatements {

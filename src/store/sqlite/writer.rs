@@ -20,7 +20,7 @@ use super::lease_effects::LeaseEffects;
 use super::new_item::InsertStatements;
 use super::open_files::OpenFiles;
 use super::queue_statements::QueueStatements;
-use crate::store::{QueueIndex, Rejection, StoreError};
+use crate::{QueueIndex, Rejection, StoreError};
 
 /// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
 const MAX_GROUP_WRITES: usize = 64;

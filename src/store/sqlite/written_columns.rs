@@ -1,5 +1,6 @@
 //! The columns and the checkpoint that a settlement writes into its item's row: checks, values, and the text of the statement.
 
+use lease_broker_model::queue::SoftLockColumn;
 use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 
@@ -8,11 +9,10 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::statement::stored_checkpoint;
 use super::types;
-use crate::queue::SoftLockColumn;
-use crate::store::template::render;
-use crate::store::{Refusal, Settled, Settlement, written_columns};
+use crate::template::render;
+use crate::{Refusal, Settled, Settlement, written_columns};
 
-const SETTLE: &str = include_str!("../../../sql/sqlite/settle.sql");
+const SETTLE: &str = lease_broker_sql::sqlite::SETTLE;
 
 /// The number of the parameter for the first written column. Those before are the same in every section of
 /// `settle.sql`.

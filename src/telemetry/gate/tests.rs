@@ -1,12 +1,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use lease_broker_model::trace_context::Span;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::SpanData;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::trace_context::Span;
 
 /// A collector of which a test decides what it answers.
 #[derive(Clone, Debug)]

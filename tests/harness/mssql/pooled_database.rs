@@ -6,8 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_broker::store::mssql::{MssqlSchema, Pool, Settings};
-
+use lease_broker_store::mssql::{MssqlSchema, Pool, Settings};
 use tokio::sync::RwLock;
 
 use super::cleanup;

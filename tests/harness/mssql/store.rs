@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lease_broker::item_state::State;
-use lease_broker::key::Key;
-use lease_broker::lease_id::{LeaseRef, Secret, SigningSecrets};
-use lease_broker::store::mssql::MssqlStore;
-use lease_broker::store::{
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_store::mssql::MssqlStore;
+use lease_broker_store::{
     CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
     Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus, PurgeStep, Purged,
     QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,

@@ -1,6 +1,6 @@
 //! Converts values to SQL literals and parameters, and result columns to values.
 
-use lease_broker::key::{hex, rfc3339};
+use lease_broker_model::key::{hex, rfc3339};
 use lease_broker_value::Value;
 use tiberius::{ColumnData, FromSql as _, Query};
 use time::PrimitiveDateTime;

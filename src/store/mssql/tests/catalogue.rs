@@ -1,16 +1,17 @@
 //! Properties of tables that only SQL Server has, given as its catalogue describes them: filters that the login may not see,
 //! masked columns, ledger tables, code pages, long names.
 
+use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+
 use super::super::catalogue::{Column, Table};
 use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::restrictions::{Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
 use super::super::{index, placeholders};
 use super::spec;
-use crate::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
-use crate::store::adoption::IndexStatus;
-use crate::store::index_role::IndexRole;
-use crate::store::table::{Filter, Index, IndexColumn};
+use crate::adoption::IndexStatus;
+use crate::index_role::IndexRole;
+use crate::table::{Filter, Index, IndexColumn};
 
 fn column(name: &str, declared: &str) -> Column {
     Column {

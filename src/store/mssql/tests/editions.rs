@@ -2,6 +2,8 @@
 //!
 //! The test runs on any server: it only pretends to be on that edition, and every edition accepts the same statements.
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -9,8 +11,6 @@ use super::super::Settings;
 use super::super::adopt::{apply, check, plan};
 use super::super::connection::Connection;
 use super::{spec, test_server};
-use crate::item_state::State;
-use crate::queue::{Mirror, MirrorValue};
 
 #[tokio::test]
 async fn backfill_fills_nullable_columns_in_chunks() {

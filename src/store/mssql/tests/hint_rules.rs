@@ -1,6 +1,6 @@
 //! Rules about hints that hold for every statement on a queue's table.
 
-use crate::queue::QueueSpec;
+use lease_broker_model::queue::QueueSpec;
 
 /// Checks the rules for `batches`, which are rendered for `spec`. `seeks_by_key`: the table's joins by key have to name
 /// the index of the key.

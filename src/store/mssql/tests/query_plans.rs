@@ -4,6 +4,8 @@
 //!
 //! The session has profiling on, so the server returns the plan of each statement after its result.
 
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_value::Value;
 use serde_json::json;
 use tiberius::{ColumnData, Row, ToSql};
@@ -18,9 +20,7 @@ use super::super::queue_statements::QueueStatements;
 use super::super::written_columns::stored_checkpoint;
 use super::super::{Pool, Settings};
 use super::{spec, test_server};
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::store::{Ending, Settlement};
+use crate::{Ending, Settlement};
 
 /// Number of rows of the table. It is so large that a planner prefers an index to a scan.
 const ROWS: u32 = 100_000;

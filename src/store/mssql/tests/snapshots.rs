@@ -5,6 +5,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::{
+    ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
+};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -26,17 +32,11 @@ use super::super::soft_lock_types::queue_columns;
 use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
 use super::{MINUTE, hint_rules, spec};
-use crate::item_state::State;
-use crate::key::Key;
-use crate::lease_id::LeaseRef;
-use crate::queue::{
-    ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
-};
-use crate::store::index_role::IndexRole;
-use crate::store::schema::Step;
-use crate::store::table::{Filter, Index, IndexColumn};
-use crate::store::template::Placeholders;
-use crate::store::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
+use crate::index_role::IndexRole;
+use crate::schema::Step;
+use crate::table::{Filter, Index, IndexColumn};
+use crate::template::Placeholders;
+use crate::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
 
 fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
     Mirror {

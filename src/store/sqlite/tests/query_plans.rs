@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
+use lease_broker_model::queue::{
+    KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
+};
 use rusqlite::Connection;
 
 use super::super::adopt::SqliteSchema;
 use super::super::queue_statements::QueueStatements;
-use crate::item_state::{Backoff, RetryPolicy, State};
-use crate::queue::{KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock};
-use crate::store::schema::Schema as _;
+use crate::schema::Schema as _;
 
 /// Kinds of tables, and the line of the query plan with which SQLite finds one row by its key.
 const TABLES: [(&str, &str); 4] = [
@@ -65,7 +67,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes,
-        claim_strategy: crate::queue::ClaimStrategy::default(),
+        claim_strategy: lease_broker_model::queue::ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
         enqueue_memory: Duration::from_secs(86_400),

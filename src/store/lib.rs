@@ -26,14 +26,14 @@ mod error;
 mod example_item;
 mod follow_ups;
 mod foreign_keys;
-pub(crate) mod fuzzing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index_role;
 mod instance;
 mod item_facts;
 mod item_size;
 mod key_text;
 mod migrations;
-pub(crate) mod millis;
 mod mirror;
 pub mod mssql;
 mod new_item;

@@ -100,13 +100,14 @@ impl fmt::Display for Quoted<'_> {
 /// Writes at most this number of characters, with the hidden ones as `\u{…}`, and then an ellipsis.
 ///
 /// A value that is formatted through it is cut while it is formatted, and not after that: it can be megabytes long.
-pub(crate) struct Visible<'a> {
+pub struct Visible<'a> {
     out: &'a mut dyn Write,
     left: usize,
 }
 
 impl<'a> Visible<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write, max_characters: usize) -> Self {
+    /// Writes up to `max_characters` to `out`.
+    pub fn new(out: &'a mut dyn Write, max_characters: usize) -> Self {
         Self {
             out,
             left: max_characters,
@@ -117,7 +118,7 @@ impl<'a> Visible<'a> {
     ///
     /// # Errors
     /// The error of the writer.
-    pub(crate) fn write(mut self, value: fmt::Arguments<'_>) -> fmt::Result {
+    pub fn write(mut self, value: fmt::Arguments<'_>) -> fmt::Result {
         let complete = self.write_fmt(value).is_ok();
         if complete || self.left > 0 {
             return Ok(());

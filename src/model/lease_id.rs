@@ -22,7 +22,6 @@
 //! All leases of one claim call have the same token. Without the tag, a client could change one of its ids into the id
 //! of another lease of that call.
 
-pub(crate) mod key_bytes;
 mod owner;
 mod secret;
 mod signing;
@@ -34,12 +33,12 @@ use lease_broker_value::Value;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use self::key_bytes::{max_value_bytes, read, read_key, read_varint, write_key, write_varint};
 pub use self::owner::LeaseOwner;
 use self::secret::Purpose;
 pub use self::secret::Secret;
 pub use self::signing::{SigningSecrets, StoredSecret};
 use crate::key::Key;
+use crate::key_bytes::{max_value_bytes, read, read_key, read_varint, write_key, write_varint};
 use crate::trace_context::{Span, TraceContext};
 
 /// The version of the format, the first byte of an id.

@@ -23,7 +23,7 @@ pub(super) fn read_key(mut bytes: &[u8]) -> Option<Key> {
 }
 
 /// Returns the bytes of a list of keys. Each key is preceded by its length.
-pub(crate) fn write_keys(keys: &[Key]) -> Vec<u8> {
+pub fn write_keys(keys: &[Key]) -> Vec<u8> {
     let mut out = Vec::new();
     for key in keys {
         let mut bytes = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn write_keys(keys: &[Key]) -> Vec<u8> {
 }
 
 /// Reads the keys that [`write_keys`] wrote. Returns `None` if the bytes are malformed.
-pub(crate) fn read_keys(mut bytes: &[u8]) -> Option<Vec<Key>> {
+pub fn read_keys(mut bytes: &[u8]) -> Option<Vec<Key>> {
     let mut keys = Vec::new();
     while !bytes.is_empty() {
         keys.push(read_key(read_sized(&mut bytes)?)?);
@@ -55,7 +55,7 @@ pub(super) fn max_value_bytes(value: &Value) -> usize {
 }
 
 /// Appends a value.
-pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
+pub fn write_value(out: &mut Vec<u8>, value: &Value) {
     let mut write_sized = |kind: u8, bytes: &[u8]| {
         out.push(kind);
         write_varint(out, bytes.len());
@@ -103,7 +103,7 @@ fn read_value(bytes: &mut &[u8]) -> Option<Value> {
 }
 
 /// Appends an integer in as few bytes as it needs (LEB128). Signed integers are written in zigzag form.
-pub(crate) fn write_varint(out: &mut Vec<u8>, integer: impl VarInt) {
+pub fn write_varint(out: &mut Vec<u8>, integer: impl VarInt) {
     // Writing to a vector cannot fail.
     let _ = out.write_varint(integer);
 }

@@ -1,0 +1,91 @@
+//! The SQL of lease-broker, one constant for each file. `README.md` explains the files.
+
+/// Statements for SQL Server and Babelfish.
+pub mod mssql {
+    /// `mssql/adopt.sql`
+    pub const ADOPT: &str = include_str!("mssql/adopt.sql");
+    /// `mssql/cancel.sql`
+    pub const CANCEL: &str = include_str!("mssql/cancel.sql");
+    /// `mssql/claim.sql`
+    pub const CLAIM: &str = include_str!("mssql/claim.sql");
+    /// `mssql/enqueue.sql`
+    pub const ENQUEUE: &str = include_str!("mssql/enqueue.sql");
+    /// `mssql/enqueue_once.sql`
+    pub const ENQUEUE_ONCE: &str = include_str!("mssql/enqueue_once.sql");
+    /// `mssql/heartbeat.sql`
+    pub const HEARTBEAT: &str = include_str!("mssql/heartbeat.sql");
+    /// `mssql/instance.sql`
+    pub const INSTANCE: &str = include_str!("mssql/instance.sql");
+    /// `mssql/leases.sql`
+    pub const LEASES: &str = include_str!("mssql/leases.sql");
+    /// `mssql/list.sql`
+    pub const LIST: &str = include_str!("mssql/list.sql");
+    /// `mssql/migrations/0001_broker.sql`
+    pub const MIGRATION_0001_BROKER: &str = include_str!("mssql/migrations/0001_broker.sql");
+    /// `mssql/permissions.sql`
+    pub const PERMISSIONS: &str = include_str!("mssql/permissions.sql");
+    /// `mssql/purge.sql`
+    pub const PURGE: &str = include_str!("mssql/purge.sql");
+    /// `mssql/reap.sql`
+    pub const REAP: &str = include_str!("mssql/reap.sql");
+    /// `mssql/redrive.sql`
+    pub const REDRIVE: &str = include_str!("mssql/redrive.sql");
+    /// `mssql/release_claims.sql`
+    pub const RELEASE_CLAIMS: &str = include_str!("mssql/release_claims.sql");
+    /// `mssql/remove.sql`
+    pub const REMOVE: &str = include_str!("mssql/remove.sql");
+    /// `mssql/secrets.sql`
+    pub const SECRETS: &str = include_str!("mssql/secrets.sql");
+    /// `mssql/settle.sql`
+    pub const SETTLE: &str = include_str!("mssql/settle.sql");
+    /// `mssql/stats.sql`
+    pub const STATS: &str = include_str!("mssql/stats.sql");
+    /// `mssql/trace.sql`
+    pub const TRACE: &str = include_str!("mssql/trace.sql");
+    /// `mssql/triggers.sql`
+    pub const TRIGGERS: &str = include_str!("mssql/triggers.sql");
+    /// `mssql/why.sql`
+    pub const WHY: &str = include_str!("mssql/why.sql");
+}
+
+/// Statements for SQLite.
+pub mod sqlite {
+    /// `sqlite/adopt.sql`
+    pub const ADOPT: &str = include_str!("sqlite/adopt.sql");
+    /// `sqlite/cancel.sql`
+    pub const CANCEL: &str = include_str!("sqlite/cancel.sql");
+    /// `sqlite/claim.sql`
+    pub const CLAIM: &str = include_str!("sqlite/claim.sql");
+    /// `sqlite/enqueue.sql`
+    pub const ENQUEUE: &str = include_str!("sqlite/enqueue.sql");
+    /// `sqlite/enqueue_once.sql`
+    pub const ENQUEUE_ONCE: &str = include_str!("sqlite/enqueue_once.sql");
+    /// `sqlite/heartbeat.sql`
+    pub const HEARTBEAT: &str = include_str!("sqlite/heartbeat.sql");
+    /// `sqlite/instance.sql`
+    pub const INSTANCE: &str = include_str!("sqlite/instance.sql");
+    /// `sqlite/list.sql`
+    pub const LIST: &str = include_str!("sqlite/list.sql");
+    /// `sqlite/migrations/0001_broker.sql`
+    pub const MIGRATION_0001_BROKER: &str = include_str!("sqlite/migrations/0001_broker.sql");
+    /// `sqlite/purge.sql`
+    pub const PURGE: &str = include_str!("sqlite/purge.sql");
+    /// `sqlite/reap.sql`
+    pub const REAP: &str = include_str!("sqlite/reap.sql");
+    /// `sqlite/redrive.sql`
+    pub const REDRIVE: &str = include_str!("sqlite/redrive.sql");
+    /// `sqlite/release_claims.sql`
+    pub const RELEASE_CLAIMS: &str = include_str!("sqlite/release_claims.sql");
+    /// `sqlite/remove.sql`
+    pub const REMOVE: &str = include_str!("sqlite/remove.sql");
+    /// `sqlite/secrets.sql`
+    pub const SECRETS: &str = include_str!("sqlite/secrets.sql");
+    /// `sqlite/settle.sql`
+    pub const SETTLE: &str = include_str!("sqlite/settle.sql");
+    /// `sqlite/stats.sql`
+    pub const STATS: &str = include_str!("sqlite/stats.sql");
+    /// `sqlite/trace.sql`
+    pub const TRACE: &str = include_str!("sqlite/trace.sql");
+    /// `sqlite/why.sql`
+    pub const WHY: &str = include_str!("sqlite/why.sql");
+}
