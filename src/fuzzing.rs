@@ -3,11 +3,6 @@
 //! The targets of `fuzz/` call them under cargo-fuzz. The tests of this module call them with the files of `fuzz/corpus` and
 //! with random changes of these files, on a stable compiler.
 
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "every function of this module panics if a property does not hold"
-)]
-
 use std::io::Cursor;
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -54,6 +54,7 @@ impl CommandError {
     }
 
     /// Prefixes the message with the place where the error occurred, such as a file and line.
+    #[must_use]
     pub fn with_context(mut self, context: impl fmt::Display) -> Self {
         self.text = format!("{context}: {}", self.text);
         self

@@ -85,14 +85,12 @@ impl Worker {
     }
 
     /// Ends the worker after this number of items. Default: it works until it is stopped.
-    #[must_use]
     pub fn max_items(mut self, items: usize) -> Self {
         self.options.max_items = Some(items);
         self
     }
 
     /// Ends the worker when a claim finds no item. Default: it waits for more.
-    #[must_use]
     pub fn until_empty(mut self) -> Self {
         self.options.until_empty = true;
         self
