@@ -9,7 +9,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
 
-use crate::rejected_calls::call_all_rpcs;
+use crate::api::rejected_calls::call_all_rpcs;
 use crate::support::api_error::assert_api_error;
 use crate::support::client::{Client, completion, item};
 use crate::support::database::WriteLock;

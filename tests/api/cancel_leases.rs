@@ -7,12 +7,12 @@ use lease_broker_proto::{
 };
 use tonic::{Code, Status};
 
+use crate::api::waiting_claims::{NO_POLLS, WAIT};
 use crate::support::api_error::assert_field_error;
 use crate::support::client::{Client, completion, duration, failure, key};
 use crate::support::database::all_rows;
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
-use crate::waiting_claims::{NO_POLLS, WAIT};
 
 fn request(keys: &[&str], reason: &str) -> CancelLeasesRequest {
     CancelLeasesRequest {

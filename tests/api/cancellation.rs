@@ -7,11 +7,11 @@ use lease_broker_proto::Outcome;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use crate::api::waiting_claims::{NO_POLLS, WAIT};
 use crate::support::client::{Client, duration, lease_ids};
 use crate::support::database::{self, WriteLock};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{wait_until, with_timeout};
-use crate::waiting_claims::{NO_POLLS, WAIT};
 
 /// Returns the state and the fencing token of the only item, separated by a space.
 fn state(server: &Server) -> String {

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use tonic::transport::Endpoint;
 
-use crate::fleet::Addresses;
-use crate::skipped::skipped;
+use crate::balancers::fleet::Addresses;
 use crate::support::ports::free_port;
+use crate::support::skipped::skipped;
 use crate::support::timeout::wait_until;
 
 /// A kind of load balancer.

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::balancer::{Balancer, Kind};
-use crate::earlier_program::earlier_program;
-use crate::fleet;
-use crate::load::{Load, Seen};
-use crate::skipped::skipped;
+use crate::balancers::balancer::{Balancer, Kind};
+use crate::balancers::fleet;
+use crate::balancers::load::{Load, Seen};
 use crate::support::database::open;
+use crate::support::earlier_program::earlier_program;
 use crate::support::process::PROGRAM;
-use crate::tools::{generate_python_client, python_with_grpc};
+use crate::support::skipped::skipped;
+use crate::support::tools::{generate_python_client, python_with_grpc};
 
 const SERVICE_CONFIG: &str = include_str!("../../deploy/service-config-balancer.json");
 const SETTINGS: &str = "

@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
-use crate::calls::{Caller, Held};
-use crate::journal::{self, Ending, Journal};
+use crate::chaos::calls::{Caller, Held};
+use crate::chaos::journal::{self, Ending, Journal};
 use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
 

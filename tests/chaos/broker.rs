@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::fleet::Addresses;
-use crate::plan::Plan;
+use crate::balancers::fleet::Addresses;
+use crate::chaos::plan::Plan;
 use crate::support::http::get;
 use crate::support::signal;
 use crate::support::timeout::TEST_TIMEOUT;

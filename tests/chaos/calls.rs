@@ -11,7 +11,7 @@ use lease_broker_proto::{
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 
-use crate::journal::{Answer, Asked, Ending, Granted, Journal, Lease};
+use crate::chaos::journal::{Answer, Asked, Ending, Granted, Journal, Lease};
 use crate::support::client::{completion, duration, failure, item, key, renewal};
 
 pub(crate) const QUEUE: &str = "work";

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rusqlite::types::Value;
 
+use crate::chaos::history::Row;
 use crate::harness::mssql::MssqlHarness;
-use crate::history::Row;
-use crate::program::{Program, start};
+use crate::harness::program::{Program, start};
 use crate::support::database::open;
 
 /// The kind of a store.

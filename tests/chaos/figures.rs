@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use crate::history::{COMPLETED, History, Outcome};
-use crate::journal::Answer;
-use crate::site::Site;
+use crate::chaos::history::{COMPLETED, History, Outcome};
+use crate::chaos::journal::Answer;
+use crate::chaos::site::Site;
 
 pub(crate) struct Figures {
     calls: usize,

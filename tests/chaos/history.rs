@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::journal::{self, Answer, Asked, Ending, Entry, Lease};
+use crate::chaos::journal::{self, Answer, Asked, Ending, Entry, Lease};
 
 /// A call with its answer.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ mod leases;
 
 use std::fmt;
 
-use crate::history::History;
+use crate::chaos::history::History;
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

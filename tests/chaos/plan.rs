@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::actor::Role;
-use crate::database::Kind;
+use crate::chaos::actor::Role;
+use crate::chaos::database::Kind;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::actor::journal_path;
-use crate::balancer;
-use crate::database::Database;
-use crate::figures::Figures;
-use crate::history::History;
-use crate::invariants::{Invariant, Violation, check};
-use crate::journal::{Answer, Asked, Journal};
-use crate::plan::Plan;
-use crate::schedule::{Shape, schedule};
-use crate::site::Site;
+use crate::balancers::balancer;
+use crate::chaos::actor::journal_path;
+use crate::chaos::database::Database;
+use crate::chaos::figures::Figures;
+use crate::chaos::history::History;
+use crate::chaos::invariants::{Invariant, Violation, check};
+use crate::chaos::journal::{Answer, Asked, Journal};
+use crate::chaos::plan::Plan;
+use crate::chaos::schedule::{Shape, schedule};
+use crate::chaos::site::Site;
 
 /// Runs a plan. Returns the violations, or `None` if a program or the database is missing.
 ///

@@ -1,8 +1,8 @@
 //! Tests of the checker: promises that are broken on purpose are found.
 
-use crate::invariants::{Invariant, Violation};
-use crate::plan::Plan;
-use crate::run::run;
+use crate::chaos::invariants::{Invariant, Violation};
+use crate::chaos::plan::Plan;
+use crate::chaos::run::run;
 
 fn count(violations: &[Violation], invariant: Invariant) -> usize {
     let found = violations
@@ -49,7 +49,7 @@ mod brokers {
     use std::time::Duration;
 
     use super::*;
-    use crate::database::Kind;
+    use crate::chaos::database::Kind;
 
     /// Runs brokers that break a promise, with many late workers.
     async fn broken_brokers(sabotage: &str) -> Option<Vec<Violation>> {

@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::JoinSet;
 
-use crate::actor::{Actor, Role, Settings};
-use crate::balancer::{self, Balancer};
-use crate::broker::Broker;
-use crate::database::Database;
-use crate::fleet::Addresses;
-use crate::history::Pause;
-use crate::journal::now;
-use crate::plan::Plan;
-use crate::proxy::{Direction, Proxy};
-use crate::schedule::{Fault, Link};
+use crate::balancers::balancer::{self, Balancer};
+use crate::balancers::fleet::Addresses;
+use crate::chaos::actor::{Actor, Role, Settings};
+use crate::chaos::broker::Broker;
+use crate::chaos::database::Database;
+use crate::chaos::history::Pause;
+use crate::chaos::journal::now;
+use crate::chaos::plan::Plan;
+use crate::chaos::schedule::{Fault, Link};
+use crate::harness::proxy::{Direction, Proxy};
 use crate::support::ports::free_port;
 use crate::support::timeout::TEST_TIMEOUT;
 

@@ -13,7 +13,7 @@ use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::scripted::Scripted;
+use crate::client::scripted::Scripted;
 use crate::support::timeout::with_timeout;
 
 /// Returns a status of the broker with a pushback in milliseconds.

@@ -8,7 +8,7 @@ use lease_broker_client::{
     BatchDone, Context, DeadLetter, Done, EventName, HandlerError, Item, NewItem, Release, Retry,
 };
 
-use crate::fixture::{COMPLETED, DEAD, DELAYED, Fixture, READY};
+use crate::client::fixture::{COMPLETED, DEAD, DELAYED, Fixture, READY};
 use crate::support::database::query_value;
 
 async fn act(item: Item, _: Context) -> Result<Done, HandlerError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_client::{Cancellation, Cause, Context, Done, EventName, Item};
 use tokio::time::sleep;
 
-use crate::fixture::{COMPLETED, Fixture};
+use crate::client::fixture::{COMPLETED, Fixture};
 
 /// Long enough for heartbeats on a busy machine.
 const SHORT_LEASE: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context as LayerContext, Layer, SubscriberExt as _};
 
-use crate::scripted::Scripted;
+use crate::client::scripted::Scripted;
 use crate::support::timeout::with_timeout;
 
 /// Passes the warnings of all threads to all tests. Workers have threads of their own, so the subscriber is global.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker_client::{Context, Done, EventName, Item, NewItem};
 
-use crate::fixture::Fixture;
+use crate::client::fixture::Fixture;
 
 #[tokio::test]
 async fn many_items_are_added_by_several_calls() {

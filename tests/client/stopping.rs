@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_client::{Cause, Context, Done, EventName, Item, WorkerError};
 use tokio::time::sleep;
 
-use crate::fixture::{COMPLETED, Fixture, LEASED, READY};
+use crate::client::fixture::{COMPLETED, Fixture, LEASED, READY};
 use crate::support::timeout::with_timeout;
 
 const LONG: Duration = Duration::from_secs(60);

@@ -2,11 +2,11 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
 use crate::support::http::{get, send};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until_blocking;
-use crate::workspace::{QUEUES, Workspace};
 
 /// Starts a broker with more configuration, with its admin port on a free port.
 fn serving(toml: &str) -> (Workspace, SocketAddr) {

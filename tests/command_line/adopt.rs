@@ -1,8 +1,8 @@
 //! Tests of `adopt`, which makes an existing table a queue.
 
+use crate::command_line::terminal::Terminal;
+use crate::command_line::workspace::Workspace;
 use crate::support::database;
-use crate::terminal::Terminal;
-use crate::workspace::Workspace;
 
 const ORDERS: &str = "
     CREATE TABLE Orders (Order_ID INTEGER PRIMARY KEY, Customer TEXT NOT NULL, Total NUMERIC,

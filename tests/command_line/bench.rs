@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value as Json;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::process::{CommandOutput, PROGRAM};
 use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
-use crate::workspace::{QUEUES, Workspace};
 
 /// Runs the command with its temporary files in the workspace's folder.
 fn bench(workspace: &Workspace, arguments: &str) -> CommandOutput {

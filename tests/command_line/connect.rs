@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::process::{BrokerProcess, program};
-use crate::workspace::{QUEUES, Workspace};
 
 /// Returns a port on which nothing listens. The listener that reserved it is closed again.
 fn free_port() -> SocketAddr {

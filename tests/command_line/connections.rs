@@ -2,11 +2,11 @@
 
 use std::net::TcpStream;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::frames::{HEARTBEAT, call_headers};
 use crate::support::process::{BrokerProcess, limited_program};
 use crate::support::raw_connection::RawConnection;
 use crate::support::timeout::wait_until_blocking;
-use crate::workspace::{QUEUES, Workspace};
 
 #[test]
 fn incomplete_requests_do_not_delay_the_exit() {

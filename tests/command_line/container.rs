@@ -3,12 +3,12 @@
 
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::certificates::Authority;
 use crate::support::ports::free_port;
 use crate::support::process::program;
 use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
-use crate::workspace::{QUEUES, Workspace};
 
 const DOCKERFILE: &str = include_str!("../../deploy/Dockerfile");
 const COMPOSE: &str = include_str!("../../deploy/compose.yaml");

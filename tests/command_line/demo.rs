@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::skipped::skipped;
+use crate::command_line::workspace::Workspace;
 use crate::support::process::{CommandOutput, program};
-use crate::workspace::Workspace;
+use crate::support::skipped::skipped;
 
 /// Asserts that the demo passed, and returns its last line.
 fn passed(printed: &CommandOutput) -> &str {

@@ -3,10 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
 
+use crate::command_line::workspace::Workspace;
 use crate::support::process::program;
 use crate::support::timeout::wait_until_blocking;
 use crate::support::{database, signal};
-use crate::workspace::Workspace;
 
 fn payloads(workspace: &Workspace) -> Vec<(Option<String>, Option<i64>)> {
     let database = workspace.database();

@@ -1,7 +1,7 @@
 //! Environment variables that no command reads: each command warns of them.
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::process::{BrokerProcess, program};
-use crate::workspace::{QUEUES, Workspace};
 
 #[test]
 fn unknown_variable_is_reported_with_the_nearest_name() {

@@ -2,9 +2,9 @@
 
 use std::net::TcpListener;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::{self, WriteLock};
 use crate::support::process::CommandOutput;
-use crate::workspace::{QUEUES, Workspace};
 
 /// Asserts the exit code, and that the error message contains all parts.
 fn fails(printed: &CommandOutput, code: i32, named: &[&str]) {

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::skipped::skipped;
-use crate::workspace::Workspace;
+use crate::command_line::workspace::Workspace;
+use crate::support::skipped::skipped;
 
 const COMMANDS: [&str; 22] = [
     "serve",
@@ -122,7 +122,7 @@ fn completion_scripts_are_valid() {
 fn closed_output_pipe_is_ignored() {
     use std::process::Stdio;
 
-    let workspace = Workspace::with(crate::workspace::QUEUES);
+    let workspace = Workspace::with(crate::command_line::workspace::QUEUES);
     for arguments in [
         &[
             "schema",

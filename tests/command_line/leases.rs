@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use crate::command_line::workspace::Workspace;
 use crate::support::database;
-use crate::workspace::Workspace;
 
 #[test]
 fn claim_prints_all_fields_as_json() {

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::client::{Client, failure};
 use crate::support::http::{get, send};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::{wait_until_blocking, with_timeout};
-use crate::workspace::{QUEUES, Workspace};
 
 /// Starts a broker with its admin port on a free port.
 fn serving(level: &str) -> (Workspace, BrokerProcess, SocketAddr) {

@@ -10,12 +10,12 @@ use std::time::Duration;
 use lease_broker_proto::ClaimBatchRequest;
 use regex::Regex;
 
-use crate::skipped::skipped;
+use crate::command_line::workspace::Workspace;
 use crate::support::client::{Client, completion, duration};
 use crate::support::database::WriteLock;
 use crate::support::http::get;
+use crate::support::skipped::skipped;
 use crate::support::timeout::{wait_until_blocking, with_timeout};
-use crate::workspace::Workspace;
 
 const CONFIGURATION: &str = "
 admin.listen = '127.0.0.1:0'

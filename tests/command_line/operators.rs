@@ -4,9 +4,9 @@ use lease_broker_model::text::is_hidden;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database;
 use crate::support::process::run;
-use crate::workspace::{QUEUES, Workspace};
 
 #[test]
 fn stats_count_items_by_state() {

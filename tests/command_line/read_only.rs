@@ -8,10 +8,10 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::skipped::skipped;
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
 use crate::support::process::{CommandOutput, PROGRAM, program};
-use crate::workspace::{QUEUES, Workspace};
+use crate::support::skipped::skipped;
 
 /// A user without rights of its own, and its group. Permissions do not stop root.
 const NOBODY: u32 = 65_534;

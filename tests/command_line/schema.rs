@@ -1,8 +1,8 @@
 //! Tests of `schema plan`, `apply`, `check` and `drop` on a table that other programs created and filled.
 
+use crate::command_line::terminal::Terminal;
+use crate::command_line::workspace::Workspace;
 use crate::support::database;
-use crate::terminal::Terminal;
-use crate::workspace::Workspace;
 
 const QUEUES: &str = "
 [queues.rainfall]
@@ -146,7 +146,7 @@ fn mirrored_columns_follow_the_state() {
 
 #[test]
 fn managed_queue_requires_no_apply() {
-    let workspace = Workspace::with(crate::workspace::QUEUES);
+    let workspace = Workspace::with(crate::command_line::workspace::QUEUES);
     let plan = workspace.store("schema plan work");
     assert!(plan.out.contains("CREATE TABLE \"work\""), "{plan:?}");
     assert!(!plan.out.contains("outbox"), "{plan:?}");
@@ -285,7 +285,7 @@ fn check_advises_apply_only_if_it_helps() {
 
 #[test]
 fn drop_refuses_managed_table() {
-    let mut workspace = Workspace::with(crate::workspace::QUEUES);
+    let mut workspace = Workspace::with(crate::command_line::workspace::QUEUES);
     workspace.serve();
     let refused = workspace.store("schema drop work --run");
     assert_eq!(refused.code, 64, "{refused:?}");

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::certificates::Authority;
 use crate::support::database::query_value;
 use crate::support::process::{CommandOutput, PROGRAM};
 use crate::support::timeout::wait_until_blocking;
-use crate::workspace::{QUEUES, Workspace};
 
 /// The section of a service with TLS and two tokens.
 const SECURITY: &str = "

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::client::Client;
 use crate::support::process::{BrokerProcess, PROGRAM};
 use crate::support::timeout::{wait_until_blocking, with_timeout};
-use crate::workspace::{QUEUES, Workspace};
 
 #[test]
 fn announced_commands_work() {

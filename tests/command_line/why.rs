@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
-use crate::workspace::{QUEUES, Workspace};
 
 /// Returns the paragraph about an item.
 fn why(workspace: &Workspace, key: &str) -> String {

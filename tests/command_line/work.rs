@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::command_line::workspace::Workspace;
 use crate::support::database::query_value;
 use crate::support::process::{CommandOutput, PROGRAM, program};
 use crate::support::timeout::wait_until_blocking;
-use crate::workspace::Workspace;
 
 const QUEUES: &str = "
 [queues.work]

@@ -2,7 +2,7 @@
 
 use lease_broker::config::{ClientCertificates, LeaseScope, Role};
 
-use crate::test_sources::from_file;
+use crate::configuration::test_sources::from_file;
 
 const TLS: &str = "
 [server.tls]

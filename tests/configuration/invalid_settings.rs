@@ -2,7 +2,9 @@
 
 use lease_broker::config::Sources;
 
-use crate::test_sources::{TestSources, from_file, from_variables, listen_flag, location};
+use crate::configuration::test_sources::{
+    TestSources, from_file, from_variables, listen_flag, location,
+};
 
 /// Asserts that a file is rejected. Checks the key, the line, and a part of the message.
 #[track_caller]

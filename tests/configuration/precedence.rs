@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker::config::{DEFAULT, LogFormat, Sources};
 use lease_broker_model::queue::{OnComplete, Order};
 
-use crate::test_sources::{TestSources, from_file, from_variables, listen_flag};
+use crate::configuration::test_sources::{TestSources, from_file, from_variables, listen_flag};
 
 #[test]
 fn defaults_have_one_queue() {

@@ -8,7 +8,7 @@ use lease_broker_model::queue::{
 };
 use lease_broker_value::Value;
 
-use crate::test_sources::{from_file, location};
+use crate::configuration::test_sources::{from_file, location};
 
 /// Loads a valid file and returns its first queue.
 fn queue(text: &'static str) -> QueueSpec {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker::config::{ConfigError, StoreKind};
 use secrecy::ExposeSecret as _;
 
-use crate::test_sources::{TestSources, from_file, from_variables, location};
+use crate::configuration::test_sources::{TestSources, from_file, from_variables, location};
 
 const SERVER: &str = "[store]\nkind = 'mssql'\nconnection_string = 'server=h;password=Sw0rdfish'\n";
 

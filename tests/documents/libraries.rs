@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::session::Session;
-use super::skipped::skipped;
 use super::store::Store;
 use super::{read, section};
+use crate::support::skipped::skipped;
 
 /// Time limit for the worker to process the orders that the README adds.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::output::{matches, without_colours, without_volatile_parts};
 use super::store::Store;
-use crate::ports::free_port;
-use crate::signal;
+use crate::support::ports::free_port;
+use crate::support::signal;
 
 /// Time limit for a service to print the output shown, and for the retries of a command while the store is unavailable.
 const TIMEOUT: Duration = Duration::from_secs(60);

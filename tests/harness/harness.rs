@@ -6,6 +6,8 @@
 
 pub(crate) mod fixture;
 pub(crate) mod mssql;
+pub(crate) mod program;
+pub(crate) mod proxy;
 pub(crate) mod sqlite;
 pub(crate) mod table;
 

@@ -14,8 +14,8 @@ use lease_broker_proto::{
     ClaimBatchRequest, CompleteRequest, Completion, FollowUp, Lease, NewItem, Value,
 };
 
-use crate::skipped::skipped;
-use crate::tools::{generate_python_client, python_with_grpc, run};
+use crate::support::skipped::skipped;
+use crate::support::tools::{generate_python_client, python_with_grpc, run};
 
 const EVENTS: usize = 2_000;
 const PROCESSED: usize = 500;

@@ -2,9 +2,9 @@
 
 use std::process::{Command, Stdio};
 
-use crate::skipped::skipped;
 use crate::support::database::query_value;
 use crate::support::server::Server;
+use crate::support::skipped::skipped;
 
 const QUEUES: &str = "
 [queues.work]

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::skipped::skipped;
 use crate::support::server::Server;
-use crate::tools::{generate_python_client, python_with_grpc, run};
+use crate::support::skipped::skipped;
+use crate::support::tools::{generate_python_client, python_with_grpc, run};
 
 /// Makes two calls under a policy of three tries, 10 minutes apart. Prints the status of each and the seconds that it took.
 const CALLS: &str = r#"

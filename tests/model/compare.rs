@@ -7,7 +7,7 @@ use lease_broker_value::Value;
 
 use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::queue_model::{Policy, id};
+use crate::model::queue_model::{Policy, id};
 
 impl<H: Harness> Run<H> {
     /// Compares all rows: state, owner, fence, attempt, error, due time, age and result.

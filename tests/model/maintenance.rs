@@ -6,7 +6,7 @@ use rand::RngExt as _;
 
 use super::{BROKERS, Run, about, time};
 use crate::harness::Harness;
-use crate::queue_model::{Halves, id};
+use crate::model::queue_model::{Halves, id};
 
 impl<H: Harness> Run<H> {
     pub(super) async fn reap(&mut self) {

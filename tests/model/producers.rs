@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Run, time};
 use crate::harness::Harness;
 use crate::harness::fixture::new_item;
-use crate::queue_model::id;
+use crate::model::queue_model::id;
 
 impl<H: Harness> Run<H> {
     pub(super) async fn enqueue(&mut self) {

@@ -1,8 +1,12 @@
 //! A run: random operations on the store and on the model. Both must give the same results.
 
+#[path = "compare.rs"]
 mod compare;
+#[path = "maintenance.rs"]
 mod maintenance;
+#[path = "producers.rs"]
 mod producers;
+#[path = "workers.rs"]
 mod workers;
 
 use std::collections::VecDeque;
@@ -20,7 +24,7 @@ use uuid::Uuid;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, by, item_table, queue};
 use crate::harness::table::Kind;
-use crate::queue_model::{Halves, MAX_ATTEMPTS, Model, Policy, RECUR_AFTER};
+use crate::model::queue_model::{Halves, MAX_ATTEMPTS, Model, Policy, RECUR_AFTER};
 
 const BROKERS: usize = 3;
 /// Number of steps between two comparisons of all rows.

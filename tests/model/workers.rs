@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{Run, about, time};
 use crate::harness::Harness;
-use crate::queue_model::{Answer, End, Halves, Policy, Write, id};
+use crate::model::queue_model::{Answer, End, Halves, Policy, Write, id};
 
 /// Maximum number of leases that are remembered, to use them again. Most of them are lost.
 const MAX_REMEMBERED: usize = 60;

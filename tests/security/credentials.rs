@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use tonic::{Code, Status};
 
-use crate::fixture::{Files, call, claims, everything, seconds_from_now};
+use crate::security::fixture::{Files, call, claims, everything, seconds_from_now};
 use crate::support::api_error::{ApiError, assert_api_error};
 use crate::support::server::Server;
 
@@ -238,7 +238,7 @@ async fn health_needs_no_credentials_and_reflection_a_role() {
         let body = tokio_stream::empty::<tonic_reflection::pb::v1::ServerReflectionRequest>();
         let mut request = tonic::Request::new(body);
         if let Some(token) = token {
-            *request.metadata_mut() = crate::fixture::authorization(token);
+            *request.metadata_mut() = crate::security::fixture::authorization(token);
         }
         let mut client = ServerReflectionClient::new(channel.clone());
         client.server_reflection_info(request).await.map(drop)

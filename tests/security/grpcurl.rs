@@ -5,11 +5,11 @@ use std::process::{Command, Output};
 
 use serde_json::Value as Json;
 
-use crate::fixture::Files;
-use crate::skipped::skipped;
+use crate::security::fixture::Files;
 use crate::support::certificates::Authority;
 use crate::support::raw_connection::blocking;
 use crate::support::server::Server;
+use crate::support::skipped::skipped;
 
 const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
 const AUTH: &str = "

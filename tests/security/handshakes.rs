@@ -8,11 +8,11 @@ use std::process::Command;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::fixture::Files;
-use crate::skipped::skipped;
+use crate::security::fixture::Files;
 use crate::support::certificates::{Authority, Signed};
 use crate::support::raw_connection::blocking;
 use crate::support::server::Server;
+use crate::support::skipped::skipped;
 use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 
 /// The result of a connection.

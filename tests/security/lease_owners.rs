@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_proto::{ClaimBatchRequest, Lease, Outcome};
 use uuid::Uuid;
 
-use crate::fixture::{Files, everything};
+use crate::security::fixture::{Files, everything};
 use crate::support::client::{Client, completion, failure, lease_ids};
 
 const IDENTITIES: &str = "

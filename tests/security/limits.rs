@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tonic::Code;
 
-use crate::fixture::Files;
+use crate::security::fixture::Files;
 use crate::support::api_error::ApiError;
 use crate::support::client::{count_accepted, item};
 use crate::support::database::WriteLock;

@@ -5,11 +5,11 @@ use std::process::Command;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::fixture::{Files, call, claims, everything};
-use crate::skipped::skipped;
+use crate::security::fixture::{Files, call, claims, everything};
 use crate::support::certificates::Signed;
 use crate::support::raw_connection::blocking;
 use crate::support::server::Server;
+use crate::support::skipped::skipped;
 use crate::support::timeout::with_timeout;
 
 /// Each rpc with the roles that may send it: the table of `docs/security.md`.

@@ -5,7 +5,7 @@ use std::path::Path;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::fixture::{Files, call};
+use crate::security::fixture::{Files, call};
 use crate::support::certificates::{Authority, Signed};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until;

@@ -7,7 +7,7 @@ use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, by, keys, queue};
-use crate::program::{Program, start, start_on_sql_server};
+use crate::harness::program::{Program, start, start_on_sql_server};
 
 const ORDERS: &str = "CREATE TABLE orders (id int IDENTITY(1, 1) PRIMARY KEY, customer nvarchar(40) NOT NULL,
         urgency int NULL, processed bit NOT NULL DEFAULT 0, label AS (urgency * 2));

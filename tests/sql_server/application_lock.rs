@@ -6,7 +6,7 @@ use lease_broker_model::queue::{ClaimStrategy, QueueSpec};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, MINUTE, new_item, queue};
-use crate::program::start;
+use crate::harness::program::start;
 
 /// How long another session holds the lock. A claim waits up to 5 s.
 const HELD: Duration = Duration::from_secs(2);

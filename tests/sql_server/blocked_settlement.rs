@@ -6,8 +6,8 @@ use lease_broker_proto::CompleteRequest;
 use tonic::{Code, Request};
 
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start};
-use crate::service::{Service, retry_while_unavailable};
+use crate::harness::program::{Program, start};
+use crate::sql_server::service::{Service, retry_while_unavailable};
 use crate::support::client::{Client, completion, item};
 use crate::support::timeout::with_timeout;
 

@@ -1,7 +1,7 @@
 //! Events of SQL Server during a load, as parts 4 to 6 of the administrators' checks collect them.
 
-use crate::load::{Load, MANY};
-use crate::statements::{check, statement};
+use crate::sql_server::load::{Load, MANY};
+use crate::sql_server::statements::{check, statement};
 use crate::support::timeout::wait_until;
 
 #[tokio::test]

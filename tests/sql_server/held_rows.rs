@@ -7,8 +7,8 @@ use lease_broker_store::mssql::{MssqlStore, Settings};
 
 use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start_on_sql_server};
-use crate::statements::statement;
+use crate::harness::program::{Program, start_on_sql_server};
+use crate::sql_server::statements::statement;
 
 const TABLE: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50));
     INSERT item (id) VALUES (1), (2), (3)";

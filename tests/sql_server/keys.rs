@@ -5,7 +5,7 @@ use lease_broker_store::Renewal;
 
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, queue};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start, start_on_sql_server};
+use crate::harness::program::{Program, start, start_on_sql_server};
 
 /// Types. Each has two values in ascending order, as T-SQL literals.
 const TYPES: &[(&str, &str, &str)] = &[

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lease_broker_proto::{ClaimBatchRequest, Lease};
 
-use crate::broker_process::BrokerProcess;
-use crate::program::start;
-use crate::proxy::{Direction, Proxy};
-use crate::service::retry_while_unavailable;
+use crate::harness::program::start;
+use crate::harness::proxy::{Direction, Proxy};
+use crate::sql_server::broker_process::BrokerProcess;
+use crate::sql_server::service::retry_while_unavailable;
 use crate::support::client::{Client, completion, duration, item, key};
 use crate::support::timeout::{wait_until, with_timeout};
 

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, HOUR, complete, fail, queue, release};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start_on_sql_server};
-use crate::statements::statement;
+use crate::harness::program::{Program, start_on_sql_server};
+use crate::sql_server::statements::statement;
 
 /// Number of items of a large claim.
 pub(crate) const MANY: usize = 1_000;

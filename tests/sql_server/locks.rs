@@ -1,7 +1,7 @@
 //! The locks of a claim on SQL Server. A trigger on the table remembers them inside the claim's transaction.
 
-use crate::load::{Load, MANY};
-use crate::statements::statement;
+use crate::sql_server::load::{Load, MANY};
+use crate::sql_server::statements::statement;
 
 /// Lock modes of pages and of the table that let other claims pass.
 const PASSABLE: [&str; 4] = ["IS", "IU", "IX", "Sch-S"];

@@ -12,8 +12,8 @@ use uuid::Uuid;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, call, complete_with, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, patient_settings, start};
-use crate::proxy::{Direction, Proxy};
+use crate::harness::program::{Program, patient_settings, start};
+use crate::harness::proxy::{Direction, Proxy};
 use crate::support::timeout::{wait_until, with_timeout};
 
 const TABLES: &str = "CREATE TABLE item (id int PRIMARY KEY, payload nvarchar(50));

@@ -5,8 +5,8 @@ use lease_broker_store::schema::Schema as _;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::queue;
-use crate::program::{patient_settings, start_on_sql_server};
-use crate::statements::statement;
+use crate::harness::program::{patient_settings, start_on_sql_server};
+use crate::sql_server::statements::statement;
 
 #[tokio::test]
 async fn masked_key_is_refused_without_the_right_to_unmask() {

@@ -6,7 +6,7 @@ use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use uuid::Uuid;
 
-use crate::program::{Program, start};
+use crate::harness::program::{Program, start};
 
 async fn open(program: &Program) -> Result<MssqlStore, StoreError> {
     MssqlStore::open(&program.settings(), &[]).await

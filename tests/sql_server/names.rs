@@ -7,7 +7,7 @@ use lease_broker_value::Value;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, Fixture, HOUR, by, keys, new_item, queue};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start};
+use crate::harness::program::{Program, start};
 
 /// Runs a queue over a table. `name` is its name in the configuration, `quoted` its name in T-SQL.
 async fn check_table_name(harness: &MssqlHarness, program: &Program, name: &str, quoted: &str) {

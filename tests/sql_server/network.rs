@@ -13,8 +13,8 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Broker, HOUR, complete_with, fail, keys, new_item, queue, release, text,
 };
-use crate::program::{patient_settings, start};
-use crate::proxy::Proxy;
+use crate::harness::program::{patient_settings, start};
+use crate::harness::proxy::Proxy;
 
 #[tokio::test]
 async fn operations_survive_a_slow_breaking_network() {

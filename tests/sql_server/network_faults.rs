@@ -6,7 +6,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
 
-use crate::proxy::{Direction, Proxy};
+use crate::harness::proxy::{Direction, Proxy};
 
 /// The time for which faults are injected.
 const DURATION: Duration = Duration::from_secs(10);

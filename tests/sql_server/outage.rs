@@ -10,9 +10,9 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, patient_settings, start};
-use crate::proxy::{Direction, Proxy};
-use crate::service::{CONNECTIONS, Service, retry_while_unavailable};
+use crate::harness::program::{Program, patient_settings, start};
+use crate::harness::proxy::{Direction, Proxy};
+use crate::sql_server::service::{CONNECTIONS, Service, retry_while_unavailable};
 use crate::support::api_error::assert_api_error;
 use crate::support::client::{Client, completion, item, lease_ids};
 use crate::support::timeout::{TEST_TIMEOUT, wait_until, with_timeout};

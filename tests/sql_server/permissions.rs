@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, new_item, queue};
-use crate::program::{Program, patient_settings, start};
+use crate::harness::program::{Program, patient_settings, start};
 use crate::support::timeout::wait_until;
 
 const SCRIPT: &str = include_str!("../../sql/mssql/permissions.sql");

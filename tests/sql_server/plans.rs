@@ -2,8 +2,8 @@
 //! neither reads the whole table, nor sorts ready rows before it has the first ones, nor reads ahead of the rows that it
 //! takes, nor is made again when the states of many rows have changed.
 
-use crate::load::{Load, MANY};
-use crate::statements::check;
+use crate::sql_server::load::{Load, MANY};
+use crate::sql_server::statements::check;
 
 /// A row of the check: the beginning of the statement, the plan's generation, and the numbers that should be 0.
 struct Plan {

@@ -23,9 +23,9 @@ use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, HOUR, complete_with, fail, new_item, queue, release, text};
-use crate::network_faults::inject_faults;
-use crate::program::{Program, start};
-use crate::proxy::Proxy;
+use crate::harness::program::{Program, start};
+use crate::harness::proxy::Proxy;
+use crate::sql_server::network_faults::inject_faults;
 
 const WORKERS: usize = 4;
 const ROWS: i64 = 100;

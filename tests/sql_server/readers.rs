@@ -11,8 +11,8 @@ use lease_broker_store::{ForeignLock, Inspect as _, Instance, ItemFacts, QueueIn
 use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, queue};
-use crate::program::{Program, start, start_on_sql_server};
-use crate::statements::statement;
+use crate::harness::program::{Program, start, start_on_sql_server};
+use crate::sql_server::statements::statement;
 
 const QUEUE: QueueIndex = QueueIndex(0);
 const PASSWORD: &str = "Only-reads-1";

@@ -6,7 +6,7 @@ use lease_broker_store::Settled;
 
 use crate::harness::fixture::{Fixture, complete, fail, queue};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start};
+use crate::harness::program::{Program, start};
 
 /// Creates the queue `item` with five rows, over tables with this schema.
 async fn fixture(

@@ -6,7 +6,7 @@ use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, Fixture, new_item, queue, text};
-use crate::program::{start, start_on_sql_server};
+use crate::harness::program::{start, start_on_sql_server};
 
 /// Enqueues three items, the second with a bad value. The error must name the item and the column, and no item may be added.
 async fn check_refusal(

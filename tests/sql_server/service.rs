@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::program::patient_settings;
+use crate::harness::program::patient_settings;
 use crate::support::client::Client;
 use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rand::RngExt as _;
 use tokio::time::Instant;
 
-use crate::program::server;
-use crate::proxy::{Direction, Proxy};
-use crate::skipped::skipped;
+use crate::harness::program::server;
+use crate::harness::proxy::{Direction, Proxy};
+use crate::support::skipped::skipped;
 
 /// The time after which the proxy ends at the latest.
 const MAX_DURATION: Duration = Duration::from_secs(4 * 3_600);

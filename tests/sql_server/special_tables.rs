@@ -12,8 +12,8 @@ use uuid::Uuid;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, HOUR, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start, start_on_sql_server};
-use crate::tables::problems;
+use crate::harness::program::{Program, start, start_on_sql_server};
+use crate::sql_server::tables::problems;
 
 /// Adopts a table and runs every operation on it.
 async fn check_operations(harness: MssqlHarness, spec: QueueSpec) -> Fixture<MssqlHarness> {

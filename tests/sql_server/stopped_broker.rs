@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::broker_process::BrokerProcess;
-use crate::program::start;
-use crate::proxy::Proxy;
-use crate::service::retry_while_unavailable;
+use crate::harness::program::start;
+use crate::harness::proxy::Proxy;
+use crate::sql_server::broker_process::BrokerProcess;
+use crate::sql_server::service::retry_while_unavailable;
 use crate::support::client::{completion, duration, key};
 use crate::support::timeout::{wait_until, with_timeout};
 

@@ -8,7 +8,7 @@ use lease_broker_value::Value;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::start;
+use crate::harness::program::start;
 
 /// Returns the problems of a queue that must be refused. A check and a broker must report the same problems.
 pub(crate) async fn problems(harness: &MssqlHarness, spec: &QueueSpec) -> Vec<String> {

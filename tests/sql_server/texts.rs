@@ -5,9 +5,9 @@ use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start, start_on_sql_server};
-use crate::statements::statement;
-use crate::types::check_samples;
+use crate::harness::program::{Program, start, start_on_sql_server};
+use crate::sql_server::statements::statement;
+use crate::sql_server::types::check_samples;
 
 #[tokio::test]
 async fn text_is_unchanged_in_every_column_type() {

@@ -8,8 +8,8 @@ use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start};
-use crate::tables::problems;
+use crate::harness::program::{Program, start};
+use crate::sql_server::tables::problems;
 
 const TABLE: &str = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50));
     CREATE TABLE audit (what varchar(10) NOT NULL, id int NOT NULL)";

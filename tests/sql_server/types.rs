@@ -4,7 +4,7 @@ use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
-use crate::program::{Program, start, start_on_sql_server};
+use crate::harness::program::{Program, start, start_on_sql_server};
 
 /// 2026-11-20T22:15:20Z.
 const AT: i64 = 1_795_212_920;

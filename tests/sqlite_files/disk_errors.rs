@@ -10,8 +10,8 @@ use lease_broker_store::{Store, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Broker, new_item, queue};
-use crate::skipped::skipped;
-use crate::small_disk::SmallDisk;
+use crate::sqlite_files::small_disk::SmallDisk;
+use crate::support::skipped::skipped;
 
 fn managed() -> QueueSpec {
     let mut spec = queue("item");

@@ -1,4 +1,4 @@
-//! Helpers that several test targets share: a broker, a client, the database file, HTTP, errors and timeouts.
+//! Helpers that several tests share: a broker, a client, the database file, HTTP, errors and timeouts.
 //!
 //! Each target that needs them declares `mod support;`.
 
@@ -8,6 +8,7 @@ pub(crate) mod api_error;
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod database;
+pub(crate) mod earlier_program;
 pub(crate) mod frames;
 pub(crate) mod http;
 pub(crate) mod ports;
@@ -15,4 +16,6 @@ pub(crate) mod process;
 pub(crate) mod raw_connection;
 pub(crate) mod server;
 pub(crate) mod signal;
+pub(crate) mod skipped;
 pub(crate) mod timeout;
+pub(crate) mod tools;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::skipped::skipped;
+use crate::support::skipped::skipped;
 
 /// Names under which collectors are installed.
 const COLLECTORS: [&str; 2] = ["otelcol", "otelcol-contrib"];

@@ -11,9 +11,9 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use crate::collector::{Collector, Protocol};
-use crate::fixture::Fixture;
 use crate::support::client::item;
+use crate::telemetry::collector::{Collector, Protocol};
+use crate::telemetry::fixture::Fixture;
 
 /// A certificate authority that signs the collector's certificate and the broker's.
 struct Authority(CertifiedIssuer<'static, KeyPair>);

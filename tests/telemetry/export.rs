@@ -3,9 +3,9 @@
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use crate::collector::{Collector, Protocol, attributes_of};
-use crate::fixture::{Fixture, NOT_RECORDED, RECORDED};
 use crate::support::client::lease_ids;
+use crate::telemetry::collector::{Collector, Protocol, attributes_of};
+use crate::telemetry::fixture::{Fixture, NOT_RECORDED, RECORDED};
 
 const ENQUEUE: &str = "leasebroker.v1.LeaseBrokerService/Enqueue";
 

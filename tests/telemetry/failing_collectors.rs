@@ -1,9 +1,9 @@
 //! Collectors that fail: no call waits for them, and every span is accounted for.
 
-use crate::collector::{Behaviour, Collector, Protocol};
-use crate::fixture::Fixture;
 use crate::support::client::item;
 use crate::support::timeout::wait_until_blocking;
+use crate::telemetry::collector::{Behaviour, Collector, Protocol};
+use crate::telemetry::fixture::Fixture;
 
 /// Makes calls that have one span each. They are refused, so they have no statement.
 async fn make_spans(broker: &Fixture, spans: usize) {

@@ -8,11 +8,11 @@ use lease_broker_proto::{ClaimBatchRequest, EnqueueRequest};
 use tempfile::TempDir;
 use tonic::Request;
 
-use crate::collector::{Collector, Protocol};
 use crate::support::client::{Client, item};
 use crate::support::http::get;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until_blocking;
+use crate::telemetry::collector::{Collector, Protocol};
 
 /// The caller's context in the header of a call. The first one is recorded, the second is not.
 pub(crate) const RECORDED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -8,9 +8,9 @@ use lease_broker_proto::{CancelLeasesRequest, Failure, ItemState, Lease, Outcome
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use crate::collector::{Collector, Protocol, Received, attributes_of};
-use crate::fixture::{Fixture, RECORDED};
 use crate::support::client::{completion, failure, item, key};
+use crate::telemetry::collector::{Collector, Protocol, Received, attributes_of};
+use crate::telemetry::fixture::{Fixture, RECORDED};
 
 /// Every trace is recorded, and workers show their errors.
 const ALL: &str = "sample_ratio = 1\nerror_messages = true\nexport = ['traces']\n";

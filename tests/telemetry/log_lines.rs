@@ -1,8 +1,8 @@
 //! Log lines of a call name its trace.
 
-use crate::fixture::{Fixture, RECORDED, traced};
 use crate::support::client::item;
 use crate::support::database::open;
+use crate::telemetry::fixture::{Fixture, RECORDED, traced};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_call_is_logged_with_its_trace() {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use crate::collector::{Collector, Protocol, attributes_of};
-use crate::fixture::Fixture;
 use crate::support::client::{self, failure};
+use crate::telemetry::collector::{Collector, Protocol, attributes_of};
+use crate::telemetry::fixture::Fixture;
 
 const PAGE: &str = include_str!("../../docs/observability.md");
 const SETTINGS: &str = "
@@ -68,8 +68,9 @@ fn frequent(spans: &[&Span], query: &str) -> Vec<String> {
 
 async fn wait_for_outcome(collector: &Collector, outcome: &str, count: usize) -> Vec<Span> {
     let query = format!("{{ span.lease_broker.lease.outcome = \"{outcome}\" }}");
-    let has_all =
-        |received: &crate::collector::Received| select(&received.spans, &query).len() == count;
+    let has_all = |received: &crate::telemetry::collector::Received| {
+        select(&received.spans, &query).len() == count
+    };
     collector.wait_for(has_all).await.spans
 }
 

@@ -7,9 +7,9 @@ use lease_broker_proto::{Lease, Outcome};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use crate::collector::{Collector, Protocol, attributes_of};
-use crate::fixture::{Fixture, RECORDED};
 use crate::support::client::{Client, completion, lease_ids};
+use crate::telemetry::collector::{Collector, Protocol, attributes_of};
+use crate::telemetry::fixture::{Fixture, RECORDED};
 
 const SETTINGS: &str =
     "sample_ratio = 1\nexport = ['traces']\nqueue_size = 200000\nmax_spans_per_second = 1000000\n";

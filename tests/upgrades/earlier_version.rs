@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use lease_broker_proto::{EnqueueRequest, Lease, Outcome};
 
-use crate::earlier_program::earlier_program;
 use crate::harness::mssql::MssqlHarness;
-use crate::program;
+use crate::harness::program;
 use crate::support::client::{Client, completion, failure, item, key, lease_ids};
+use crate::support::earlier_program::earlier_program;
 use crate::support::process::{BrokerProcess, PROGRAM};
 
 /// A database, and the programs of the earlier version and of this one.

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use uuid::Uuid;
 
-use crate::responder::tokens::{Cell, Tokens};
+use crate::wire::responder::tokens::{Cell, Tokens};
 
 /// Fragments that the statement of every operation contains, and no other statement.
 pub(crate) const OPERATION: &[&str] = &["[items]", "[lease_state]"];

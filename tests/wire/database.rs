@@ -6,8 +6,8 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::responder::request::Request;
-use crate::responder::tokens::{Cell, Tokens};
+use crate::wire::responder::request::Request;
+use crate::wire::responder::tokens::{Cell, Tokens};
 
 /// Columns of `items`: name, type, bytes, precision, scale, nullable.
 const COLUMNS: [(&str, &str, i16, u8, u8, bool); 11] = [

@@ -3,10 +3,10 @@
 use lease_broker_model::item_state::State;
 use lease_broker_store::{Facts as _, RetryReason, Settled, StoreError};
 
-use crate::answers::{OPERATION, claimed, enqueued, settled};
-use crate::fixture::Fixture;
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::{OPERATION, claimed, enqueued, settled};
+use crate::wire::fixture::Fixture;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 fn deadlock_reply() -> Reply {
     let message = "The transaction was deadlocked on lock resources.";

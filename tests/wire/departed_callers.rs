@@ -4,10 +4,10 @@ use std::task::{Context, Waker};
 
 use lease_broker_store::{Leases as _, QueueIndex};
 
-use crate::answers::{OPERATION, claimed, held};
-use crate::fixture::{Fixture, LONG_LIMITS, Limits, renewals};
-use crate::responder::log::Event;
-use crate::responder::script::{Gate, Reply};
+use crate::wire::answers::{OPERATION, claimed, held};
+use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, renewals};
+use crate::wire::responder::log::Event;
+use crate::wire::responder::script::{Gate, Reply};
 
 /// Starts a heartbeat of one lease, and drops its future once the server has the statement.
 async fn leave_during_heartbeat(fixture: &Fixture) {

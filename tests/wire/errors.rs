@@ -2,10 +2,10 @@
 
 use lease_broker_store::StoreError;
 
-use crate::answers::{OPERATION, TOKEN, claimed, claimed_row, held, held_row, settled};
-use crate::fixture::Fixture;
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::{OPERATION, TOKEN, claimed, claimed_row, held, held_row, settled};
+use crate::wire::fixture::Fixture;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 /// An answer with these rows, followed by an error.
 fn failed_reply(rows: Tokens) -> Reply {

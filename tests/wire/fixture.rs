@@ -12,12 +12,12 @@ use lease_broker_store::{
 };
 use lease_broker_value::Value;
 
-use crate::answers::TOKEN;
-use crate::database;
 use crate::harness::fixture::{HOUR, call, complete, complete_with, new_item, queue, text};
-use crate::responder::log::Event;
-use crate::responder::server::{Encryption, Login, Server};
-use crate::timeout::{TEST_TIMEOUT, with_timeout};
+use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
+use crate::wire::answers::TOKEN;
+use crate::wire::database;
+use crate::wire::responder::log::Event;
+use crate::wire::responder::server::{Encryption, Login, Server};
 
 pub(crate) const PASSWORD: &str = "Sw0rdfish;of{the}deep";
 const QUEUE: QueueIndex = QueueIndex(0);

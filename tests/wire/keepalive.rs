@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::fixture::Fixture;
-use crate::skipped::skipped;
+use crate::support::skipped::skipped;
+use crate::wire::fixture::Fixture;
 
 /// Returns the lines of `ss` for the connections to this address, seen from the broker, with their timers.
 fn timers(server: SocketAddr) -> Option<String> {

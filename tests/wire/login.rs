@@ -2,13 +2,13 @@
 
 use lease_broker_store::StoreError;
 
-use crate::answers::{OPERATION, held};
-use crate::database;
-use crate::fixture::{LONG_LIMITS, PASSWORD, PLAIN, open_with, responder, settings};
-use crate::responder::log::Event;
-use crate::responder::script::Reply;
-use crate::responder::server::{Encryption, Login, Server};
-use crate::timeout::with_timeout;
+use crate::support::timeout::with_timeout;
+use crate::wire::answers::{OPERATION, held};
+use crate::wire::database;
+use crate::wire::fixture::{LONG_LIMITS, PASSWORD, PLAIN, open_with, responder, settings};
+use crate::wire::responder::log::Event;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::server::{Encryption, Login, Server};
 
 /// Endings that make a connection string invalid.
 const INVALID_ENDINGS: [&str; 4] = [
@@ -124,7 +124,7 @@ async fn redirected_login_is_followed() {
     assert_eq!(target.count(is_login), 2);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker_store::QueueIndex(0);
-    let renewals = crate::fixture::renewals(1);
+    let renewals = crate::wire::fixture::renewals(1);
     let extended = lease_broker_store::Leases::heartbeat(&store, queue, renewals);
     assert!(
         with_timeout(extended).await.expect("extended")[0]

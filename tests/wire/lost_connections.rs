@@ -3,13 +3,13 @@
 use lease_broker_model::item_state::State;
 use lease_broker_store::{EnqueuedOnce, Settled, StoreError};
 
-use crate::answers::{
+use crate::wire::answers::{
     OPERATION, TOKEN, claimed, claimed_row, enqueued, held, held_row, remembered, settled,
     settled_earlier, settled_row,
 };
-use crate::fixture::{Fixture, request_digest};
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::fixture::{Fixture, request_digest};
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 /// Asserts that the same statement came twice, on two connections.
 fn assert_sent_twice(fixture: &Fixture) {

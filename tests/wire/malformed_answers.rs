@@ -5,12 +5,12 @@ use std::ops::Range;
 use lease_broker_store::StoreError;
 use uuid::Uuid;
 
-use crate::answers::{
+use crate::wire::answers::{
     OPERATION, TOKEN, claimed_row, expired_row, held_row, next_due_row, settled_row,
 };
-use crate::fixture::Fixture;
-use crate::responder::script::Reply;
-use crate::responder::tokens::{Cell, Tokens};
+use crate::wire::fixture::Fixture;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::{Cell, Tokens};
 
 /// Answers an operation with these result sets, and returns a description if the store does not report a bug.
 async fn problem(

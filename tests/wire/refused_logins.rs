@@ -3,10 +3,10 @@
 use lease_broker_store::StoreError;
 use lease_broker_store::mssql::MssqlStore;
 
-use crate::answers::{OPERATION, held};
-use crate::fixture::{Fixture, LONG_LIMITS, PLAIN, open_with, responder};
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::{OPERATION, held};
+use crate::wire::fixture::{Fixture, LONG_LIMITS, PLAIN, open_with, responder};
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 /// The number that Babelfish gives to `PostgreSQL` errors without a SQL Server number, and their class.
 const UNMAPPED: u32 = 33_557_097;

@@ -2,10 +2,10 @@
 
 use lease_broker_store::Settled;
 
-use crate::answers::OPERATION;
-use crate::fixture::Fixture;
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::OPERATION;
+use crate::wire::fixture::Fixture;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn search_takes_less_than_two_batches_per_settlement() {

@@ -2,10 +2,10 @@
 
 use lease_broker_store::Settled;
 
-use crate::answers::{OPERATION, claimed, enqueued, held, reaped, redriven, settled};
-use crate::fixture::Fixture;
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::{OPERATION, claimed, enqueued, held, reaped, redriven, settled};
+use crate::wire::fixture::Fixture;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 /// Returns a fixture whose connection has run one operation, and the number of statements so far. The next operation gets
 /// this answer.

@@ -3,13 +3,13 @@
 
 use lease_broker_store::StoreError;
 
-use crate::answers::{OPERATION, held};
-use crate::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, open_queues, responder};
 use crate::harness::fixture::{by, queue};
-use crate::responder::log::Event;
-use crate::responder::request::Request;
-use crate::responder::script::Reply;
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::{OPERATION, held};
+use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, open_queues, responder};
+use crate::wire::responder::log::Event;
+use crate::wire::responder::request::Request;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_sets_filtered_index_options_once() {

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use lease_broker_store::StoreError;
 
-use crate::answers::{OPERATION, claimed, held, held_row};
-use crate::database;
-use crate::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
-use crate::responder::log::Event;
-use crate::responder::script::Reply;
-use crate::responder::server::{Encryption, Login, Server};
-use crate::responder::tokens::Tokens;
+use crate::wire::answers::{OPERATION, claimed, held, held_row};
+use crate::wire::database;
+use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
+use crate::wire::responder::log::Event;
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::server::{Encryption, Login, Server};
+use crate::wire::responder::tokens::Tokens;
 
 const SHORT_LIMITS: Limits = Limits {
     command: SHORT,

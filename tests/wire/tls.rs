@@ -4,11 +4,11 @@ use std::io::Write as _;
 
 use lease_broker_store::StoreError;
 
-use crate::database;
-use crate::fixture::{LONG_LIMITS, open_with, responder};
-use crate::responder::certificate::{Authority, Identity};
-use crate::responder::log::Event;
-use crate::responder::server::{Encryption, Login, Server};
+use crate::wire::database;
+use crate::wire::fixture::{LONG_LIMITS, open_with, responder};
+use crate::wire::responder::certificate::{Authority, Identity};
+use crate::wire::responder::log::Event;
+use crate::wire::responder::server::{Encryption, Login, Server};
 
 const HERE: &str = "127.0.0.1";
 

@@ -6,8 +6,8 @@ use lease_broker_store::StoreError;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::fixture::{LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
-use crate::skipped::skipped;
+use crate::support::skipped::skipped;
+use crate::wire::fixture::{LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
 
 /// The time limit of a failed start. It leaves room for a busy machine, and is shorter than the long limits.
 const MAX_TIME: Duration = Duration::from_secs(45);

@@ -3,9 +3,9 @@
 use tonic::Code;
 
 use super::{Invariant, Violation};
-use crate::calls::CALL_TIMEOUT;
-use crate::history::{Call, History};
-use crate::journal::Answer;
+use crate::chaos::calls::CALL_TIMEOUT;
+use crate::chaos::history::{Call, History};
+use crate::chaos::journal::Answer;
 
 /// The reasons that the service may give during faults.
 const REASONS: [&str; 5] = [
@@ -63,7 +63,7 @@ mod tests {
     use super::super::check as check_all;
     use super::super::example::{Example, SECOND, assert_only};
     use super::*;
-    use crate::history::Pause;
+    use crate::chaos::history::Pause;
 
     fn with_error(code: Code, reason: Option<&str>) -> Example {
         let mut example = Example::new();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Invariant, Violation};
-use crate::history::{History, Story};
-use crate::journal::{Ending, Lease};
+use crate::chaos::history::{History, Story};
+use crate::chaos::journal::{Ending, Lease};
 
 pub(super) fn check(
     history: &History,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Invariant, Violation};
-use crate::history::{COMPLETED, History, Story};
-use crate::journal::{Ending, Lease};
+use crate::chaos::history::{COMPLETED, History, Story};
+use crate::chaos::journal::{Ending, Lease};
 
 pub(super) fn check(
     history: &History,

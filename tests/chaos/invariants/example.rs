@@ -1,8 +1,8 @@
 //! A small history for the tests of the checks. It breaks no promise until a test changes it.
 
 use super::{Invariant, Violation, check};
-use crate::history::{COMPLETED, Call, History, Row};
-use crate::journal::{Answer, Asked, Ending, Granted, Lease};
+use crate::chaos::history::{COMPLETED, Call, History, Row};
+use crate::chaos::journal::{Answer, Asked, Ending, Granted, Lease};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 

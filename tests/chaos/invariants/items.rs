@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Invariant, Violation};
-use crate::history::{History, Row};
-use crate::journal::{Answer, Asked};
+use crate::chaos::history::{History, Row};
+use crate::chaos::journal::{Answer, Asked};
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let mut sent = HashSet::new();

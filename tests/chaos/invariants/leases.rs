@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Invariant, Violation};
-use crate::history::{History, Outcome, Story};
-use crate::journal::Lease;
+use crate::chaos::history::{History, Outcome, Story};
+use crate::chaos::journal::Lease;
 
 /// The resolution of the stores' clocks, with room for rounding. In nanoseconds.
 const CLOCK_RESOLUTION: u64 = 5_000_000;
@@ -138,7 +138,7 @@ mod tests {
     use super::super::check as check_all;
     use super::super::example::{Example, SECOND, assert_only};
     use super::*;
-    use crate::journal::Ending;
+    use crate::chaos::journal::Ending;
 
     #[test]
     fn overlapping_leases_are_found() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use super::request::Request;
-use crate::timeout::with_timeout;
+use crate::support::timeout::with_timeout;
 
 /// An event on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

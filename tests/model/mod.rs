@@ -3,16 +3,12 @@
 //! `LEASE_BROKER_TEST_SEED` repeats a run. Each test prints its seed. `LEASE_BROKER_TEST_STEPS` sets the number of steps.
 //! To add a store, add one line at the end of this file.
 
-#[path = "harness/harness.rs"]
-mod harness;
-#[path = "model/queue_model.rs"]
 mod queue_model;
-#[path = "model/run.rs"]
 mod run;
 
 use std::str::FromStr;
 
-use queue_model::Policy;
+use self::queue_model::Policy;
 
 /// Default number of steps. They take some seconds.
 const DEFAULT_STEPS: usize = 2_500;
@@ -23,8 +19,8 @@ fn from_environment<T: FromStr>(name: &str) -> Option<T> {
     Some(value.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-async fn run<H: harness::Harness>(policy: Policy) {
-    if !harness::can_run::<H>() {
+async fn run<H: crate::harness::Harness>(policy: Policy) {
+    if !crate::harness::can_run::<H>() {
         return;
     }
     let seed = from_environment("LEASE_BROKER_TEST_SEED").unwrap_or_else(rand::random);
@@ -36,26 +32,26 @@ async fn run<H: harness::Harness>(policy: Policy) {
 macro_rules! model {
     ($store:ident, $harness:ty) => {
         mod $store {
-            use crate::queue_model::Policy;
+            use crate::model::queue_model::Policy;
 
             #[tokio::test]
             async fn queue_that_keeps_rows_matches_the_model() {
-                crate::run::<$harness>(Policy::Keep).await;
+                crate::model::run::<$harness>(Policy::Keep).await;
             }
 
             #[tokio::test]
             async fn queue_that_deletes_rows_matches_the_model() {
-                crate::run::<$harness>(Policy::Delete).await;
+                crate::model::run::<$harness>(Policy::Delete).await;
             }
 
             #[tokio::test]
             async fn queue_that_archives_rows_matches_the_model() {
-                crate::run::<$harness>(Policy::Archive).await;
+                crate::model::run::<$harness>(Policy::Archive).await;
             }
 
             #[tokio::test]
             async fn queue_of_recurring_items_matches_the_model() {
-                crate::run::<$harness>(Policy::Recur).await;
+                crate::model::run::<$harness>(Policy::Recur).await;
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::skipped::skipped;
+use crate::support::skipped::skipped;
 
 /// Returns the program. Without one it prints a line.
 pub(crate) fn earlier_program() -> Option<PathBuf> {

@@ -1,82 +1,43 @@
 //! The conformance suite: tests of the contract of a store. Every test runs on every store.
 //!
-//! The tests use a store only through its trait, and its database only through a [`harness::Harness`]. To add a store,
+//! The tests use a store only through its trait, and its database only through a [`crate::harness::Harness`]. To add a store,
 //! implement the harness and add one line at the end of this file.
 
-#[path = "harness/harness.rs"]
-mod harness;
-
-#[path = "conformance/adoption.rs"]
 mod adoption;
-#[path = "conformance/cancel.rs"]
 mod cancel;
-#[path = "conformance/checkpoints.rs"]
 mod checkpoints;
-#[path = "conformance/claim.rs"]
 mod claim;
-#[path = "conformance/claim_bytes.rs"]
 mod claim_bytes;
-#[path = "conformance/concurrency.rs"]
 mod concurrency;
-#[path = "conformance/dead_letter.rs"]
 mod dead_letter;
-#[path = "conformance/delay.rs"]
 mod delay;
-#[path = "conformance/enqueue.rs"]
 mod enqueue;
-#[path = "conformance/enqueue_once.rs"]
 mod enqueue_once;
-#[path = "conformance/example_item.rs"]
 mod example_item;
-#[path = "conformance/expire.rs"]
 mod expire;
-#[path = "conformance/follow_ups.rs"]
 mod follow_ups;
-#[path = "conformance/foreign_keys.rs"]
 mod foreign_keys;
-#[path = "conformance/heartbeat.rs"]
 mod heartbeat;
-#[path = "conformance/inspect.rs"]
 mod inspect;
-#[path = "conformance/instances.rs"]
 mod instances;
-#[path = "conformance/isolation.rs"]
 mod isolation;
-#[path = "conformance/keys.rs"]
 mod keys;
-#[path = "conformance/managed.rs"]
 mod managed;
-#[path = "conformance/mirror.rs"]
 mod mirror;
-#[path = "conformance/names.rs"]
 mod names;
-#[path = "conformance/order.rs"]
 mod order;
-#[path = "conformance/policies.rs"]
 mod policies;
-#[path = "conformance/purge.rs"]
 mod purge;
-#[path = "conformance/refused_settlement.rs"]
 mod refused_settlement;
-#[path = "conformance/release_claims.rs"]
 mod release_claims;
-#[path = "conformance/removal.rs"]
 mod removal;
-#[path = "conformance/repeated_settlement.rs"]
 mod repeated_settlement;
-#[path = "conformance/retried_claim.rs"]
 mod retried_claim;
-#[path = "conformance/secrets.rs"]
 mod secrets;
-#[path = "conformance/settle.rs"]
 mod settle;
-#[path = "conformance/trace.rs"]
 mod trace;
-#[path = "conformance/types.rs"]
 mod types;
-#[path = "conformance/why.rs"]
 mod why;
-#[path = "conformance/written_columns.rs"]
 mod written_columns;
 
 /// Generates one `#[test]` per listed function, run with the given harness.
@@ -88,7 +49,7 @@ macro_rules! instantiate {
                     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                     async fn $test() {
                         if crate::harness::can_run::<$harness>() {
-                            crate::$topic::$test::<$harness>().await;
+                            crate::conformance::$topic::$test::<$harness>().await;
                         }
                     }
                 )*

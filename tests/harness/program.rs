@@ -10,7 +10,7 @@ use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::{Harness as _, can_run};
-use crate::skipped::skipped;
+use crate::support::skipped::skipped;
 
 /// A connection to the database of a test, and its connection string.
 pub(crate) struct Program {

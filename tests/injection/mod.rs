@@ -2,12 +2,9 @@
 //!
 //! Each name must work as a name and each value as a value. A second table, `witness`, must stay unchanged.
 
-#[path = "harness/harness.rs"]
-mod harness;
-
-use harness::Harness;
-use harness::fixture::{Fixture, MINUTE, by, call, new_item, queue, text};
-use harness::table::{Kind, Table};
+use crate::harness::Harness;
+use crate::harness::fixture::{Fixture, MINUTE, by, call, new_item, queue, text};
+use crate::harness::table::{Kind, Table};
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker_store::{Ending, NewItem};
@@ -197,7 +194,7 @@ async fn check<H: Harness>(case: HostileNames) {
 
 /// Checks this number of random cases on one store.
 fn check_cases<H: Harness>(cases: u32) {
-    if !harness::can_run::<H>() {
+    if !crate::harness::can_run::<H>() {
         return;
     }
     let runtime = Runtime::new().expect("the runtime starts");
@@ -217,10 +214,10 @@ fn check_cases<H: Harness>(cases: u32) {
 
 #[test]
 fn sqlite_never_runs_input_as_sql() {
-    check_cases::<harness::sqlite::SqliteHarness>(24);
+    check_cases::<crate::harness::sqlite::SqliteHarness>(24);
 }
 
 #[test]
 fn t_sql_server_never_runs_input_as_sql() {
-    check_cases::<harness::mssql::MssqlHarness>(8);
+    check_cases::<crate::harness::mssql::MssqlHarness>(8);
 }

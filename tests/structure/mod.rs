@@ -1,27 +1,19 @@
 //! The structure of the source: no two files import each other, a module imports only the modules below it, and an external
 //! crate is named only where it belongs. `structure/rules.rs` has the rules as tables.
 
-#[path = "structure/circles.rs"]
 mod circles;
-#[path = "structure/crates.rs"]
 mod crates;
-#[path = "structure/imports.rs"]
 mod imports;
-#[path = "structure/layers.rs"]
 mod layers;
-#[path = "structure/parse.rs"]
 mod parse;
-#[path = "structure/rules.rs"]
 mod rules;
-#[path = "structure/tests.rs"]
 mod tests;
-#[path = "structure/tree.rs"]
 mod tree;
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use tree::Tree;
+use self::tree::Tree;
 
 /// The source of this repository.
 static SOURCE: LazyLock<Tree> =

@@ -1,8 +1,6 @@
 //! Properties of the API under random input: no call panics or answers INTERNAL, and no call changes another worker's
 //! lease.
 
-mod support;
-
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -131,12 +129,16 @@ impl Fixture {
             Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
         self.call_loses_all(async {
-            let failures = ids.iter().map(|id| support::client::failure(id, "mine"));
+            let failures = ids
+                .iter()
+                .map(|id| crate::support::client::failure(id, "mine"));
             let results = client.try_fail(failures.collect()).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())
         })?;
         self.call_loses_all(async {
-            let done = ids.iter().map(|id| support::client::completion(id, &[]));
+            let done = ids
+                .iter()
+                .map(|id| crate::support::client::completion(id, &[]));
             let results = client.try_complete(done.collect()).await?;
             Ok(results.iter().map(SettleResult::outcome).collect())
         })
@@ -327,13 +329,13 @@ proptest! {
         let [lease] = &leases[..] else { panic!("{leases:?}") };
         let rows = || all_rows(&FIXTURE.server.database(), "written");
         let before = rows();
-        let mut done = support::client::completion(&lease.lease_id, &[]);
+        let mut done = crate::support::client::completion(&lease.lease_id, &[]);
         done.columns = columns;
         let results = FIXTURE.call(client.try_complete(vec![done]))?.expect("a result");
         if results[0].outcome() == Outcome::Refused {
             prop_assert!(results[0].problem.starts_with("columns["), "{:?}", results);
             prop_assert_eq!(rows(), before);
-            let done = vec![support::client::completion(&lease.lease_id, &[])];
+            let done = vec![crate::support::client::completion(&lease.lease_id, &[])];
             let results = FIXTURE.call(client.try_complete(done))?.expect("a result");
             prop_assert_eq!(results[0].outcome(), Outcome::Applied);
         } else {

@@ -2,32 +2,19 @@
 //!
 //! The recipes and the page about plain SQL run on both stores.
 
-#[path = "harness/harness.rs"]
-mod harness;
-
-#[path = "documents/libraries.rs"]
 mod libraries;
-#[path = "documents/output.rs"]
 mod output;
-#[path = "support/ports.rs"]
-mod ports;
-#[path = "documents/session.rs"]
 mod session;
-#[path = "support/signal.rs"]
-mod signal;
-#[path = "support/skipped.rs"]
-mod skipped;
-#[path = "documents/store.rs"]
 mod store;
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use harness::mssql::MssqlHarness;
-use session::Session;
-use skipped::skipped;
-use store::Store;
+use self::session::Session;
+use self::store::Store;
+use crate::harness::mssql::MssqlHarness;
+use crate::support::skipped::skipped;
 
 /// The comment with which recipes show the alternative claim strategy.
 const APP_LOCK_COMMENT: &str = "\n# claim_strategy = \"app_lock\" ";
@@ -68,7 +55,7 @@ fn on_sqlite(recipe: &str) {
 }
 
 fn on_sql_server(recipe: &str) {
-    if harness::can_run::<MssqlHarness>() {
+    if crate::harness::can_run::<MssqlHarness>() {
         let store = Store::sql_server(&read("docs/recipes.md"));
         Session::start(store).run(recipe);
     }
@@ -158,5 +145,5 @@ macro_rules! recipes {
     };
 }
 
-recipes!(sqlite, crate::on_sqlite);
-recipes!(mssql, crate::on_sql_server);
+recipes!(sqlite, crate::documents::on_sqlite);
+recipes!(mssql, crate::documents::on_sql_server);

@@ -1,8 +1,5 @@
 //! Broker processes killed at random moments under load. No item may be lost, and none may be completed twice.
 
-mod support;
-
-#[path = "crash/workload.rs"]
 mod workload;
 
 use std::path::PathBuf;
@@ -13,11 +10,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::Instant;
 
+use crate::crash::workload::Workload;
 use crate::support::client::{Client, duration, key, lease_ids};
 use crate::support::database;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::{wait_until, with_timeout};
-use crate::workload::Workload;
 
 /// Each completion adds the key of its item to `outbox`. A second completion of an item would add the key twice.
 const QUEUES: &str = "

@@ -1,0 +1,7 @@
+//! Brokers behind a real load balancer, with the configuration files that `deploy` has for it.
+
+#[allow(dead_code, reason = "another target uses the rest")]
+pub(crate) mod balancer;
+pub(crate) mod fleet;
+mod load;
+mod rolling_restarts;

@@ -1,0 +1,11 @@
+//! Tests of the worker library: workers and producers against a real broker, and calls against a scripted one.
+
+mod calls;
+mod fixture;
+mod handlers;
+mod leases;
+mod outages;
+mod producers;
+mod scripted;
+mod settings;
+mod stopping;

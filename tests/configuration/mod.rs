@@ -1,0 +1,8 @@
+//! The configuration: precedence of its sources, the meaning of each setting, and the error for each invalid setting.
+
+mod access;
+mod invalid_settings;
+mod precedence;
+mod queues;
+mod store;
+mod test_sources;

@@ -1,0 +1,13 @@
+//! Security, tested through a real socket: TLS, identities, roles, and the owners of leases.
+//!
+//! The attacks come from clients that are not ours too: raw frames, the TLS of Python, and grpcurl.
+
+mod credentials;
+mod fixture;
+mod grpcurl;
+mod handshakes;
+mod lease_owners;
+mod limits;
+mod matrix;
+mod new_files;
+mod unread_requests;

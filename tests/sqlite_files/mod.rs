@@ -1,0 +1,16 @@
+//! Tests of the embedded store: damaged, foreign and read-only files, full disks, migrations, schema plans, large tables,
+//! and several programs on one file.
+
+mod changed_rows;
+mod concurrent_programs;
+mod damaged_files;
+mod deleted_files;
+mod disk_errors;
+mod large_tables;
+mod migrations;
+mod readers;
+mod refused_settlements;
+mod schema_plan;
+mod small_disk;
+mod tables;
+mod without_rowid;

@@ -1,0 +1,10 @@
+//! The stores: their contract on every store, the SQLite file, and names and values that look like SQL.
+
+#[path = "harness/harness.rs"]
+mod harness;
+mod support;
+
+mod conformance;
+mod injection;
+mod model;
+mod sqlite_files;
