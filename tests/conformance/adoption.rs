@@ -41,6 +41,23 @@ pub(crate) async fn unadopted_table_is_refused_naming_each_missing_part<H: Harne
     }
 }
 
+pub(crate) async fn soft_lock_column_that_is_never_null_is_refused<H: Harness>() {
+    let harness = H::start().await;
+    let name = SoftLockColumn::Owner.default_name();
+    let owner = Value::Text("nobody".to_owned());
+    let table = item_table("item").defaulted(name, Kind::Text, owner);
+    harness.create(&table).await;
+    let mut spec = queue("item");
+    spec.soft_lock.map(SoftLockColumn::Owner, name.to_owned());
+    let Err(StoreError::Misconfigured(text)) = harness.plan(&spec).await else {
+        panic!("not refused");
+    };
+    assert!(
+        text.contains(name) && text.contains("can be NULL"),
+        "{text}"
+    );
+}
+
 pub(crate) async fn second_apply_changes_nothing<H: Harness>() {
     let harness = H::start().await;
     harness.create(&item_table("item")).await;

@@ -67,6 +67,7 @@ macro_rules! conformance {
                     existing_rows_are_claimed
                     dropped_table_is_a_misconfiguration
                     unadopted_table_is_refused_naming_each_missing_part
+                    soft_lock_column_that_is_never_null_is_refused
                     interrupted_adoption_continues
                     changed_order_needs_a_new_index
                     second_apply_changes_nothing

@@ -173,7 +173,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         ],
         places: &[
             ("cli", "flags, tables and questions of commands"),
-            ("main", "the program parses the command line"),
+            ("bench", "flags and tables of the load generator"),
         ],
     },
 ];

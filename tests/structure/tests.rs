@@ -68,13 +68,13 @@ fn assert_one(problems: &[String], parts: &[&str]) {
 #[test]
 fn two_files_that_import_each_other_are_a_circle() {
     let problems = circles_of(&[
-        ("src/a.rs", "use crate::structure::b::B;\npub struct A;"),
+        ("src/a.rs", "use crate::b::B;\npub struct A;"),
         ("src/b.rs", "\nuse super::a::A;\npub struct B;"),
     ]);
     assert_one(
         &problems,
         &[
-            "src/a.rs:1: `crate::structure::b::B` is in src/b.rs",
+            "src/a.rs:1: `crate::b::B` is in src/b.rs",
             "src/b.rs:2: `super::a::A` is in src/a.rs",
         ],
     );
@@ -83,10 +83,10 @@ fn two_files_that_import_each_other_are_a_circle() {
 #[test]
 fn circle_of_three_files_is_found() {
     let problems = circles_of(&[
-        ("src/a.rs", "use crate::structure::b;"),
-        ("src/b.rs", "use crate::structure::c;"),
-        ("src/c.rs", "use crate::structure::a;"),
-        ("src/d.rs", "use crate::structure::a;"),
+        ("src/a.rs", "use crate::b;"),
+        ("src/b.rs", "use crate::c;"),
+        ("src/c.rs", "use crate::a;"),
+        ("src/d.rs", "use crate::a;"),
     ]);
     assert_one(
         &problems,
@@ -109,13 +109,13 @@ fn name_through_a_facade_belongs_to_its_definition() {
     let facade = "mod b;\nmod c;\npub use self::b::B;\npub use self::c::C;";
     let passed_on = [
         ("src/a.rs", facade),
-        ("src/a/b.rs", "use crate::structure::a::C;\npub struct B;"),
+        ("src/a/b.rs", "use crate::a::C;\npub struct B;"),
         ("src/a/c.rs", "pub struct C;"),
     ];
     assert_eq!(circles_of(&passed_on), [""; 0]);
     let circle = [
         ("src/a.rs", facade),
-        ("src/a/b.rs", "use crate::structure::a::C;\npub struct B;"),
+        ("src/a/b.rs", "use crate::a::C;\npub struct B;"),
         ("src/a/c.rs", "use super::B;\npub struct C;"),
     ];
     assert_one(&circles_of(&circle), &["`super::B` is in src/a/b.rs"]);
@@ -133,13 +133,13 @@ fn parent_that_uses_its_child_is_no_facade() {
 #[test]
 fn paths_in_code_and_macros_are_imports() {
     for code in [
-        "fn f() { crate::structure::b::g() }",
-        "fn f() { println!(\"{}\", crate::structure::b::g()) }",
-        "#[derive(crate::structure::b::Derive)] struct S;",
+        "fn f() { crate::b::g() }",
+        "fn f() { println!(\"{}\", crate::b::g()) }",
+        "#[derive(crate::b::Derive)] struct S;",
         "mod inside { fn f() { super::super::b::g() } }",
         "use crate as root; fn f() -> root::b::B { B }",
     ] {
-        let file = ("src/b.rs", "use crate::structure::a;");
+        let file = ("src/b.rs", "use crate::a;");
         let problems = Tree::of(ONE_CRATE, [("src/a.rs", code), file]);
         assert_one(&circles::problems(&problems), &["src/b.rs"]);
     }
@@ -148,16 +148,16 @@ fn paths_in_code_and_macros_are_imports() {
 #[test]
 fn tests_may_import_everything() {
     for test in [
-        "#[cfg(test)] mod tests { use crate::structure::b::B; }",
+        "#[cfg(test)] mod tests { use crate::b::B; }",
         "#[cfg(test)] mod tests;",
-        "#[cfg(all(test, unix))] use crate::structure::b::B;",
+        "#[cfg(all(test, unix))] use crate::b::B;",
     ] {
         let tree = Tree::of(
             ONE_CRATE,
             [
                 ("src/a.rs", test),
-                ("src/a/tests.rs", "use crate::structure::b::B;"),
-                ("src/b.rs", "use crate::structure::a;\npub struct B;"),
+                ("src/a/tests.rs", "use crate::b::B;"),
+                ("src/b.rs", "use crate::a;\npub struct B;"),
             ],
         );
         assert_eq!(circles::problems(&tree), [""; 0]);
@@ -168,22 +168,19 @@ fn tests_may_import_everything() {
 fn module_must_not_import_a_module_above_it() {
     assert_eq!(
         layers_of(&[
-            ("src/broker.rs", "use crate::structure::store::Store;"),
+            ("src/broker.rs", "use crate::store::Store;"),
             ("src/store.rs", "pub struct Store;")
         ]),
         [""; 0]
     );
     let problems = layers_of(&[
         ("src/broker.rs", "pub struct Broker;"),
-        (
-            "src/store/sqlite.rs",
-            "\n\nuse crate::structure::broker::Broker;",
-        ),
+        ("src/store/sqlite.rs", "\n\nuse crate::broker::Broker;"),
     ]);
     assert_one(
         &problems,
         &[
-            "src/store/sqlite.rs:3: `crate::structure::broker::Broker`",
+            "src/store/sqlite.rs:3: `crate::broker::Broker`",
             "store must not import broker",
         ],
     );
@@ -195,7 +192,7 @@ fn forbidden_import_is_found_behind_a_facade() {
         ("src/broker.rs", "pub struct Limits;"),
         (
             "src/store.rs",
-            "mod sqlite;\npub use crate::structure::broker::Limits;",
+            "mod sqlite;\npub use crate::broker::Limits;",
         ),
         ("src/store/sqlite.rs", "use super::Limits;"),
     ]);
@@ -282,11 +279,11 @@ fn folder_that_becomes_a_crate_keeps_its_rules() {
         ),
         (
             "src/store/table.rs",
-            "use crate::structure::sqlite::Row;\npub struct Table;",
+            "use crate::sqlite::Row;\npub struct Table;",
         ),
         (
             "src/store/sqlite.rs",
-            "use crate::structure::table::Table;\nuse rusqlite::Row as R;\npub struct Row;",
+            "use crate::table::Table;\nuse rusqlite::Row as R;\npub struct Row;",
         ),
     ];
     let tree = Tree::of(TWO_CRATES, files);

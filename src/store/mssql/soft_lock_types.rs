@@ -39,9 +39,18 @@ fn problems(queue: &QueueSpec, table: &Table) -> Vec<String> {
         } else {
             ""
         };
+        let null = match (column.nullable, NOT_NULL_COLUMNS.contains(&part)) {
+            (false, false) => " NOT NULL",
+            _ => "",
+        };
+        let null_needed = if NOT_NULL_COLUMNS.contains(&part) {
+            ""
+        } else {
+            ", and can be NULL"
+        };
         (!fits).then(|| {
             format!(
-                "the column {} of table {:?} has the type {}{generated}; {} needs {expected}",
+                "the column {} of table {:?} has the type {}{null}{generated}; {} needs {expected}{null_needed}",
                 column.name,
                 queue.table,
                 column.declared,
@@ -86,7 +95,9 @@ fn fits(part: SoftLockColumn, column: &Column, checkpoint_bytes: usize) -> (bool
             "varbinary(max), or varbinary with the maximum size of a checkpoint",
         ),
     };
-    (fits && !column.generated, expected)
+    // A settlement empties the others.
+    let accepts_null = column.nullable || NOT_NULL_COLUMNS.contains(&part);
+    (fits && accepts_null && !column.generated, expected)
 }
 
 /// Splits `name(length)`. The length is `None` for `max` and for types without a length.

@@ -31,12 +31,17 @@ pub(super) fn queue_columns(
                     && has_default(connection, &queue.table, &column.name, part)?,
                 "INTEGER NOT NULL with a default (lease_state: DEFAULT 0), so that the rows of other programs are ready",
             ),
-            SoftLockColumn::DueTime => (is_integer(column.kind), "INTEGER"),
+            SoftLockColumn::DueTime => (
+                is_integer(column.kind) && column.nullable,
+                "INTEGER that can be NULL",
+            ),
             SoftLockColumn::Owner | SoftLockColumn::Error | SoftLockColumn::TraceParent => {
-                (column.kind == ColumnType::Text, "TEXT")
+                let fits = column.kind == ColumnType::Text && column.nullable;
+                (fits, "TEXT that can be NULL")
             }
             SoftLockColumn::Token | SoftLockColumn::Checkpoint => {
-                (column.kind == ColumnType::Blob, "BLOB")
+                let fits = column.kind == ColumnType::Blob && column.nullable;
+                (fits, "BLOB that can be NULL")
             }
         };
         if !fits || column.generated {
