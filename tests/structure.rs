@@ -5,6 +5,8 @@
 mod circles;
 #[path = "structure/crates.rs"]
 mod crates;
+#[path = "structure/document_paths.rs"]
+mod document_paths;
 #[path = "structure/imports.rs"]
 mod imports;
 #[path = "structure/layers.rs"]
