@@ -15,6 +15,7 @@ use super::queue_index::QueueIndex;
 use super::settle::{SettleResults, Settlement};
 use crate::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 use crate::error::StoreError;
+
 /// Gives, extends and ends the leases of all queues in a database, and adds items.
 ///
 /// The rules of the [module](crate) hold for every method. Besides the errors that a method lists, each can return
