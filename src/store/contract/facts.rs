@@ -25,7 +25,8 @@ pub trait Facts: Send + Sync + 'static {
     /// Returns the present state of the connections. It asks no database.
     fn pool_status(&self) -> PoolStatus;
 
-    /// Returns the names of the columns whose values [`ClaimedItem::columns`](super::ClaimedItem::columns) holds, in the same order.
+    /// Returns the names of the columns whose values [`ClaimedItem::columns`](super::ClaimedItem::columns) holds, in the same
+    /// order.
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
 
     /// Returns columns with values, as text, of an item with which a user can try
