@@ -18,7 +18,7 @@
 //! | `response_budget.rs` | the memory of leases in responses |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
-//! | `fail_fast_store.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
+//! | `fail_fast_leases.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
 //! | `instances.rs` | one task that lists this broker in the database and compares its settings with the others' |

@@ -7,26 +7,25 @@
 //! # Layers
 //!
 //! ```text
-//! grpc  ─►  broker  ─►  store (trait)  ◄─  store::sqlite, store::mssql
+//! grpc  ─►  broker  ─►  store: contract  ◄─  store: sqlite, mssql
 //! ```
 //!
-//! - [`grpc`] receives the calls, one handler per rpc. A handler converts messages and contains no rules. Only this
-//!   layer, [`client`] and [`cli`] use tonic and prost.
-//! - [`broker`] applies the rules: limits, retries and backoff, group commit, waiting claims, the reaper, draining. It
-//!   contains no SQL and no gRPC.
-//! - [`store`] holds the leases. The trait [`store::Store`] has about a dozen methods. Each is one atomic operation on
-//!   a list of requests. [`store::sqlite`] and [`store::mssql`] implement it, with one SQL file per operation in
-//!   `sql/`.
+//! - [`grpc`] receives the calls, one handler per rpc. A handler converts messages and contains no rules. Only this layer, the
+//!   commands in [`cli`] and the worker library use tonic and prost.
+//! - [`broker`] applies the rules: limits, retries and backoff, group commit, waiting claims, the reaper, draining. It contains
+//!   no SQL and no gRPC.
+//! - [`lease_broker_store`] holds the leases. Its contract is four traits. Each method is one atomic operation, most of them on
+//!   a list of requests. The modules `sqlite` and `mssql` implement the contract, with one SQL file per operation in `sql/`.
 //!
-//! - [`telemetry`] reads the counters of these layers and offers them as metrics, and exports spans. [`admin`] serves them, and the state of
-//!   the broker, over HTTP. No layer above imports these two.
+//! [`security`] decides who a caller is, and [`config`] reads the settings. [`telemetry`] reads the counters of the layers and
+//! exports metrics and spans, and [`admin`] serves them over HTTP. [`cli`] starts the layers.
 //!
-//! Dependencies follow the arrows only. The layers share [`config`], [`queue`], [`item_state`], [`lease_id`],
-//! [`trace_context`], [`lease_trace`], [`sampling`], [`security`], [`span`], [`call_source`], [`call_trace`], [`text`] and [`value`], which import no layer. [`cli`] starts the layers.
-//! [`why`] explains the facts that a store returns about an item.
+//! # Boundaries
 //!
-//! Without the feature `server`, which is on by default, the crate has the worker library [`client`] and the
-//! messages of the API, [`proto`]. Programs that use them then need none of the server's dependencies.
+//! The contract and the stores, the plain data ([`lease_broker_model`]), the API ([`lease_broker_proto`]) and the worker library
+//! ([`lease_broker_client`]) are crates of their own, so the compiler keeps them from importing this one. Between the modules of
+//! a crate a test does the same: `tests/structure/rules.rs` says which modules each module may import, and which of them may
+//! name an external crate. `docs/architecture.md` has a table of all crates and folders.
 //!
 //! # Words
 //!
@@ -45,8 +44,9 @@
 //! # Where to start reading
 //!
 //! 1. `proto/leasebroker/v1/lease_broker.proto` documents the API and draws the states of an item.
-//! 2. [`item_state`] has the states and the retry rules, [`queue`] the description of a queue.
-//! 3. [`store::Store`] is the contract between the broker and a database.
+//! 2. [`lease_broker_model::item_state`] has the states and the retry rules, [`lease_broker_model::queue`] the description of a
+//!    queue.
+//! 3. [`lease_broker_store::Leases`] is the most important part of the contract between the broker and a database.
 //! 4. `grpc/service.rs` and `broker/calls.rs` have one function per call of the API.
 //! 5. `sql/README.md` explains the statements. `docs/architecture.md` follows one claim through all layers.
 

@@ -39,7 +39,7 @@ impl ResponseBudget {
     }
 
     /// Reserves up to `wanted` bytes, but not more than half of what is free, so that other queues find some. Waits up to
-    /// 250 ms while nearly none is free. `None`: none was returned in time.
+    /// 250 ms if less than 64 KiB is free. Returns `None` if that is still so afterwards.
     pub(super) async fn reserve(self: &Arc<Self>, wanted: usize) -> Option<ResponseBytes> {
         let wait = async {
             loop {

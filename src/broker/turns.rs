@@ -36,7 +36,8 @@ impl Turns {
         if fits || calls.iter().all(|call| call.source() == first) {
             return;
         }
-        // A source that has got nothing yet does not catch up with the others. It begins beside the one with the fewest items.
+        // A new source starts at the lowest count of the waiting sources. Otherwise it would be served alone until it had caught
+        // up.
         let present = calls
             .iter()
             .filter_map(|call| self.served.get(&call.source()));

@@ -6,7 +6,7 @@
 //!
 //! | case | released by |
 //! |---|---|
-//! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `fail_fast_store.rs` |
+//! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `fail_fast_leases.rs` |
 //! | The caller is gone, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //!
 //! If the caller of a call with a request id is gone, both keep the leases. The caller may have sent the call again, and another

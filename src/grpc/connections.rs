@@ -7,7 +7,7 @@
 //! | state | limit | effect |
 //! |---|---|---|
 //! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
-//! | serving | `max_connection_age`, `max_connection_idle`, 1,024 requests reset in part | GOAWAY: the client opens no further stream |
+//! | serving | `max_connection_age`, `max_connection_idle`, more than 1,024 requests that the client reset before they were complete | GOAWAY: the client opens no further stream |
 //! | serving no call | 4 MiB received | GOAWAY, and the connection is closed |
 //! | closing | `max_connection_age_grace` | the connection is closed |
 

@@ -7,8 +7,8 @@
 //!
 //! If the server has a guard, it checks the caller first, by the headers alone.
 //!
-//! Most requests are complete when the layer sees them. They take no seat and need no timer, and their bytes are not
-//! copied.
+//! Most requests are complete when the layer sees them. They take no place among the incomplete requests and need no timer,
+//! and their bytes are not copied.
 
 mod incomplete;
 mod limits;

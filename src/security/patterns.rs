@@ -4,7 +4,7 @@
 pub(super) fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at_pattern, mut at_text) = (0, 0);
-    // The last `*`, and the place in the text at which what it stands for ends.
+    // The last `*`, and the end of the text that the last `*` has matched so far.
     let mut last_star = None;
     while at_text < text.len() {
         match pattern.get(at_pattern) {

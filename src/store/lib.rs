@@ -1,9 +1,13 @@
-//! The contract between the broker and a database that holds leases.
+//! The contract between the broker and a database that holds leases, and the two stores that keep it.
 //!
 //! Four traits are the contract. [`Leases`] gives, extends and ends leases. [`Upkeep`] keeps the database in order.
 //! [`Inspect`] only looks, and [`Facts`] says what is known without looking. A [`Store`] has all four. [`sqlite`] and [`mssql`]
 //! implement them, and one conformance suite (`tests/conformance`) checks both. [`schema`] is the contract for the command
 //! that prepares tables.
+//!
+//! This crate cannot import the broker: the broker's crate depends on it. It reads no configuration file either, so the types
+//! that describe a queue are in [`lease_broker_model`]. The statements are in `lease_broker_sql`. Only [`sqlite`] names rusqlite,
+//! and only [`mssql`] names tiberius. What both need is in the modules beside them.
 //!
 //! These rules hold for every method:
 //!

@@ -1,4 +1,4 @@
-//! The gate between the broker and the collector: a bounded queue of spans, and the task that sends them.
+//! The export queue of spans: a bounded queue between the broker and the collector, and the task that sends its spans.
 //!
 //! The broker never waits for a collector. A span that finds the queue full is dropped and counted. While the queue is
 //! nearly full, only the spans of leases enter, because nothing else tells how a lease ended.
@@ -20,7 +20,7 @@ use super::span_counters::SpanCounters;
 use super::span_data::span_data;
 use crate::span::{FinishedSpan, SpanKind, SpanSink};
 
-/// Settings of the gate.
+/// Settings of the export queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GateSettings {
     /// The number of spans that wait. At least 1.
@@ -35,7 +35,7 @@ pub(super) struct GateSettings {
     pub(super) max_spans_per_second: NonZeroU32,
 }
 
-/// The entry of the gate.
+/// The sending end of the export queue.
 pub(super) struct Gate {
     queue: mpsc::Sender<FinishedSpan>,
     counters: Arc<SpanCounters>,
@@ -43,7 +43,7 @@ pub(super) struct Gate {
     closing: Mutex<Option<Closing>>,
 }
 
-/// What is needed to close the gate once.
+/// What is needed to close the export queue once.
 struct Closing {
     /// Tells the task the time at which it must have ended.
     deadline: oneshot::Sender<Instant>,
@@ -51,7 +51,7 @@ struct Closing {
 }
 
 impl Gate {
-    /// Opens a gate and starts its task. Must be called inside a tokio runtime.
+    /// Opens an export queue and starts its task. Must be called inside a tokio runtime.
     pub(super) fn open(
         exporter: impl SpanExporter + 'static,
         settings: GateSettings,
@@ -141,7 +141,7 @@ impl<E: SpanExporter> Sender<E> {
                 }
             }
         };
-        // The gate is closed, or dropped without being closed.
+        // The export queue is closed, or dropped without being closed.
         let deadline = deadline.unwrap_or_else(|_| Instant::now());
         spans.close();
         while Instant::now() < deadline {

@@ -1,8 +1,8 @@
-//! Numbers of the spans that the gate took, sent and lost.
+//! Numbers of the spans that the export queue took, sent and lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the spans of a process since its start. Once the gate is closed, `emitted` is the sum of `exported`, `failed`
+/// Counts the spans of a process since its start. Once the export queue is closed, `emitted` is the sum of `exported`, `failed`
 /// and `dropped`.
 #[derive(Debug, Default)]
 pub struct SpanCounters {

@@ -13,7 +13,7 @@ use crate::logging::LogCounters;
 /// Reads a number of spans.
 type Counter = fn(&SpanCounters) -> u64;
 
-/// Registers the instruments. They keep no reference that would keep the gate open. `log` has seen the collector's
+/// Registers the instruments. They keep no reference that would keep the export queue open. `log` has seen the collector's
 /// messages about rejected spans.
 pub(super) fn register(
     meter: &Meter,

@@ -3,6 +3,7 @@
 
 mod circles;
 mod crates;
+mod document_paths;
 mod imports;
 mod layers;
 mod parse;

@@ -1,8 +1,8 @@
-//! The seats of requests that have arrived in part (`budgets.incomplete_requests`).
+//! The budget of requests that have arrived in part (`budgets.incomplete_requests`).
 //!
-//! A seat is taken from the headers of a request to its last byte. If no seat is free, a request of a connection with more
-//! seats loses its seat. If there is no such connection, the request that has been incomplete for longest loses its seat,
-//! provided that it is older than a second.
+//! A request takes a place in the budget from its headers to its last byte. If no place is free, a request of a connection
+//! that has more places loses its place. If there is no such connection, the request that has been incomplete for longest
+//! loses its place, provided that it is older than a second.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::grpc::connections::Connection;
 
-/// The part of all seats that the requests of one connection may take.
+/// The part of the budget that the requests of one connection may take: an eighth.
 const CONNECTION_PART: usize = 8;
-/// The age from which a request can lose its seat to another.
+/// The age from which a request can lose its place to another.
 const MIN_AGE: Duration = Duration::from_secs(1);
 
-/// The seats of all connections.
+/// The places of all connections.
 pub(in crate::grpc) struct Incomplete {
     max: usize,
     seated: Mutex<Seated>,
@@ -32,16 +32,16 @@ struct Seated {
     seats: BTreeMap<u64, Taken>,
 }
 
-/// A seat that is taken.
+/// A place that is taken.
 struct Taken {
     connection: Arc<Connection>,
     since: Instant,
-    /// Cancelled when another request takes the seat.
+    /// Cancelled when another request takes the place.
     lost: CancellationToken,
 }
 
 impl Seated {
-    /// Returns the number of the seat that a request of a connection with `own` seats may take from another request.
+    /// Returns the number of the place that a request of a connection with `own` places may take from another request.
     fn seat_to_lose(&self, own: usize, now: Instant) -> Option<u64> {
         let is_greedier = |taken: &Taken| {
             let theirs = taken.connection.incomplete_requests.load(Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Seated {
     }
 }
 
-/// A seat. It is returned when the value is dropped.
+/// A place in the budget. It is returned when the value is dropped.
 pub(super) struct Seat {
     incomplete: Arc<Incomplete>,
     connection: Arc<Connection>,
@@ -71,7 +71,7 @@ impl Incomplete {
         }
     }
 
-    /// Takes a seat. `None`: too many requests are incomplete, on this connection or on all.
+    /// Takes a place. `None`: too many requests are incomplete, on this connection or on all.
     pub(super) fn take(self: &Arc<Self>, connection: &Arc<Connection>) -> Option<Seat> {
         let own = connection.incomplete_requests.load(Ordering::Relaxed);
         // The connections of a proxy carry the calls of many clients.
@@ -111,7 +111,7 @@ impl Incomplete {
 }
 
 impl Seat {
-    /// Waits until another request has taken the seat.
+    /// Waits until another request has taken the place.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }

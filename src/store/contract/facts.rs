@@ -8,6 +8,7 @@ use lease_broker_model::lease_id::{Secret, SigningSecrets};
 use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::pool_status::PoolStatus;
+
 /// Facts that do not change while a store is open, or that it knows without asking the database.
 #[async_trait]
 pub trait Facts: Send + Sync + 'static {
@@ -24,11 +25,13 @@ pub trait Facts: Send + Sync + 'static {
     /// Returns the present state of the connections. It asks no database.
     fn pool_status(&self) -> PoolStatus;
 
-    /// Returns the names of the columns whose values [`ClaimedItem::columns`] holds, in the same order.
+    /// Returns the names of the columns whose values [`ClaimedItem::columns`](super::ClaimedItem::columns) holds, in the same
+    /// order.
     fn columns(&self, queue: QueueIndex) -> Arc<[String]>;
 
-    /// Returns columns with values, as text, of an item with which a user can try [`Self::enqueue`]. `None`: the store knows no
-    /// item that the table certainly accepts, because a rule of the table can refuse the values.
+    /// Returns columns with values, as text, of an item with which a user can try
+    /// [`Leases::enqueue`](super::Leases::enqueue). `None`: the store knows no item that the table certainly accepts, because a
+    /// rule of the table can refuse the values.
     async fn example_item(
         &self,
         queue: QueueIndex,

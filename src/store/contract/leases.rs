@@ -15,6 +15,7 @@ use super::queue_index::QueueIndex;
 use super::settle::{SettleResults, Settlement};
 use crate::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 use crate::error::StoreError;
+
 /// Gives, extends and ends the leases of all queues in a database, and adds items.
 ///
 /// The rules of the [module](crate) hold for every method. Besides the errors that a method lists, each can return
@@ -35,9 +36,10 @@ pub trait Leases: Send + Sync + 'static {
     /// [`has_more`](Claimed::has_more) is set for the calls that could have got them. If the leases that calls already hold
     /// exceed `max_bytes`, further calls with request ids get no items, and [`has_more`](Claimed::has_more) is set for them.
     ///
-    /// Sizes are estimates, made before items are leased ([`ItemSize`]). An item that is larger than `max_bytes` alone is
-    /// passed over, and stays ready. A call looks at no more than `max_items` + [`MAX_PASSED_OVER`] items. A ready item that
-    /// is larger than the queue's [`max_item_bytes`](lease_broker_model::queue::QueueSpec::max_item_bytes) becomes dead.
+    /// Sizes are estimates, made before items are leased ([`ItemSize`](crate::ItemSize)). An item that is larger than
+    /// `max_bytes` alone is passed over, and stays ready. A call looks at no more than `max_items` +
+    /// [`MAX_PASSED_OVER`](super::MAX_PASSED_OVER) items. A ready item that is larger than the queue's
+    /// [`max_item_bytes`](lease_broker_model::queue::QueueSpec::max_item_bytes) becomes dead.
     ///
     /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
     /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new
@@ -61,9 +63,9 @@ pub trait Leases: Send + Sync + 'static {
 
     /// Ends leases. Returns one result per lease, in request order.
     ///
-    /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended
-    /// this lease, the call changes nothing and returns the item's present state. This works until the item is claimed
-    /// or redriven. If completion removes the row, a repeated completion returns [`Settled::Gone`].
+    /// A settlement can be sent again. If a settlement of the same kind (complete, fail or release) has already ended this
+    /// lease, the call changes nothing and returns the item's present state. This works until the item is claimed or
+    /// redriven. If completion removes the row, a repeated completion returns [`Settled::Gone`](super::Settled::Gone).
     ///
     /// Follow-up items are added in the same transaction, and only by the settlement that ends the lease. A repeated
     /// completion does not add them again.
@@ -73,11 +75,11 @@ pub trait Leases: Send + Sync + 'static {
     ///
     /// The completion of an item of a recurring queue removes the row's trace context, so that each run has a trace of its own.
     ///
-    /// A settlement that cannot be applied is [`Settled::Refused`] and changes nothing. The other settlements of the
-    /// list are applied. A settlement is refused if a follow-up item sets a column that does not exist or that a new
-    /// item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those of
-    /// lost leases. The same holds for the columns that the settlement writes. A settlement is also refused if a constraint or a trigger refuses a change that it makes: to the
-    /// item's row, to the archive, or by a follow-up.
+    /// A settlement that cannot be applied is [`Settled::Refused`](super::Settled::Refused) and changes nothing. The other
+    /// settlements of the list are applied. A settlement is refused if a follow-up item sets a column that does not exist or
+    /// that a new item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those
+    /// of lost leases. The same holds for the columns that the settlement writes. A settlement is also refused if a
+    /// constraint or a trigger refuses a change that it makes: to the item's row, to the archive, or by a follow-up.
     async fn settle(
         &self,
         queue: QueueIndex,

@@ -20,8 +20,8 @@ pub struct Settlement {
     /// Values for columns of the item's row, which the statement that ends the lease writes. Only for completions and
     /// failures, and only columns that [`QueueSpec::writable`](lease_broker_model::queue::QueueSpec::writable) lists.
     pub columns: Vec<(String, Value)>,
-    /// The checkpoint to store, as in [`Renewal`], in the statement that ends the lease. Only for failures and releases, and
-    /// only for queues with checkpoints. A completion removes the stored one.
+    /// The checkpoint to store, as in [`Renewal`](super::Renewal), in the statement that ends the lease. Only for failures
+    /// and releases, and only for queues with checkpoints. A completion removes the stored one.
     pub checkpoint: Option<Vec<u8>>,
     /// Facts for the lease's span. The store does not read them. `None`: there are none.
     pub trace: Option<Box<LeaseTrace>>,

@@ -10,6 +10,7 @@ use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::instance::Instance;
 use crate::purge::{PurgeStep, Purged, RetentionTurn};
+
 /// Keeps a database with leases in order.
 ///
 /// The rules of the [module](crate) and the errors of [`Leases`](super::Leases) hold here too.
