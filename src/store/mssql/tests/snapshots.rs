@@ -397,7 +397,8 @@ async fn a_composite_key_without_filtered_indexes_on_babelfish() {
 async fn a_queue_with_checkpoints() {
     let mut spec = spec("Reports");
     spec.max_checkpoint_bytes = Some(4_096);
-    let table = table(&["ID: int identity", "lease_checkpoint: varbinary(max)"], 1);
+    let mut table = table(&["ID: int identity", "lease_checkpoint: varbinary(max)"], 1);
+    table.columns[1].nullable = true;
     let columns = queue_columns(&spec, &table).expect("the columns are there");
     let queue = QueueStatements::new(
         &spec,
