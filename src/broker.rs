@@ -28,6 +28,7 @@
 //! | `reaper.rs`, `clock_watch.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
 mod call_budgets;
+mod call_context;
 mod calls;
 mod cancel;
 mod claim_dispatcher;
@@ -77,6 +78,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use self::call_context::CallContext;
 pub use self::error::{Error, OverloadCause};
 pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;

@@ -72,14 +72,3 @@ pub fn current() -> Option<Span> {
     };
     CALL.try_with(|call| call.as_ref().map(span)).ok().flatten()
 }
-
-/// Returns the call that this task serves, if it is recorded.
-pub fn recorded() -> Option<Arc<RecordedCall>> {
-    let recorded = |call: &CallTrace| match call {
-        CallTrace::Recorded(call) => Some(call.clone()),
-        CallTrace::Caller(_) => None,
-    };
-    CALL.try_with(|call| call.as_ref().and_then(recorded))
-        .ok()
-        .flatten()
-}

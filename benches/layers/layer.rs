@@ -9,7 +9,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use lease_broker::broker::{
-    Broker, BrokerConfig, ClaimRequest, LeaseCompletion, LeaseFailure, UndeliveredLeases,
+    Broker, BrokerConfig, CallContext, ClaimRequest, LeaseCompletion, LeaseFailure,
+    UndeliveredLeases,
 };
 use lease_broker::config::{Config, Sources};
 use lease_broker_model::key::Key;
@@ -73,7 +74,7 @@ impl Layer {
         let items = vec![item; count];
         let keys = match self {
             Self::Broker(broker) => broker
-                .enqueue(QUEUE_NAME, items, None)
+                .enqueue(&CallContext::default(), QUEUE_NAME, items, None)
                 .await
                 .expect("added"),
             Self::Store(store) => store.enqueue(QUEUE, items.into()).await.expect("added"),
@@ -85,7 +86,9 @@ impl Layer {
     pub(crate) async fn claim(&self, worker: &str, max_items: usize) -> Vec<Lease> {
         let store = match self {
             Self::Broker(broker) => {
-                let claimed = broker.claim(claim_request(worker, max_items)).await;
+                let claimed = broker
+                    .claim(&CallContext::default(), claim_request(worker, max_items))
+                    .await;
                 return deliver(claimed.expect("claimed"));
             }
             Self::Store(store) => store,
@@ -123,7 +126,7 @@ impl Layer {
     pub(crate) async fn complete(&self, leases: Vec<Lease>) {
         let states = match self {
             Self::Broker(broker) => broker
-                .complete(QUEUE_NAME, &LeaseOwner::default(), completions(leases))
+                .complete(&CallContext::default(), QUEUE_NAME, completions(leases))
                 .await
                 .expect("completed"),
             Self::Store(store) => settle(store, leases, completion()).await,
@@ -141,7 +144,8 @@ impl Layer {
         match self {
             Self::Broker(broker) => {
                 let claim = claim_request(worker, max_items);
-                let call = broker.complete_and_claim(completions(leases), claim);
+                let context = CallContext::default();
+                let call = broker.complete_and_claim(&context, completions(leases), claim);
                 let (states, undelivered) = call.await.expect("completed");
                 assert_applied(&states);
                 deliver(undelivered)
@@ -169,8 +173,9 @@ impl Layer {
                     checkpoint: None,
                 };
                 let failures = leases.into_iter().map(failure).collect();
-                let owner = LeaseOwner::default();
-                let failed = broker.fail(QUEUE_NAME, &owner, failures).await;
+                let failed = broker
+                    .fail(&CallContext::default(), QUEUE_NAME, failures)
+                    .await;
                 failed.expect("failed")
             }
             Self::Store(store) => {
@@ -204,7 +209,6 @@ fn store(file: &Path, config: &Config) -> Arc<dyn Store> {
 fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
     ClaimRequest {
         queue: QUEUE_NAME.to_owned(),
-        owner: LeaseOwner::default(),
         worker_id: worker.to_owned(),
         max_items,
         max_bytes: 4 << 20,

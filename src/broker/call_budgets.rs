@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lease_broker_model::call_source::SharedBudget;
 
+use super::call_context::CallContext;
 use super::error::Error;
 use super::overload::Overload;
 use super::shared_places::{SharedPlace, SharedPlaces};
@@ -31,22 +32,22 @@ impl CallBudgets {
     }
 
     /// Takes a place for a call that ends or extends leases.
-    pub(super) fn settlement(&self) -> Result<SharedPlace, Error> {
-        let place = self.settlements.take();
+    pub(super) fn settlement(&self, context: &CallContext) -> Result<SharedPlace, Error> {
+        let place = self.settlements.take(context.source.clone());
         place.ok_or_else(|| self.overload.refuse("settlements"))
     }
 
     /// Takes a place for a call that starts work.
-    pub(super) fn working_call(&self) -> Result<SharedPlace, Error> {
-        let place = self.working_calls.take();
+    pub(super) fn working_call(&self, context: &CallContext) -> Result<SharedPlace, Error> {
+        let place = self.working_calls.take(context.source.clone());
         place.ok_or_else(|| self.overload.refuse("working_calls"))
     }
 
     /// Takes a place for a claim. A claim that can wait takes one among the waiting claims if there is no other.
-    pub(super) fn claim(&self, can_wait: bool) -> Result<ClaimPlace, Error> {
-        let place = match self.working_calls.take() {
+    pub(super) fn claim(&self, context: &CallContext, can_wait: bool) -> Result<ClaimPlace, Error> {
+        let place = match self.working_calls.take(context.source.clone()) {
             Some(place) => Place::Working(place),
-            None if can_wait => match self.waiting_claims.take() {
+            None if can_wait => match self.waiting_claims.take(context.source.clone()) {
                 Some(place) => Place::Waiting(place),
                 None => return Err(self.overload.refuse("waiting_claims")),
             },
@@ -70,7 +71,7 @@ impl ClaimPlace {
     pub(super) fn start_waiting(&self, budgets: &CallBudgets) -> bool {
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Place::Working(working) = &*place {
-            match budgets.waiting_claims.take_for(working.source()) {
+            match budgets.waiting_claims.take(working.source()) {
                 Some(waiting) => *place = Place::Waiting(waiting),
                 None => return false,
             }
@@ -110,18 +111,25 @@ impl CallBudgets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::FutureExt as _;
     use lease_broker_model::call_source::CallSource;
     use std::sync::Arc;
 
     #[tokio::test]
     async fn waiting_claim_leaves_its_place_to_others() {
         let budgets = CallBudgets::with_one_place();
-        let first = budgets.claim(true).expect("a place");
-        assert!(budgets.working_call().is_err());
+        let first = budgets
+            .claim(&CallContext::default(), true)
+            .expect("a place");
+        assert!(budgets.working_call(&CallContext::default()).is_err());
         assert!(first.start_waiting(&budgets));
-        drop(budgets.working_call().expect("a place"));
-        let second = budgets.claim(true).expect("a place");
+        drop(
+            budgets
+                .working_call(&CallContext::default())
+                .expect("a place"),
+        );
+        let second = budgets
+            .claim(&CallContext::default(), true)
+            .expect("a place");
         assert!(!second.start_waiting(&budgets));
         first.give_back();
         assert!(second.start_waiting(&budgets));
@@ -132,8 +140,11 @@ mod tests {
         let budgets = CallBudgets::with_places(8);
         let (greedy, modest) = (CallSource::new(), CallSource::new());
         let settle = |source: &Arc<CallSource>| {
-            let place = source.clone().in_call(async { budgets.settlement() });
-            place.now_or_never().expect("an answer").ok()
+            let context = CallContext {
+                source: Some(source.clone()),
+                ..CallContext::default()
+            };
+            budgets.settlement(&context).ok()
         };
         drop(settle(&modest));
         let places: Vec<_> = (0..9).filter_map(|_| settle(&greedy)).collect();
@@ -144,10 +155,14 @@ mod tests {
     #[tokio::test]
     async fn claim_that_can_wait_is_refused_last() {
         let budgets = CallBudgets::with_one_place();
-        let _working = budgets.working_call().expect("a place");
-        assert!(budgets.claim(false).is_err());
-        let _waiting = budgets.claim(true).expect("a place");
-        assert!(budgets.claim(true).is_err());
-        assert!(budgets.settlement().is_ok());
+        let _working = budgets
+            .working_call(&CallContext::default())
+            .expect("a place");
+        assert!(budgets.claim(&CallContext::default(), false).is_err());
+        let _waiting = budgets
+            .claim(&CallContext::default(), true)
+            .expect("a place");
+        assert!(budgets.claim(&CallContext::default(), true).is_err());
+        assert!(budgets.settlement(&CallContext::default()).is_ok());
     }
 }

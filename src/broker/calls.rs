@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::AfterFailure;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::{LeaseId, LeaseOwner};
+use lease_broker_model::lease_id::LeaseId;
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_store::{
     Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
@@ -20,6 +20,7 @@ use lease_broker_value::Value;
 use rand::RngExt as _;
 use uuid::Uuid;
 
+use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::CallFailure;
 use super::limits::{self, check_checkpoint, check_delay};
@@ -37,19 +38,28 @@ impl Broker {
     /// # Errors
     /// [`Error::Draining`] after [`Broker::drain`], [`Error::QueueNotFound`], an invalid field, an exceeded limit, or
     /// the store's error.
-    pub async fn claim(&self, claim: ClaimRequest) -> Result<UndeliveredLeases, Error> {
+    pub async fn claim(
+        &self,
+        context: &CallContext,
+        claim: ClaimRequest,
+    ) -> Result<UndeliveredLeases, Error> {
         let queue = self.queue(&claim.queue)?;
         self.metrics.add_call(queue.index, Operation::Claim);
         let time_to_deadline = claim.time_to_deadline.unwrap_or(Duration::MAX);
         let wait = claim.wait_timeout.map(|wait| wait.min(time_to_deadline));
-        let call = claim.into_claim_call(&queue.spec, &self.limits, self.store.secret())?;
+        let call = claim.into_claim_call(
+            &context.owner,
+            &queue.spec,
+            &self.limits,
+            self.store.secret(),
+        )?;
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
-        let place = self.budgets.claim(wait.is_some())?;
+        let place = self.budgets.claim(context, wait.is_some())?;
         let counters = self.metrics.queue(queue.index);
         let _waiting = wait.map(|_| counters.waiting.hold());
-        queue.claims.claim(call, wait, place).await
+        queue.claims.claim(context, call, wait, place).await
     }
 
     /// Extends leases, and stores the checkpoints of those that are held. Returns one result per renewal, in request order.
@@ -61,14 +71,14 @@ impl Broker {
     /// the store became unavailable during the call.
     pub async fn heartbeat(
         &self,
+        context: &CallContext,
         queue: &str,
-        owner: &LeaseOwner,
         renewals: &[LeaseRenewal],
         lease_duration: Option<Duration>,
     ) -> Result<Vec<Renewed>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Heartbeat);
-        let _place = self.budgets.settlement()?;
+        let _place = self.budgets.settlement(context)?;
         self.limits.check_length("renewals", renewals.len())?;
         if let Some(duration) = lease_duration {
             limits::check_lease_duration(&queue.spec, "lease_duration", duration)?;
@@ -83,7 +93,7 @@ impl Broker {
             let message = || format!("renewals[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
             let renewal = self
-                .decode_lease_id(queue, owner, lease_id)?
+                .decode_lease_id(queue, &context.owner, lease_id)?
                 .map(|id| Renewal {
                     duration: lease_duration.unwrap_or(id.origin.duration),
                     lease: id.lease,
@@ -94,7 +104,7 @@ impl Broker {
             shortest = durations.fold(shortest, Duration::min);
             checked.push(renewal.ok_or(Renewed::UNKNOWN));
         }
-        let renewed = submit_valid(checked, &queue.heartbeats).await?;
+        let renewed = submit_valid(context, checked, &queue.heartbeats).await?;
         if renewed.iter().any(|renewed| renewed.expiry().is_some()) {
             queue.wakeups.reaper_timer.advance_to(shortest);
         }
@@ -109,20 +119,20 @@ impl Broker {
     /// As [`Self::heartbeat`].
     pub async fn complete(
         &self,
+        context: &CallContext,
         queue: &str,
-        owner: &LeaseOwner,
         completions: Vec<LeaseCompletion>,
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
-        let settlements = self.settlements_of(queue, owner, completions)?;
-        self.settle(queue, settlements, None).await
+        let settlements = self.settlements_of(context, queue, completions)?;
+        self.settle(context, queue, settlements, None).await
     }
 
     /// Checks completions and decodes their lease ids.
     fn settlements_of(
         &self,
+        context: &CallContext,
         queue: &Queue,
-        owner: &LeaseOwner,
         completions: Vec<LeaseCompletion>,
     ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("completions", completions.len())?;
@@ -134,7 +144,7 @@ impl Broker {
             .check_length("completions.follow_ups", follow_ups.sum())?;
         let mut settlements = Vec::with_capacity(completions.len());
         for completion in completions {
-            settlements.push(self.completion(queue, owner, completion)?);
+            settlements.push(self.completion(context, queue, completion)?);
         }
         Ok(settlements)
     }
@@ -150,12 +160,14 @@ impl Broker {
     /// As [`Self::complete`]. The path of a field of `next` starts with `next.`.
     pub async fn complete_and_claim(
         &self,
+        context: &CallContext,
         completions: Vec<LeaseCompletion>,
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of(queue, &next.owner, completions)?;
-        self.settle_and_claim(queue, settlements, next).await
+        let settlements = self.settlements_of(context, queue, completions)?;
+        self.settle_and_claim(context, queue, settlements, next)
+            .await
     }
 
     /// Ends leases as [`Self::fail`] does and leases the next items, as [`Self::complete_and_claim`] does.
@@ -164,29 +176,40 @@ impl Broker {
     /// As [`Self::complete_and_claim`].
     pub async fn fail_and_claim(
         &self,
+        context: &CallContext,
         failures: Vec<LeaseFailure>,
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of_failures(queue, &next.owner, failures)?;
-        self.settle_and_claim(queue, settlements, next).await
+        let settlements = self.settlements_of_failures(context, queue, failures)?;
+        self.settle_and_claim(context, queue, settlements, next)
+            .await
     }
 
     async fn settle_and_claim(
         &self,
+        context: &CallContext,
         queue: &Queue,
         settlements: Vec<Result<Settlement, Settled>>,
         next: ClaimRequest,
     ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
         self.metrics.add_call(queue.index, Operation::Claim);
-        let call = next.into_claim_call(&queue.spec, &self.limits, self.store.secret());
+        let call = next.into_claim_call(
+            &context.owner,
+            &queue.spec,
+            &self.limits,
+            self.store.secret(),
+        );
         let call = call.map_err(|error| error.in_message("next"))?;
         let worker = call.worker.clone();
         let claim = async {
-            let place = self.budgets.claim(false)?;
-            queue.claims.claim(call, None, place).await
+            let place = self.budgets.claim(context, false)?;
+            queue.claims.claim(context, call, None, place).await
         };
-        let (results, leases) = tokio::join!(self.settle(queue, settlements, Some(&worker)), claim);
+        let (results, leases) = tokio::join!(
+            self.settle(context, queue, settlements, Some(&worker)),
+            claim
+        );
         let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
         Ok((results?, leases))
     }
@@ -200,20 +223,20 @@ impl Broker {
     /// As [`Self::heartbeat`].
     pub async fn fail(
         &self,
+        context: &CallContext,
         queue: &str,
-        owner: &LeaseOwner,
         failures: Vec<LeaseFailure>,
     ) -> Result<Vec<Settled>, Error> {
         let queue = self.queue(queue)?;
-        let settlements = self.settlements_of_failures(queue, owner, failures)?;
-        self.settle(queue, settlements, None).await
+        let settlements = self.settlements_of_failures(context, queue, failures)?;
+        self.settle(context, queue, settlements, None).await
     }
 
     /// Checks failures, decodes their lease ids, and decides what becomes of their items.
     fn settlements_of_failures(
         &self,
+        context: &CallContext,
         queue: &Queue,
-        owner: &LeaseOwner,
         failures: Vec<LeaseFailure>,
     ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("failures", failures.len())?;
@@ -225,7 +248,7 @@ impl Broker {
             let checkpoint = failure.checkpoint;
             let message = || format!("failures[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let id = self.decode_lease_id(queue, owner, &failure.lease_id)?;
+            let id = self.decode_lease_id(queue, &context.owner, &failure.lease_id)?;
             let attempt = id.as_ref().map_or(1, |id| id.lease.attempt);
             let random = rand::rng().random();
             let policy = &queue.spec.retry;
@@ -251,10 +274,13 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Self::heartbeat`]. If the store becomes unavailable, some of the leases may have been released.
-    pub async fn release(&self, request: ReleaseRequest) -> Result<Released, Error> {
+    pub async fn release(
+        &self,
+        context: &CallContext,
+        request: ReleaseRequest,
+    ) -> Result<Released, Error> {
         let queue = self.queue(&request.queue)?;
         let ReleaseRequest {
-            owner,
             releases,
             worker_id,
             request_ids,
@@ -273,11 +299,11 @@ impl Broker {
             let checkpoint = release.checkpoint;
             let message = || format!("releases[{index}]");
             check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let id = self.decode_lease_id(queue, &owner, &release.lease_id)?;
+            let id = self.decode_lease_id(queue, &context.owner, &release.lease_id)?;
             let ending = Ending::Release { delay };
             settlements.push(settlement(id, ending, Ok(Vec::new()), checkpoint));
         }
-        let results = self.settle(queue, settlements, None).await?;
+        let results = self.settle(context, queue, settlements, None).await?;
         if request_ids.is_empty() {
             return Ok(Released {
                 results,
@@ -288,12 +314,12 @@ impl Broker {
         let name = &queue.spec.name;
         let tokens = request_ids
             .into_iter()
-            .map(|id| secret.token_of_request(name, &owner, &worker_id, id));
+            .map(|id| secret.token_of_request(name, &context.owner, &worker_id, id));
         let tokens: Vec<Uuid> = tokens.collect();
-        let _place = self.budgets.settlement()?;
+        let _place = self.budgets.settlement(context)?;
         // A claim of these that still waits could otherwise get leases after they were released.
         queue.claims.withdraw(tokens.clone()).await;
-        let counts = queue.claim_releases.submit(tokens).await?;
+        let counts = queue.claim_releases.submit(context, tokens).await?;
         Ok(Released {
             results,
             by_request_id: counts.into_iter().sum(),
@@ -309,13 +335,14 @@ impl Broker {
     /// has used for other items.
     pub async fn enqueue(
         &self,
+        context: &CallContext,
         queue: &str,
         items: Vec<NewItem>,
         request_id: Option<Uuid>,
     ) -> Result<Vec<Key>, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Enqueue);
-        let _place = self.budgets.working_call()?;
+        let _place = self.budgets.working_call(context)?;
         self.limits.check_length("items", items.len())?;
         for (index, item) in items.iter().enumerate() {
             check_delay(|| format!("items[{index}].delay"), item.delay)?;
@@ -323,7 +350,8 @@ impl Broker {
         let keys = match request_id {
             Some(request_id) if !items.is_empty() => {
                 let request = EnqueueOnce { request_id, items };
-                let outcomes = queue.enqueues_once.submit(vec![Arc::new(request)]).await?;
+                let requests = vec![Arc::new(request)];
+                let outcomes = queue.enqueues_once.submit(context, requests).await?;
                 match outcomes.into_iter().next() {
                     Some(Ok(EnqueuedOnce::Added(keys) | EnqueuedOnce::Repeated(keys))) => Ok(keys),
                     Some(Ok(EnqueuedOnce::OtherItems)) => {
@@ -337,7 +365,7 @@ impl Broker {
                     }
                 }
             }
-            _ => queue.enqueues.submit(items).await,
+            _ => queue.enqueues.submit(context, items).await,
         };
         keys.map_err(|error| match error {
             CallFailure::Store(StoreError::Rejected(Rejection {

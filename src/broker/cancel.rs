@@ -7,6 +7,7 @@ use lease_broker_model::key::Key;
 use lease_broker_store::{Cancellation, Cancelled};
 
 use super::Broker;
+use super::call_context::CallContext;
 use super::error::Error;
 use super::limits::{MAX_ERROR_LENGTH, check_delay};
 use super::operation_metrics::Operation;
@@ -20,10 +21,14 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Self::heartbeat`].
-    pub async fn cancel_leases(&self, request: CancelRequest) -> Result<Vec<Cancelled>, Error> {
+    pub async fn cancel_leases(
+        &self,
+        context: &CallContext,
+        request: CancelRequest,
+    ) -> Result<Vec<Cancelled>, Error> {
         let queue = self.queue(&request.queue)?;
         self.metrics.add_call(queue.index, Operation::Settle);
-        let _place = self.budgets.working_call()?;
+        let _place = self.budgets.working_call(context)?;
         self.limits.check_length("keys", request.keys.len())?;
         let delay = request.delay.unwrap_or_default();
         check_delay(|| "delay".to_owned(), delay)?;
@@ -55,6 +60,7 @@ impl Broker {
             } else {
                 reason
             },
+            call: context.span(),
         };
         let cancelled = self
             .lease_operations

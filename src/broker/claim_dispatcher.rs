@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use lease_broker_model::call_source::{CallSource, SourceNumber};
+use lease_broker_model::call_source::SourceNumber;
 use lease_broker_store::{ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};
 use rand::RngExt as _;
 use tokio::sync::{mpsc, oneshot};
@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::call_budgets::ClaimPlace;
+use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::broker_stopped;
 use super::response_budget::ResponseBytes;
@@ -32,7 +33,7 @@ use super::statement_spans::StatementSpans;
 use super::turns::{InTurn, Turns};
 use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
-use crate::call_trace::{self, RecordedCall};
+use crate::call_trace::RecordedCall;
 use crate::config::Polling;
 
 /// The largest number of items that the claims of one store operation ask for.
@@ -170,6 +171,7 @@ impl ClaimDispatcher {
     /// If the returned future is dropped, the leases that it would have returned are released.
     pub(super) async fn claim(
         &self,
+        context: &CallContext,
         call: ClaimCall,
         wait: Option<Duration>,
         place: ClaimPlace,
@@ -186,9 +188,9 @@ impl ClaimDispatcher {
             call,
             wait_until,
             arrival: self.arrivals.next(),
-            source: CallSource::current_number(),
+            source: context.source_number(),
             status: status.clone(),
-            recorded: call_trace::recorded(),
+            recorded: context.recorded.clone(),
             caller,
         };
         if self.messages.send(Message::Claim(claim)).is_err() {

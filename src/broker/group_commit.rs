@@ -26,7 +26,6 @@ use std::time::SystemTime;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lease_broker_model::call_source::CallSource;
 use lease_broker_store::{Rejection, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -36,9 +35,10 @@ use self::backlog::Backlog;
 pub(super) use self::call_group::CallFailure;
 use self::call_group::{Call, CallGroup, CallResult};
 use super::call_budgets::CallBudgets;
+use super::call_context::CallContext;
 use super::shedding::{Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
-use crate::call_trace::{self, RecordedCall};
+use crate::call_trace::RecordedCall;
 
 /// The store operation that a [`GroupCommit`] runs. It returns one result per item, in the order of the items.
 type StoreOperation<I, R> =
@@ -124,11 +124,11 @@ where
     ///
     /// # Errors
     /// The store's error, or the refusal of a call that has waited too long.
-    pub(super) async fn submit(&self, items: Vec<I>) -> CallResult<R> {
+    pub(super) async fn submit(&self, context: &CallContext, items: Vec<I>) -> CallResult<R> {
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        let reply = self.send(items);
+        let reply = self.send(context, items);
         reply
             .await
             .unwrap_or_else(|_| Err(CallFailure::Store(broker_stopped())))
@@ -137,18 +137,18 @@ where
     /// Runs the items in the background. Their results and errors are discarded.
     pub(super) fn submit_detached(&self, items: Vec<I>) {
         if !items.is_empty() {
-            drop(self.send(items));
+            drop(self.send(&CallContext::default(), items));
         }
     }
 
-    fn send(&self, items: Vec<I>) -> oneshot::Receiver<CallResult<R>> {
+    fn send(&self, context: &CallContext, items: Vec<I>) -> oneshot::Receiver<CallResult<R>> {
         let (reply, receiver) = oneshot::channel();
         // If the task has ended, the call is dropped with its `reply`, and the receiver reports that.
         let _ = self.calls.send(Call {
             items,
             arrival: self.arrivals.next(),
-            source: CallSource::current_number(),
-            recorded: call_trace::recorded(),
+            source: context.source_number(),
+            recorded: context.recorded.clone(),
             reply,
         });
         receiver
@@ -375,9 +375,12 @@ mod tests {
     #[tokio::test]
     async fn calls_during_an_operation_share_the_next_one() {
         let (numbers, permits, groups) = doubling(&TaskTracker::new());
-        let first = numbers.send(vec![1]);
+        let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
-        let rest = [numbers.send(vec![2, 3]), numbers.send(vec![4])];
+        let rest = [
+            numbers.send(&CallContext::default(), vec![2, 3]),
+            numbers.send(&CallContext::default(), vec![4]),
+        ];
         permits.add_permits(2);
         assert_eq!(first.await.expect("answered"), Ok(vec![2]));
         let [second, third] = rest;
@@ -390,9 +393,10 @@ mod tests {
     #[tokio::test]
     async fn rejected_calls_leave_their_group_together() {
         let (numbers, permits, groups) = doubling(&TaskTracker::new());
-        let first = numbers.send(vec![1]);
+        let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
-        let calls = [13, 2, 13, 3, 13].map(|number| numbers.send(vec![number]));
+        let calls =
+            [13, 2, 13, 3, 13].map(|number| numbers.send(&CallContext::default(), vec![number]));
         permits.add_permits(3);
         assert_eq!(first.await.expect("answered"), Ok(vec![2]));
         for (call, expected) in calls.into_iter().zip([None, Some(4), None, Some(6), None]) {
@@ -411,9 +415,10 @@ mod tests {
     #[tokio::test]
     async fn rejections_behind_a_call_of_several_items_do_not_count() {
         let (numbers, permits, groups) = doubling(&TaskTracker::new());
-        let first = numbers.send(vec![1]);
+        let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
-        let calls = [vec![2, 13], vec![13], vec![3]].map(|numbers_of| numbers.send(numbers_of));
+        let calls = [vec![2, 13], vec![13], vec![3]]
+            .map(|numbers_of| numbers.send(&CallContext::default(), numbers_of));
         permits.add_permits(4);
         first.await.expect("answered").expect("not rejected");
         let mut results = Vec::new();
@@ -429,17 +434,19 @@ mod tests {
     async fn large_group_starts_early_and_small_group_waits() {
         let (numbers, permits, groups) = doubling_concurrently(2, &TaskTracker::new());
         let started = || groups.lock().expect("not poisoned").clone();
-        let first = numbers.send(vec![1]);
+        let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
-        let single = numbers.send(vec![2]);
+        let single = numbers.send(&CallContext::default(), vec![2]);
         tokio::task::yield_now().await;
         assert_eq!(started(), [vec![1]]);
-        let more: Vec<_> = (20..=34).map(|item| numbers.send(vec![item])).collect();
+        let more: Vec<_> = (20..=34)
+            .map(|item| numbers.send(&CallContext::default(), vec![item]))
+            .collect();
         tokio::task::yield_now().await;
         let large: Vec<u32> = std::iter::once(2).chain(20..=34).collect();
         assert_eq!(started(), [vec![1], large.clone()]);
         // Two operations run, which is the maximum. No third one starts, even for the largest group.
-        let rest = numbers.send(vec![5; MAX_GROUP_ITEMS]);
+        let rest = numbers.send(&CallContext::default(), vec![5; MAX_GROUP_ITEMS]);
         tokio::task::yield_now().await;
         assert_eq!(started().len(), 2);
         permits.add_permits(3);
@@ -455,11 +462,11 @@ mod tests {
     #[tokio::test]
     async fn call_that_does_not_fit_begins_the_next_group() {
         let (numbers, permits, groups) = doubling(&TaskTracker::new());
-        let first = numbers.send(vec![1]);
+        let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
-        let half = numbers.send(vec![2; MAX_GROUP_ITEMS / 2]);
-        let more = numbers.send(vec![3; MAX_GROUP_ITEMS / 2 + 1]);
-        let last = numbers.send(vec![4]);
+        let half = numbers.send(&CallContext::default(), vec![2; MAX_GROUP_ITEMS / 2]);
+        let more = numbers.send(&CallContext::default(), vec![3; MAX_GROUP_ITEMS / 2 + 1]);
+        let last = numbers.send(&CallContext::default(), vec![4]);
         permits.add_permits(3);
         for call in [first, half, more, last] {
             call.await.expect("answered").expect("accepted");
@@ -481,7 +488,9 @@ mod tests {
         let tasks = TaskTracker::new();
         let (numbers, permits, groups) = doubling_and_shedding(1, &tasks, Some(budgets));
         let calls: Vec<_> = (0..30)
-            .map(|number| numbers.send(vec![100 + number; MAX_GROUP_ITEMS]))
+            .map(|number| {
+                numbers.send(&CallContext::default(), vec![100 + number; MAX_GROUP_ITEMS])
+            })
             .collect();
         tokio::spawn(async move {
             loop {
@@ -502,7 +511,10 @@ mod tests {
         assert_eq!(served, expected);
         assert_eq!(groups.lock().expect("not poisoned").len(), 16);
         // The lane has recovered.
-        let answer = numbers.send(vec![7]).await.expect("answered");
+        let answer = numbers
+            .send(&CallContext::default(), vec![7])
+            .await
+            .expect("answered");
         assert_eq!(answer, Ok(vec![14]));
     }
 
@@ -510,9 +522,9 @@ mod tests {
     async fn rejected_call_fails_alone_with_its_own_item_index() {
         let (numbers, permits, _) = doubling(&TaskTracker::new());
         let calls = [
-            numbers.send(vec![1, 2]),
-            numbers.send(vec![5, 13]),
-            numbers.send(vec![7]),
+            numbers.send(&CallContext::default(), vec![1, 2]),
+            numbers.send(&CallContext::default(), vec![5, 13]),
+            numbers.send(&CallContext::default(), vec![7]),
         ];
         permits.add_permits(2);
         let [first, second, third] = calls;

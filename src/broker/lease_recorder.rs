@@ -20,7 +20,6 @@ use uuid::Uuid;
 use super::lease_tracer::{LeaseTracer, time_of};
 use super::operation_metrics::OperationMetrics;
 use super::queue_counters::{LeaseCall, LeaseEnd, end_of};
-use crate::call_trace;
 
 /// Receives the durations of leases. Each method must return at once.
 pub trait LeaseObserver: Send + Sync {
@@ -168,7 +167,7 @@ impl LeaseRecorder {
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
         let this = self.clone();
-        let call = call_trace::recorded().map(|call| call.span());
+        let call = cancellation.call;
         self.run(async move {
             if this.tracer.is_wanted() {
                 let leases = this.store.find_leased_untraced(queue, keys.clone()).await?;

@@ -16,8 +16,6 @@ use super::limits::{RequestLimits, check_lease_duration};
 pub struct ClaimRequest {
     /// The queue's name.
     pub queue: String,
-    /// The owner of the leases.
-    pub owner: LeaseOwner,
     /// The worker that gets the leases: 1 to `limits.max_worker_id` characters.
     pub worker_id: String,
     /// The number of items wanted: 1 to `limits.max_items`.
@@ -43,6 +41,7 @@ impl ClaimRequest {
     /// [`Error::InvalidField`] or [`Error::LimitExceeded`] for the first field that is out of bounds.
     pub(super) fn into_claim_call(
         self,
+        owner: &LeaseOwner,
         queue: &QueueSpec,
         limits: &RequestLimits,
         secret: &Secret,
@@ -59,7 +58,7 @@ impl ClaimRequest {
             token: match self.request_id {
                 None => Uuid::new_v4(),
                 Some(request) => {
-                    secret.token_of_request(&queue.name, &self.owner, &self.worker_id, request)
+                    secret.token_of_request(&queue.name, owner, &self.worker_id, request)
                 }
             },
             has_request_id: self.request_id.is_some(),
@@ -129,8 +128,6 @@ pub struct CancelRequest {
 pub struct ReleaseRequest {
     /// The queue's name.
     pub queue: String,
-    /// The owner of the leases.
-    pub owner: LeaseOwner,
     /// The leases to release by id.
     pub releases: Vec<LeaseRelease>,
     /// The worker that sent the claims in `request_ids`. Unused if there are none.

@@ -3,18 +3,18 @@
 //! A lease id that cannot be decoded is held by no worker. Its result is that of a lost lease. A settlement with a
 //! malformed follow-up is refused. Neither reaches the store, and neither affects the other settlements of the call.
 
-use lease_broker_model::lease_id::{self, LeaseId, LeaseOwner};
+use lease_broker_model::lease_id::{self, LeaseId};
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_model::text::Quoted;
 use lease_broker_store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement};
 
+use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::{CallFailure, GroupCommit};
 use super::limits::check_delay;
 use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
-use crate::call_trace;
 
 impl Broker {
     /// Ends leases. A settlement is an `Err` if its result is already known. `worker`: the id of the worker, if the call names
@@ -23,14 +23,15 @@ impl Broker {
     /// Returns one result per settlement, in request order.
     pub(super) async fn settle(
         &self,
+        context: &CallContext,
         queue: &Queue,
         mut settlements: Vec<Result<Settlement, Settled>>,
         worker: Option<&str>,
     ) -> Result<Vec<Settled>, Error> {
         self.metrics.add_call(queue.index, Operation::Settle);
-        let _place = self.budgets.settlement()?;
+        let _place = self.budgets.settlement(context)?;
         if self.leases.tracer.is_wanted() {
-            let call = call_trace::recorded().map(|call| call.span());
+            let call = context.span();
             for settlement in settlements.iter_mut().flatten() {
                 if let Some(trace) = &mut settlement.trace {
                     trace.call = call;
@@ -39,18 +40,18 @@ impl Broker {
                 self.leases.tracer.prepare(queue.index, settlement);
             }
         }
-        let results = submit_valid(settlements, &queue.settlements).await;
+        let results = submit_valid(context, settlements, &queue.settlements).await;
         Ok(results?)
     }
 
     /// Checks a completion. Returns its settlement, or the result of a completion that does not reach the store.
     pub(super) fn completion(
         &self,
+        context: &CallContext,
         queue: &Queue,
-        owner: &LeaseOwner,
         completion: LeaseCompletion,
     ) -> Result<Result<Settlement, Settled>, Error> {
-        let Some(id) = self.decode_lease_id(queue, owner, &completion.lease_id)? else {
+        let Some(id) = self.decode_lease_id(queue, &context.owner, &completion.lease_id)? else {
             return Ok(Err(Settled::Lost));
         };
         let follow_ups = completion.follow_ups;
@@ -112,6 +113,7 @@ impl Broker {
 
 /// Submits the requests that are `Ok` and returns one result per request, in order. The result of an `Err` is its value.
 pub(super) async fn submit_valid<I, R>(
+    context: &CallContext,
     requests: Vec<Result<I, R>>,
     group_commit: &GroupCommit<I, R>,
 ) -> Result<Vec<R>, CallFailure>
@@ -130,7 +132,10 @@ where
             Err(result) => Some(result),
         })
         .collect();
-    let mut results = group_commit.submit(valid_requests).await?.into_iter();
+    let mut results = group_commit
+        .submit(context, valid_requests)
+        .await?
+        .into_iter();
     // The store returns one result per valid request.
     let results = known_results
         .into_iter()

@@ -39,13 +39,8 @@ impl SharedPlaces {
         }
     }
 
-    /// Takes a place for the call that this task serves. `None`: there is no place for it.
-    pub(super) fn take(&self) -> Option<SharedPlace> {
-        self.take_for(CallSource::current())
-    }
-
-    /// Takes a place for a call of this source.
-    pub(super) fn take_for(&self, source: Option<Arc<CallSource>>) -> Option<SharedPlace> {
+    /// Takes a place for a call of this source. `None`: there is no place for it.
+    pub(super) fn take(&self, source: Option<Arc<CallSource>>) -> Option<SharedPlace> {
         let permit = self.free.clone().try_acquire_owned().ok()?;
         let place = SharedPlace {
             source,
@@ -128,9 +123,7 @@ mod tests {
     fn one_source_alone_may_take_all_places() {
         let budget = SharedPlaces::new(SharedBudget::WorkingCalls, 8);
         let source = CallSource::new();
-        let places: Vec<_> = (0..9)
-            .map(|_| budget.take_for(Some(source.clone())))
-            .collect();
+        let places: Vec<_> = (0..9).map(|_| budget.take(Some(source.clone()))).collect();
         assert_eq!(places.iter().flatten().count(), 8);
         drop(places);
         let places = source.places(SharedBudget::WorkingCalls);
@@ -141,17 +134,13 @@ mod tests {
     fn greedy_source_leaves_places_to_another() {
         let budget = SharedPlaces::new(SharedBudget::WorkingCalls, 8);
         let (greedy, modest) = (CallSource::new(), CallSource::new());
-        drop(budget.take_for(Some(modest.clone())));
-        let places: Vec<_> = (0..9)
-            .map(|_| budget.take_for(Some(greedy.clone())))
-            .collect();
+        drop(budget.take(Some(modest.clone())));
+        let places: Vec<_> = (0..9).map(|_| budget.take(Some(greedy.clone()))).collect();
         assert_eq!(places.iter().flatten().count(), 6);
-        let others: Vec<_> = (0..3)
-            .map(|_| budget.take_for(Some(modest.clone())))
-            .collect();
+        let others: Vec<_> = (0..3).map(|_| budget.take(Some(modest.clone()))).collect();
         assert_eq!(others.iter().flatten().count(), 2);
         drop(places);
-        assert!(budget.take_for(Some(greedy)).is_some());
+        assert!(budget.take(Some(greedy)).is_some());
     }
 
     #[test]

@@ -4,12 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_model::call_source::CallSource;
 use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_model::text::Quoted;
 use lease_broker_proto as proto;
 use tonic::{Request, Status};
 
 use super::status;
+use crate::broker::CallContext;
+use crate::call_trace::RecordedCall;
 use crate::config::Role;
 use crate::security::{Identity, OverLimit, Rpc, WaitingPlace};
 
@@ -53,7 +56,7 @@ impl Checks {
         Ok(caller)
     }
 
-    /// Checks that the caller has a role for the rpc on a queue. Returns the owner of its leases.
+    /// Checks that the caller has a role for the rpc on a queue. Returns the context of the call.
     ///
     /// The check comes before the queue is looked up, so that the answer is the same for a queue that does not exist.
     pub(super) fn permit<T>(
@@ -61,14 +64,21 @@ impl Checks {
         request: &Request<T>,
         rpc: Rpc,
         queue: &str,
-    ) -> Result<LeaseOwner, Status> {
+    ) -> Result<CallContext, Status> {
+        let extensions = request.extensions();
+        let mut context = CallContext {
+            owner: LeaseOwner::default(),
+            source: extensions.get::<Arc<CallSource>>().cloned(),
+            recorded: extensions.get::<Arc<RecordedCall>>().cloned(),
+        };
         let Some(caller) = self.caller(request)? else {
-            return Ok(LeaseOwner::default());
+            return Ok(context);
         };
         if !caller.identity.rights.allow(rpc, queue) {
             return Err(denied(caller, rpc, Some(queue)));
         }
-        Ok(caller.identity.lease_owner.clone())
+        context.owner = caller.identity.lease_owner.clone();
+        Ok(context)
     }
 
     /// Checks that the caller may add the follow-ups of its completions.

@@ -1,6 +1,5 @@
 //! Entry points for fuzzing: the checks and conversions of requests. They panic if a property does not hold.
 
-use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_proto as proto;
 use prost::Message as _;
 
@@ -20,10 +19,9 @@ pub(crate) fn request(rpc: &str, request: &[u8]) {
 
 /// Decodes a message, and converts its parts to the types of the broker. Returns false if it cannot be decoded.
 fn decodes(rpc: &str, message: &[u8]) -> bool {
-    let owner = LeaseOwner::default();
     match rpc {
         "ClaimBatch" => proto::ClaimBatchRequest::decode(message)
-            .map(|request| drop(messages::claim_from_proto(request, owner, None, usize::MAX)))
+            .map(|request| drop(messages::claim_from_proto(request, None, usize::MAX)))
             .is_ok(),
         "Heartbeat" => proto::HeartbeatRequest::decode(message).is_ok(),
         "Complete" => proto::CompleteRequest::decode(message)

@@ -25,9 +25,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
-use lease_broker_model::call_source::CallSource;
 use pin_project_lite::pin_project;
-use tokio::task::futures::TaskLocalFuture;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 use tonic::body::Body;
@@ -89,7 +87,7 @@ pin_project! {
     pub(super) struct IntakeFuture<S: Service<http::Request<Full<Bytes>>>, B> {
         intake: Intake<S>,
         #[pin]
-        state: State<TaskLocalFuture<Arc<CallSource>, S::Future>, B>,
+        state: State<S::Future, B>,
     }
 }
 
@@ -181,8 +179,9 @@ where
             let caller = head.extensions.get::<Caller>();
             let identity = caller.and_then(|caller| caller.identity.source.as_ref());
             let source = identity.unwrap_or(&this.intake.connection.source).clone();
-            let request = http::Request::from_parts(head, Full::new(body));
-            let response = source.in_call(this.intake.inner.call(request));
+            let mut request = http::Request::from_parts(head, Full::new(body));
+            request.extensions_mut().insert(source);
+            let response = this.intake.inner.call(request);
             this.state.set(State::Calling {
                 response,
                 charge,

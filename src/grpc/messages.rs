@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_model::text::Quoted;
 use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
@@ -44,7 +43,6 @@ pub(super) fn duration_from_proto(
 /// Converts a claim.
 pub(super) fn claim_from_proto(
     request: proto::ClaimBatchRequest,
-    owner: LeaseOwner,
     time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
@@ -56,7 +54,6 @@ pub(super) fn claim_from_proto(
         lease_duration: duration_from_proto("lease_duration", request.lease_duration)?,
         request_id: request_id_from_proto(&request.request_id)?,
         queue: request.queue,
-        owner,
         worker_id: request.worker_id,
         time_to_deadline,
     })
@@ -100,7 +97,6 @@ pub(super) fn request_id_from_proto(id: &str) -> Result<Option<Uuid>> {
 pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
-    owner: LeaseOwner,
     time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
@@ -113,7 +109,7 @@ pub(super) fn next_claim_from_proto(
         request_id: next.request_id,
         max_bytes: next.max_bytes,
     };
-    claim_from_proto(request, owner, time_to_deadline, max_response_bytes)
+    claim_from_proto(request, time_to_deadline, max_response_bytes)
         .map_err(|error| error.in_message("next"))
 }
 

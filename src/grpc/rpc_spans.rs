@@ -76,12 +76,15 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
         let parent = request.headers().get("traceparent");
         let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
         let recording = self.record(parent, request.uri().path());
         let call = match &recording {
-            Some(recording) => Some(CallTrace::Recorded(recording.call.clone())),
+            Some(recording) => {
+                request.extensions_mut().insert(recording.call.clone());
+                Some(CallTrace::Recorded(recording.call.clone()))
+            }
             None => parent.map(|parent| CallTrace::Caller(parent.span)),
         };
         let response = call_trace::in_call(call, self.inner.call(request));

@@ -40,7 +40,7 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::ClaimBatchRequest>,
     ) -> RpcResult<proto::ClaimBatchResponse> {
-        let owner = self
+        let context = self
             .checks
             .permit(&request, Rpc::ClaimBatch, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
@@ -49,14 +49,14 @@ impl LeaseBrokerService for Service {
         let call = async {
             let room = self.max_message_bytes;
             let time = deadline.time_for_claim();
-            let mut claim = claim_from_proto(request, owner.clone(), time, room)?;
+            let mut claim = claim_from_proto(request, time, room)?;
             let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
-            let mut leases = self.broker.claim(claim).await?;
+            let mut leases = self.broker.claim(&context, claim).await?;
             let counted = leases.take_counted_bytes();
             let mut response = Response::new(proto::ClaimBatchResponse {
                 too_large: too_large_to_proto(leases.take_too_large()),
-                leases: deliver(leases, owner, max_bytes),
+                leases: deliver(leases, context.owner, max_bytes),
             });
             if response.get_ref().leases.is_empty() {
                 response.extensions_mut().insert(NoLeases);
@@ -70,7 +70,7 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::HeartbeatRequest>,
     ) -> RpcResult<proto::HeartbeatResponse> {
-        let owner = self
+        let context = self
             .checks
             .permit(&request, Rpc::Heartbeat, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
@@ -80,7 +80,7 @@ impl LeaseBrokerService for Service {
             let renewals = renewals_from_proto(request.renewals);
             let heartbeat = self
                 .broker
-                .heartbeat(&request.queue, &owner, &renewals, duration);
+                .heartbeat(&context, &request.queue, &renewals, duration);
             let results = heartbeat.await?;
             Ok(Response::new(proto::HeartbeatResponse {
                 results: heartbeat_results(renewals, results),
@@ -93,7 +93,7 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::CompleteRequest>,
     ) -> RpcResult<proto::CompleteResponse> {
-        let owner = self
+        let context = self
             .checks
             .permit(&request, Rpc::Complete, &request.get_ref().queue)?;
         self.checks.permit_follow_ups(&request)?;
@@ -104,7 +104,7 @@ impl LeaseBrokerService for Service {
             let lease_ids = lease_ids(&request.completions, |completion| &completion.lease_id);
             let completions = completions_from_proto(request.completions);
             let Some(next) = request.next else {
-                let results = self.broker.complete(&queue, &owner, completions).await?;
+                let results = self.broker.complete(&context, &queue, completions).await?;
                 return Ok(Response::new(proto::CompleteResponse {
                     results: settle_results(lease_ids, results),
                     ..proto::CompleteResponse::default()
@@ -112,9 +112,9 @@ impl LeaseBrokerService for Service {
             };
             let room = self.room_beside(&lease_ids);
             let time = deadline.time_for_claim();
-            let next = next_claim_from_proto(&queue, next, owner.clone(), time, room)?;
+            let next = next_claim_from_proto(&queue, next, time, room)?;
             let max_bytes = next.max_bytes;
-            let both = self.broker.complete_and_claim(completions, next);
+            let both = self.broker.complete_and_claim(&context, completions, next);
             let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
             let max_bytes = max_bytes.min(self.room_after(&results));
@@ -122,7 +122,7 @@ impl LeaseBrokerService for Service {
             let response = Response::new(proto::CompleteResponse {
                 results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, owner, max_bytes),
+                next_leases: deliver(leases, context.owner, max_bytes),
             });
             Ok(count(response, counted))
         };
@@ -130,7 +130,7 @@ impl LeaseBrokerService for Service {
     }
 
     async fn fail(&self, request: Request<proto::FailRequest>) -> RpcResult<proto::FailResponse> {
-        let owner = self
+        let context = self
             .checks
             .permit(&request, Rpc::Fail, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
@@ -140,7 +140,7 @@ impl LeaseBrokerService for Service {
             let failures = failures_from_proto(request.failures)?;
             let queue = request.queue;
             let Some(next) = request.next else {
-                let results = self.broker.fail(&queue, &owner, failures).await?;
+                let results = self.broker.fail(&context, &queue, failures).await?;
                 return Ok(Response::new(proto::FailResponse {
                     results: settle_results(lease_ids, results),
                     ..proto::FailResponse::default()
@@ -148,9 +148,9 @@ impl LeaseBrokerService for Service {
             };
             let room = self.room_beside(&lease_ids);
             let time = deadline.time_for_claim();
-            let next = next_claim_from_proto(&queue, next, owner.clone(), time, room)?;
+            let next = next_claim_from_proto(&queue, next, time, room)?;
             let max_bytes = next.max_bytes;
-            let both = self.broker.fail_and_claim(failures, next);
+            let both = self.broker.fail_and_claim(&context, failures, next);
             let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
             let max_bytes = max_bytes.min(self.room_after(&results));
@@ -158,7 +158,7 @@ impl LeaseBrokerService for Service {
             let response = Response::new(proto::FailResponse {
                 results,
                 next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, owner, max_bytes),
+                next_leases: deliver(leases, context.owner, max_bytes),
             });
             Ok(count(response, counted))
         };
@@ -169,21 +169,20 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::ReleaseRequest>,
     ) -> RpcResult<proto::ReleaseResponse> {
-        let owner = self
+        let context = self
             .checks
             .permit(&request, Rpc::Release, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
             let lease_ids = lease_ids(&request.releases, |release| &release.lease_id);
-            let released = self.broker.release(ReleaseRequest {
+            let release = ReleaseRequest {
                 queue: request.queue,
-                owner,
                 releases: releases_from_proto(request.releases)?,
                 worker_id: request.worker_id,
                 request_ids: request_ids_from_proto(&request.request_ids)?,
-            });
-            let released = released.await?;
+            };
+            let released = self.broker.release(&context, release).await?;
             Ok(Response::new(proto::ReleaseResponse {
                 results: settle_results(lease_ids, released.results),
                 released_by_request_id: i32::try_from(released.by_request_id).unwrap_or(i32::MAX),
@@ -196,13 +195,15 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::CancelLeasesRequest>,
     ) -> RpcResult<proto::CancelLeasesResponse> {
-        self.checks
+        let context = self
+            .checks
             .permit(&request, Rpc::CancelLeases, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
             let keys = request.keys.clone();
-            let cancelled = self.broker.cancel_leases(cancel_from_proto(request)?);
+            let cancellation = cancel_from_proto(request)?;
+            let cancelled = self.broker.cancel_leases(&context, cancellation);
             Ok(Response::new(proto::CancelLeasesResponse {
                 results: cancel_results(keys, cancelled.await?),
             }))
@@ -226,7 +227,8 @@ impl LeaseBrokerService for Service {
         &self,
         request: Request<proto::EnqueueRequest>,
     ) -> RpcResult<proto::EnqueueResponse> {
-        self.checks
+        let context = self
+            .checks
             .permit(&request, Rpc::Enqueue, &request.get_ref().queue)?;
         self.checks.count_items(&request)?;
         let deadline = Deadline::of(request.metadata());
@@ -237,7 +239,7 @@ impl LeaseBrokerService for Service {
             let request_id = request_id_from_proto(&request.request_id)?;
             let keys = self
                 .broker
-                .enqueue(&request.queue, items, request_id)
+                .enqueue(&context, &request.queue, items, request_id)
                 .await?;
             Ok(Response::new(proto::EnqueueResponse {
                 keys: keys.iter().map(ToString::to_string).collect(),

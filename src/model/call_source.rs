@@ -4,12 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use tokio::task::futures::TaskLocalFuture;
-
-tokio::task_local! {
-    static SOURCE: Arc<CallSource>;
-}
-
 /// A source of calls. It counts the places that its calls take in the budgets that sources share.
 #[derive(Debug)]
 pub struct CallSource {
@@ -44,21 +38,6 @@ impl CallSource {
             working_calls: AtomicUsize::new(0),
             waiting_claims: AtomicUsize::new(0),
         })
-    }
-
-    /// Runs a future as a call of this source.
-    pub fn in_call<F: Future>(self: Arc<Self>, future: F) -> TaskLocalFuture<Arc<Self>, F> {
-        SOURCE.scope(self, future)
-    }
-
-    /// Returns the source of the call that this task serves.
-    pub fn current() -> Option<Arc<Self>> {
-        SOURCE.try_with(Arc::clone).ok()
-    }
-
-    /// Returns the number of the source of the call that this task serves.
-    pub fn current_number() -> SourceNumber {
-        SOURCE.try_with(|source| source.number).unwrap_or_default()
     }
 
     /// Returns the number of this source.

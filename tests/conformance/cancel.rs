@@ -17,6 +17,7 @@ fn because(reason: &str) -> Cancellation {
         delay: Duration::ZERO,
         dead_letter: false,
         reason: reason.to_owned(),
+        call: None,
     }
 }
 

@@ -248,6 +248,7 @@ pub(crate) async fn expiry_and_cancellation_keep_the_checkpoint<H: Harness>() {
         delay: Duration::ZERO,
         dead_letter: false,
         reason: "stuck".to_owned(),
+        call: None,
     };
     let keys = [item.lease.key.clone()];
     let cancelled = fixture

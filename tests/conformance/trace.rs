@@ -80,6 +80,7 @@ pub(crate) async fn cancellation_reports_the_whole_lease<H: Harness>() {
         delay: Duration::ZERO,
         dead_letter: false,
         reason: "no need".to_owned(),
+        call: None,
     };
     let cancelled = fixture
         .store

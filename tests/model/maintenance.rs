@@ -116,6 +116,7 @@ impl<H: Harness> Run<H> {
             delay: time(delay),
             dead_letter,
             reason: "enough".to_owned(),
+            call: None,
         };
         let answers = broker
             .store

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::trace_context::TraceContext;
+use lease_broker_model::trace_context::{Span, TraceContext};
 
 /// What becomes of items whose leases are cancelled.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Cancellation {
     pub dead_letter: bool,
     /// The reason, stored in the rows.
     pub reason: String,
+    /// The span of the call, for the spans of the leases. The store does not read it. `None`: the call is not recorded.
+    pub call: Option<Span>,
 }
 
 /// The result of a cancellation for one item.

@@ -39,14 +39,10 @@ fn problems(queue: &QueueSpec, table: &Table) -> Vec<String> {
         } else {
             ""
         };
-        let null = match (column.nullable, NOT_NULL_COLUMNS.contains(&part)) {
-            (false, false) => " NOT NULL",
-            _ => "",
-        };
-        let null_needed = if NOT_NULL_COLUMNS.contains(&part) {
-            ""
+        let (null, null_needed) = if accepts_null(part, column) {
+            ("", "")
         } else {
-            ", and can be NULL"
+            (" NOT NULL", ", and can be NULL")
         };
         (!fits).then(|| {
             format!(
@@ -95,9 +91,15 @@ fn fits(part: SoftLockColumn, column: &Column, checkpoint_bytes: usize) -> (bool
             "varbinary(max), or varbinary with the maximum size of a checkpoint",
         ),
     };
-    // A settlement empties the others.
-    let accepts_null = column.nullable || NOT_NULL_COLUMNS.contains(&part);
-    (fits && accepts_null && !column.generated, expected)
+    (
+        fits && accepts_null(part, column) && !column.generated,
+        expected,
+    )
+}
+
+/// Returns whether a settlement can empty the column, if it does.
+fn accepts_null(part: SoftLockColumn, column: &Column) -> bool {
+    column.nullable || NOT_NULL_COLUMNS.contains(&part)
 }
 
 /// Splits `name(length)`. The length is `None` for `max` and for types without a length.

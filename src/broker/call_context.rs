@@ -1,0 +1,33 @@
+//! What the broker knows about a call besides its request.
+
+use std::sync::Arc;
+
+use lease_broker_model::call_source::{CallSource, SourceNumber};
+use lease_broker_model::lease_id::LeaseOwner;
+use lease_broker_model::trace_context::Span;
+
+use crate::call_trace::RecordedCall;
+
+/// The context of a call. The default is that of a call from inside this process.
+#[derive(Clone, Debug, Default)]
+pub struct CallContext {
+    /// The owner of the leases that the call gets, extends or ends.
+    pub owner: LeaseOwner,
+    /// The source whose turn and whose places the call takes. `None`: none.
+    pub source: Option<Arc<CallSource>>,
+    /// The call, if it is recorded.
+    pub recorded: Option<Arc<RecordedCall>>,
+}
+
+impl CallContext {
+    /// Returns the number of the source.
+    pub(super) fn source_number(&self) -> SourceNumber {
+        let source = self.source.as_ref();
+        source.map_or(SourceNumber::default(), |source| source.number())
+    }
+
+    /// Returns the span of the call, if it is recorded.
+    pub(super) fn span(&self) -> Option<Span> {
+        self.recorded.as_ref().map(|call| call.span())
+    }
+}
