@@ -261,7 +261,8 @@ fn command_error(error: &WorkerError) -> CommandError {
         WorkerError::Options(_) => CommandError::usage(text),
         WorkerError::Refused(_) => CommandError::failed(text),
         WorkerError::HandlersLeft => CommandError::failed("a command did not end"),
-        WorkerError::Internal(_) => CommandError::io(text),
+        // An error of the library or of the system, also of a kind that a later version of the library adds.
+        _ => CommandError::io(text),
     }
 }
 

@@ -7,6 +7,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 /// The reason why a handler was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cause {
     /// Another worker may have the item. Nothing is sent for the lease any more.
     LeaseLost,

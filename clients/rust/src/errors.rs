@@ -5,6 +5,7 @@ use tonic::Code;
 /// The error of a call that is not sent again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{rpc}: {}", status_text(*code, reason, message))]
+#[non_exhaustive]
 pub struct CallError {
     /// The name of the method, such as `ClaimBatch`.
     pub rpc: &'static str,
@@ -32,6 +33,7 @@ impl CallError {
 
 /// The reason why a worker did not start, or ended without being asked to.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkerError {
     /// An option is out of its range, or the credentials are malformed.
     #[error("{0}")]

@@ -16,6 +16,7 @@ macro_rules! event_names {
     ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
         /// The name of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum EventName {
             $($(#[$doc])* $name,)*
         }

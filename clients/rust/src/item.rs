@@ -44,6 +44,7 @@ struct Leased {
 
 /// The error of a column that does not have the expected value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ColumnError {
     /// The item does not have the column.
     #[error("no column {column:?}; the item has {}", known.join(", "))]

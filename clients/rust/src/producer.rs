@@ -31,6 +31,7 @@ pub struct Client {
 /// The error of [`Client::enqueue`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
+#[non_exhaustive]
 pub struct EnqueueError {
     /// The keys of the items that earlier calls have added.
     pub keys: Vec<String>,
