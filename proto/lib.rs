@@ -1,8 +1,8 @@
-//! The gRPC API of lease-broker, version 1: the messages, the client and the server that are generated from
-//! `leasebroker/v1/lease_broker.proto`, and the conversion of column values.
+//! The gRPC API of lease-broker, version 1: the messages, the clients and the servers that are generated from the files in
+//! `leasebroker/v1`, and the conversion of column values.
 //!
 //! The generated files are committed, so that a build needs no code generator. The test `generated` compares them with the
-//! .proto file.
+//! .proto files.
 
 mod value_conversion;
 
@@ -10,7 +10,7 @@ mod value_conversion;
     missing_docs,
     clippy::all,
     clippy::pedantic,
-    reason = "generated code; the .proto file documents it"
+    reason = "generated code; the .proto files document it"
 )]
 #[rustfmt::skip]
 #[path = "generated/leasebroker.v1.rs"]

@@ -19,17 +19,19 @@ pub struct ClaimBatchRequest {
     /// is sooner, the call returns shortly before the deadline.
     #[prost(message, optional, tag = "5")]
     pub wait_timeout: ::core::option::Option<::prost_types::Duration>,
-    /// A UUID that the caller chooses, so that a claim whose response was lost can be sent again. A call with the same id
-    /// and the same worker_id returns the leases of the first call that are still held, and claims no further items. If all
-    /// of them have expired or were settled, the call claims items like a new one. Absent: every call claims new items.
+    /// A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the nil
+    /// UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still held,
+    /// and claims no further items. The other fields need not be equal: with a smaller max_items the call still returns all of
+    /// these leases. If all of them have expired or were settled, the call claims items like a new one. Empty: every call
+    /// claims new items.
     #[prost(string, tag = "6")]
     pub request_id: ::prost::alloc::string::String,
     /// The maximum size of the response in bytes, 65,536 or more. The message limit of the service also bounds it. Items
     /// that do not fit are not leased: they stay ready, in their order, for the next claim. If an item is larger than
     /// max_bytes by itself, the call passes over it and names it in too_large. If you raise max_bytes, raise the message
     /// limit of your client too. Absent or 0: 4 MiB, which most clients accept.
-    #[prost(int64, tag = "7")]
-    pub max_bytes: i64,
+    #[prost(int32, tag = "7")]
+    pub max_bytes: i32,
 }
 /// The leases of a claim.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -42,6 +44,12 @@ pub struct ClaimBatchResponse {
     /// larger than the service's limits.max_item_bytes becomes dead when a claim meets it.
     #[prost(message, repeated, tag = "2")]
     pub too_large: ::prost::alloc::vec::Vec<TooLargeItem>,
+    /// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
+    ///
+    /// Numbers 4 and 5 are kept for the time at which the next item becomes ready and the time to wait before the next claim,
+    /// 8 and 9 for the columns of all leases in lists by column.
+    #[prost(enumeration = "HeldBack", tag = "3")]
+    pub held_back: i32,
 }
 /// A ready item that a claim passed over because of its size.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -51,8 +59,8 @@ pub struct TooLargeItem {
     pub key: ::prost::alloc::string::String,
     /// The size of its lease in a response, in bytes. It is an estimate that is not too low. On SQL Server 2017 a text
     /// counts as in UTF-16.
-    #[prost(int64, tag = "2")]
-    pub size_bytes: i64,
+    #[prost(int32, tag = "2")]
+    pub size_bytes: i32,
 }
 /// The right to work on one item until a point in time.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -104,19 +112,23 @@ pub struct Item {
     #[prost(btree_map = "string, message", tag = "2")]
     pub columns: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
-        Value,
+        ColumnValue,
     >,
 }
 /// The value of a column.
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Value {
-    /// The value, by its type. The service always sets one of these fields. In a request, a value without a kind is NULL.
-    #[prost(oneof = "value::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
-    pub kind: ::core::option::Option<value::Kind>,
+pub struct ColumnValue {
+    /// The value, by its type. One of these fields is set. None: the value has a kind that the reader does not know, because the
+    /// writer is newer. It is not NULL. The service refuses such a value. Numbers 9 to 15 are kept for further kinds: date, time,
+    /// timestamp with offset, UUID, JSON, unsigned integer.
+    #[prost(oneof = "column_value::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub kind: ::core::option::Option<column_value::Kind>,
 }
-/// Nested message and enum types in `Value`.
-pub mod value {
-    /// The value, by its type. The service always sets one of these fields. In a request, a value without a kind is NULL.
+/// Nested message and enum types in `ColumnValue`.
+pub mod column_value {
+    /// The value, by its type. One of these fields is set. None: the value has a kind that the reader does not know, because the
+    /// writer is newer. It is not NULL. The service refuses such a value. Numbers 9 to 15 are kept for further kinds: date, time,
+    /// timestamp with offset, UUID, JSON, unsigned integer.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         /// True or false.
@@ -144,6 +156,24 @@ pub mod value {
         #[prost(enumeration = "::prost_types::NullValue", tag = "8")]
         NullValue(i32),
     }
+}
+/// Why one entry of a call was refused.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Refusal {
+    /// The kind of problem, for programs.
+    #[prost(enumeration = "RefusalReason", tag = "1")]
+    pub reason: i32,
+    /// The path of the refused field in the entry, such as follow_ups\[1\].item.columns\["Total"\]. Empty: the database refused the
+    /// change, and the field is not known.
+    #[prost(string, tag = "2")]
+    pub field: ::prost::alloc::string::String,
+    /// The name of the constraint, index, foreign key or trigger that refused the change, as the database gives it. Empty: there
+    /// is none, or the database does not name it.
+    #[prost(string, tag = "3")]
+    pub constraint: ::prost::alloc::string::String,
+    /// The problem as text for people, up to 1,024 bytes. It has no value of a column.
+    #[prost(string, tag = "4")]
+    pub message: ::prost::alloc::string::String,
 }
 /// Extends leases of one queue.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -183,16 +213,14 @@ pub struct HeartbeatResponse {
 /// The result of a heartbeat for one lease.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeartbeatResult {
-    /// The lease id from the request.
-    #[prost(string, tag = "1")]
-    pub lease_id: ::prost::alloc::string::String,
-    /// OUTCOME_APPLIED or OUTCOME_LEASE_LOST.
+    /// OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored. A refused renewal does
+    /// not extend the lease. Send it again without the checkpoint.
     #[prost(enumeration = "Outcome", tag = "2")]
     pub outcome: i32,
-    /// The time at which the lease now expires, by the database's clock. Absent if the lease is lost.
+    /// The time at which the lease now expires, by the database's clock. Only for OUTCOME_APPLIED.
     #[prost(message, optional, tag = "3")]
     pub expire_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// The time that the lease had left when the database answered. Absent if the lease is lost.
+    /// The time that the lease had left when the database answered. Only for OUTCOME_APPLIED.
     #[prost(message, optional, tag = "4")]
     pub time_left: ::core::option::Option<::prost_types::Duration>,
     /// The present state of the item, also if the lease is lost. A worker that has completed or failed the item itself can
@@ -204,6 +232,9 @@ pub struct HeartbeatResult {
     /// The reason given to CancelLeases, if the lease was cancelled and the item has not been claimed since then.
     #[prost(string, tag = "6")]
     pub cancel_reason: ::prost::alloc::string::String,
+    /// Only for OUTCOME_REFUSED.
+    #[prost(message, optional, tag = "7")]
+    pub refusal: ::core::option::Option<Refusal>,
 }
 /// Completes items of one queue.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -235,13 +266,13 @@ pub struct NextClaim {
     /// The duration of the leases, as in ClaimBatchRequest. Absent: the queue's default.
     #[prost(message, optional, tag = "3")]
     pub lease_duration: ::core::option::Option<::prost_types::Duration>,
-    /// UUID of this claim. If you send the whole call again with the same id, you get the same leases. Absent: every call
-    /// claims new items.
+    /// UUID of this claim, as in ClaimBatchRequest. If you send the whole call again with the same id, you get the same
+    /// leases. Empty: every call claims new items.
     #[prost(string, tag = "4")]
     pub request_id: ::prost::alloc::string::String,
     /// The maximum size of the response in bytes, as in ClaimBatchRequest. The results of the settlements count too.
-    #[prost(int64, tag = "5")]
-    pub max_bytes: i64,
+    #[prost(int32, tag = "5")]
+    pub max_bytes: i32,
 }
 /// Completes one item.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -261,7 +292,7 @@ pub struct Completion {
     #[prost(btree_map = "string, message", tag = "3")]
     pub columns: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
-        Value,
+        ColumnValue,
     >,
 }
 /// An item that a completion adds.
@@ -280,13 +311,36 @@ pub struct CompleteResponse {
     /// One result per completion, in request order.
     #[prost(message, repeated, tag = "1")]
     pub results: ::prost::alloc::vec::Vec<SettleResult>,
-    /// The leases that `next` claimed. They do not depend on the results of the completions. Empty if no item was ready,
-    /// if the service is stopping, or if only the claim failed. Call ClaimBatch to get the error.
-    #[prost(message, repeated, tag = "2")]
-    pub next_leases: ::prost::alloc::vec::Vec<Lease>,
-    /// The ready items that are too large for `next`, as in ClaimBatchResponse.
-    #[prost(message, repeated, tag = "3")]
-    pub next_too_large: ::prost::alloc::vec::Vec<TooLargeItem>,
+    /// The result of the claim in `next`. It does not depend on the results of the completions. Absent: the request had no
+    /// `next`, or the claim failed.
+    #[prost(message, optional, tag = "4")]
+    pub next: ::core::option::Option<ClaimBatchResponse>,
+    /// The error of the claim in `next`, if only the claim failed. Absent: it did not fail.
+    #[prost(message, optional, tag = "5")]
+    pub next_error: ::core::option::Option<CallError>,
+}
+/// The error of a call, as a message. It has the same contents as the status, the google.rpc.ErrorInfo and the
+/// google.rpc.RetryInfo of a call that fails alone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CallError {
+    /// The gRPC status code, such as 14 for UNAVAILABLE.
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    /// The reason, such as STORE_UNAVAILABLE.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+    /// The problem as text for people, up to 1,024 bytes.
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+    /// The metadata, such as applied.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub metadata: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// The time to wait before the call is sent again. Absent: sending it again does not help.
+    #[prost(message, optional, tag = "5")]
+    pub retry_delay: ::core::option::Option<::prost_types::Duration>,
 }
 /// Reports failures of items of one queue.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -321,7 +375,7 @@ pub struct Failure {
     #[prost(btree_map = "string, message", tag = "5")]
     pub columns: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
-        Value,
+        ColumnValue,
     >,
     /// A checkpoint for the next attempt, as in Renewal.
     #[prost(bytes = "vec", optional, tag = "6")]
@@ -333,12 +387,12 @@ pub struct FailResponse {
     /// One result per failure, in request order.
     #[prost(message, repeated, tag = "1")]
     pub results: ::prost::alloc::vec::Vec<SettleResult>,
-    /// The leases that `next` claimed, as in CompleteResponse.
-    #[prost(message, repeated, tag = "2")]
-    pub next_leases: ::prost::alloc::vec::Vec<Lease>,
-    /// The ready items that are too large for `next`, as in ClaimBatchResponse.
-    #[prost(message, repeated, tag = "3")]
-    pub next_too_large: ::prost::alloc::vec::Vec<TooLargeItem>,
+    /// The result of the claim in `next`, as in CompleteResponse.
+    #[prost(message, optional, tag = "4")]
+    pub next: ::core::option::Option<ClaimBatchResponse>,
+    /// The error of the claim in `next`, as in CompleteResponse.
+    #[prost(message, optional, tag = "5")]
+    pub next_error: ::core::option::Option<CallError>,
 }
 /// Releases items of one queue.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -346,18 +400,9 @@ pub struct ReleaseRequest {
     /// The name of the queue that the leases belong to. Required.
     #[prost(string, tag = "1")]
     pub queue: ::prost::alloc::string::String,
-    /// The leases to release, up to 1,000 together with request_ids.
+    /// The leases to release, up to 1,000.
     #[prost(message, repeated, tag = "2")]
     pub releases: ::prost::alloc::vec::Vec<Release>,
-    /// The name of the worker that sent the claims in request_ids, as in these claims. Required with request_ids.
-    #[prost(string, tag = "3")]
-    pub worker_id: ::prost::alloc::string::String,
-    /// The request ids of claims of this worker: of ClaimBatch calls or of `next`. Every lease that such a claim got and
-    /// that is still held is released without a delay, and a claim that still waits at this instance ends with an empty
-    /// list. Use it after a claim whose response was not received. Leases of a claim that reaches the service only after
-    /// this call are not released. Then, or if in doubt, send this call again.
-    #[prost(string, repeated, tag = "4")]
-    pub request_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Releases one item.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -375,71 +420,46 @@ pub struct Release {
 /// The results of a Release call.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReleaseResponse {
-    /// One result per entry of `releases`, in request order.
+    /// One result per release, in request order.
     #[prost(message, repeated, tag = "1")]
     pub results: ::prost::alloc::vec::Vec<SettleResult>,
-    /// The number of leases that were released by request id. If the call is sent again, leases that it has released
-    /// before do not count.
-    #[prost(int32, tag = "2")]
-    pub released_by_request_id: i32,
+}
+/// Releases the leases of claims of one queue.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReleaseClaimsRequest {
+    /// The name of the queue that was claimed from. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The name of the worker that sent the claims, as in these claims. Required.
+    #[prost(string, tag = "2")]
+    pub worker_id: ::prost::alloc::string::String,
+    /// The request ids of claims of this worker, of ClaimBatch calls or of `next`, up to 1,000.
+    #[prost(string, repeated, tag = "3")]
+    pub request_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// The result of a ReleaseClaims call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReleaseClaimsResponse {
+    /// The number of leases that this call has released. If the call is sent again, those that it has released before do not
+    /// count.
+    #[prost(int32, tag = "1")]
+    pub released: i32,
 }
 /// The result of settling one lease: of a completion, a failure or a release.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SettleResult {
-    /// The lease id from the request.
-    #[prost(string, tag = "1")]
-    pub lease_id: ::prost::alloc::string::String,
     /// OUTCOME_APPLIED, OUTCOME_LEASE_LOST or OUTCOME_REFUSED. For a completion also OUTCOME_GONE.
     #[prost(enumeration = "Outcome", tag = "2")]
     pub outcome: i32,
     /// The state of the item after the call. ITEM_STATE_UNSPECIFIED unless the outcome is OUTCOME_APPLIED.
     #[prost(enumeration = "ItemState", tag = "3")]
     pub state: i32,
-    /// Only for OUTCOME_REFUSED: the path of the refused field in the completion, such as
-    /// follow_ups\[1\].item.columns\["Total"\], or the table or the constraint that refused the change, and the reason. Up to
-    /// 1,024 bytes. The service writes no value of a column into it.
-    #[prost(string, tag = "4")]
-    pub problem: ::prost::alloc::string::String,
-}
-/// Cancels leases of one queue.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CancelLeasesRequest {
-    /// The name of the queue. Required.
-    #[prost(string, tag = "1")]
-    pub queue: ::prost::alloc::string::String,
-    /// The keys of the items, in the form of Item.key, up to 1,000.
-    #[prost(string, repeated, tag = "2")]
-    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The delay before the items are ready again, up to 366 days. Absent: they are ready immediately.
-    #[prost(message, optional, tag = "3")]
-    pub delay: ::core::option::Option<::prost_types::Duration>,
-    /// True: the items become dead. Cannot be combined with a delay.
-    #[prost(bool, tag = "4")]
-    pub dead_letter: bool,
-    /// The reason. It is stored on the rows, cut to 1,024 characters, and sent to the workers by their next heartbeats. Empty:
-    /// "the lease was cancelled".
-    #[prost(string, tag = "5")]
-    pub reason: ::prost::alloc::string::String,
-}
-/// The results of a CancelLeases call.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct CancelLeasesResponse {
-    /// One result per key, in request order.
-    #[prost(message, repeated, tag = "1")]
-    pub results: ::prost::alloc::vec::Vec<CancelResult>,
-}
-/// The result of a cancellation for one item.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CancelResult {
-    /// The key from the request.
-    #[prost(string, tag = "1")]
-    pub key: ::prost::alloc::string::String,
-    /// True if the item was leased and this call ended the lease.
-    #[prost(bool, tag = "2")]
-    pub cancelled: bool,
-    /// The state of the item after the call. ITEM_STATE_UNSPECIFIED: no row has this key.
-    #[prost(enumeration = "ItemState", tag = "3")]
-    pub state: i32,
+    /// True: an earlier call of the same kind has settled the lease, and this call changed nothing. Only for OUTCOME_APPLIED.
+    #[prost(bool, tag = "5")]
+    pub already_applied: bool,
+    /// Only for OUTCOME_REFUSED.
+    #[prost(message, optional, tag = "6")]
+    pub refusal: ::core::option::Option<Refusal>,
 }
 /// Wakes the claims that wait for items of one queue.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -460,7 +480,7 @@ pub struct EnqueueRequest {
     /// The items to add, up to 1,000.
     #[prost(message, repeated, tag = "2")]
     pub items: ::prost::alloc::vec::Vec<NewItem>,
-    /// A UUID that the caller makes for this list of items. If the call is sent again with the same id, to any broker of the
+    /// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with the same id, to any broker of the
     /// database, it returns the same keys and adds nothing. The queue remembers the id for its enqueue_memory, 24 hours by
     /// default, from the commit of the items. A call that failed is not remembered. The trace contexts of the items may
     /// differ, all else must be the same. Empty: the call adds its items each time that it is sent.
@@ -474,7 +494,7 @@ pub struct NewItem {
     #[prost(btree_map = "string, message", tag = "1")]
     pub columns: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
-        Value,
+        ColumnValue,
     >,
     /// The delay before the item is ready, up to 366 days. Absent: it is ready immediately.
     #[prost(message, optional, tag = "2")]
@@ -484,14 +504,65 @@ pub struct NewItem {
     #[prost(string, tag = "3")]
     pub trace_parent: ::prost::alloc::string::String,
 }
-/// The keys of the items that were added.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// The results of an Enqueue call.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EnqueueResponse {
-    /// One key per item, in request order, in the form of Item.key.
-    #[prost(string, repeated, tag = "1")]
-    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// One result per item, in request order.
+    #[prost(message, repeated, tag = "2")]
+    pub results: ::prost::alloc::vec::Vec<EnqueueResult>,
 }
-/// The result for one lease of a call.
+/// The result of adding one item.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EnqueueResult {
+    /// The identity of the item, in the form of Item.key.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// True: an earlier call with the same request_id has added the item, and this call changed nothing.
+    #[prost(bool, tag = "2")]
+    pub already_added: bool,
+}
+/// Why a claim got no lease. A client treats an unknown value as HELD_BACK_NOTHING_READY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum HeldBack {
+    /// The claim got leases.
+    Unspecified = 0,
+    /// No item is ready.
+    NothingReady = 1,
+    /// The ready items that the claim looked at are larger than its max_bytes. too_large has them.
+    TooLarge = 2,
+    /// This instance of the service stops, and gives no more leases. Send the next claim on another connection.
+    Stopping = 3,
+    /// The claim was ended by ReleaseClaims.
+    Released = 4,
+}
+impl HeldBack {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "HELD_BACK_UNSPECIFIED",
+            Self::NothingReady => "HELD_BACK_NOTHING_READY",
+            Self::TooLarge => "HELD_BACK_TOO_LARGE",
+            Self::Stopping => "HELD_BACK_STOPPING",
+            Self::Released => "HELD_BACK_RELEASED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "HELD_BACK_UNSPECIFIED" => Some(Self::Unspecified),
+            "HELD_BACK_NOTHING_READY" => Some(Self::NothingReady),
+            "HELD_BACK_TOO_LARGE" => Some(Self::TooLarge),
+            "HELD_BACK_STOPPING" => Some(Self::Stopping),
+            "HELD_BACK_RELEASED" => Some(Self::Released),
+            _ => None,
+        }
+    }
+}
+/// The result for one entry of a call. A client treats an unknown value as OUTCOME_LEASE_LOST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Outcome {
@@ -506,10 +577,9 @@ pub enum Outcome {
     /// cannot tell these apart. Follow-ups were not added by this call. Fail, Release and Heartbeat have the outcome
     /// OUTCOME_LEASE_LOST in these cases.
     Gone = 3,
-    /// The service or the database cannot apply this settlement as it was sent. The call changed nothing for it, and a
-    /// lease that was held is still held. SettleResult.problem has the reason. The causes are a malformed follow-up or
-    /// column value, and a constraint, a foreign key or a trigger of a table. The same settlement has the same outcome when it is sent again.
-    /// Correct it, or report the problem with Fail.
+    /// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
+    /// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
+    /// when it is sent again. Correct it, or report the problem with Fail.
     Refused = 4,
 }
 impl Outcome {
@@ -534,6 +604,68 @@ impl Outcome {
             "OUTCOME_LEASE_LOST" => Some(Self::LeaseLost),
             "OUTCOME_GONE" => Some(Self::Gone),
             "OUTCOME_REFUSED" => Some(Self::Refused),
+            _ => None,
+        }
+    }
+}
+/// The kinds of refusals. A client treats an unknown value as REFUSAL_REASON_UNSPECIFIED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RefusalReason {
+    /// Another problem. Refusal.message has it.
+    Unspecified = 0,
+    /// A field is malformed or out of its bounds: a duration, a checkpoint, a value without a kind, a key.
+    InvalidField = 1,
+    /// The queue of a follow-up is not configured.
+    QueueNotFound = 2,
+    /// The table does not have this column.
+    ColumnUnknown = 3,
+    /// The call cannot write this column: the service itself sets it, the database computes it, or the queue's setting
+    /// `writable` does not list it.
+    ColumnNotWritable = 4,
+    /// The column cannot hold the value: its type, its length, its range, or NULL in a column that is never NULL.
+    ValueUnfit = 5,
+    /// A row with this key or this unique value exists.
+    AlreadyExists = 6,
+    /// A CHECK constraint refuses the row.
+    Check = 7,
+    /// A foreign key refuses the row, or rows of another table refer to the row that the completion removes.
+    ForeignKey = 8,
+    /// A trigger refuses the change.
+    Trigger = 9,
+}
+impl RefusalReason {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "REFUSAL_REASON_UNSPECIFIED",
+            Self::InvalidField => "REFUSAL_REASON_INVALID_FIELD",
+            Self::QueueNotFound => "REFUSAL_REASON_QUEUE_NOT_FOUND",
+            Self::ColumnUnknown => "REFUSAL_REASON_COLUMN_UNKNOWN",
+            Self::ColumnNotWritable => "REFUSAL_REASON_COLUMN_NOT_WRITABLE",
+            Self::ValueUnfit => "REFUSAL_REASON_VALUE_UNFIT",
+            Self::AlreadyExists => "REFUSAL_REASON_ALREADY_EXISTS",
+            Self::Check => "REFUSAL_REASON_CHECK",
+            Self::ForeignKey => "REFUSAL_REASON_FOREIGN_KEY",
+            Self::Trigger => "REFUSAL_REASON_TRIGGER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "REFUSAL_REASON_UNSPECIFIED" => Some(Self::Unspecified),
+            "REFUSAL_REASON_INVALID_FIELD" => Some(Self::InvalidField),
+            "REFUSAL_REASON_QUEUE_NOT_FOUND" => Some(Self::QueueNotFound),
+            "REFUSAL_REASON_COLUMN_UNKNOWN" => Some(Self::ColumnUnknown),
+            "REFUSAL_REASON_COLUMN_NOT_WRITABLE" => Some(Self::ColumnNotWritable),
+            "REFUSAL_REASON_VALUE_UNFIT" => Some(Self::ValueUnfit),
+            "REFUSAL_REASON_ALREADY_EXISTS" => Some(Self::AlreadyExists),
+            "REFUSAL_REASON_CHECK" => Some(Self::Check),
+            "REFUSAL_REASON_FOREIGN_KEY" => Some(Self::ForeignKey),
+            "REFUSAL_REASON_TRIGGER" => Some(Self::Trigger),
             _ => None,
         }
     }
@@ -585,7 +717,7 @@ impl ItemState {
 }
 /// Generated client implementations.
 #[cfg(feature = "client")]
-pub mod lease_broker_service_client {
+pub mod lease_service_client {
     #![allow(
         unused_variables,
         dead_code,
@@ -597,10 +729,10 @@ pub mod lease_broker_service_client {
     use tonic::codegen::http::Uri;
     /// Leases rows of database tables to workers.
     #[derive(Debug, Clone)]
-    pub struct LeaseBrokerServiceClient<T> {
+    pub struct LeaseServiceClient<T> {
         inner: tonic::client::Grpc<T>,
     }
-    impl LeaseBrokerServiceClient<tonic::transport::Channel> {
+    impl LeaseServiceClient<tonic::transport::Channel> {
         /// Attempt to create a new client by connecting to a given endpoint.
         pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
         where
@@ -611,7 +743,7 @@ pub mod lease_broker_service_client {
             Ok(Self::new(conn))
         }
     }
-    impl<T> LeaseBrokerServiceClient<T>
+    impl<T> LeaseServiceClient<T>
     where
         T: tonic::client::GrpcService<tonic::body::Body>,
         T::Error: Into<StdError>,
@@ -629,7 +761,7 @@ pub mod lease_broker_service_client {
         pub fn with_interceptor<F>(
             inner: T,
             interceptor: F,
-        ) -> LeaseBrokerServiceClient<InterceptedService<T, F>>
+        ) -> LeaseServiceClient<InterceptedService<T, F>>
         where
             F: tonic::service::Interceptor,
             T::ResponseBody: Default,
@@ -643,7 +775,7 @@ pub mod lease_broker_service_client {
                 http::Request<tonic::body::Body>,
             >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
         {
-            LeaseBrokerServiceClient::new(InterceptedService::new(inner, interceptor))
+            LeaseServiceClient::new(InterceptedService::new(inner, interceptor))
         }
         /// Compress requests with the given encoding.
         ///
@@ -679,13 +811,13 @@ pub mod lease_broker_service_client {
         /// Leases up to max_items ready items, in the queue's order.
         ///
         /// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
-        /// with an empty list.
+        /// with an empty list. held_back then says why there is none.
         ///
         /// If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
         /// the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
         /// until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
-        /// the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
-        /// has ended.
+        /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
+        /// cancelled call has ended.
         ///
         /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
         /// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
@@ -712,13 +844,11 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/ClaimBatch",
+                "/leasebroker.v1.LeaseService/ClaimBatch",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "ClaimBatch"),
-                );
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "ClaimBatch"));
             self.inner.unary(req, path, codec).await
         }
         /// Extends leases. Each lease then lasts lease_duration from now, or as long as it was claimed for.
@@ -726,9 +856,8 @@ pub mod lease_broker_service_client {
         /// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
         /// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
         ///
-        /// Errors: INVALID_FIELD (lease_duration, renewals\[i\].checkpoint), LIMIT_EXCEEDED (renewals, lease_duration,
-        /// renewals\[i\].checkpoint), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-        /// INTERNAL.
+        /// Errors: INVALID_FIELD (lease_duration), LIMIT_EXCEEDED (renewals, lease_duration), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn heartbeat(
             &mut self,
             request: impl tonic::IntoRequest<super::HeartbeatRequest>,
@@ -746,13 +875,11 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/Heartbeat",
+                "/leasebroker.v1.LeaseService/Heartbeat",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "Heartbeat"),
-                );
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "Heartbeat"));
             self.inner.unary(req, path, codec).await
         }
         /// Completes items: their work is done. If `next` is set, also claims items of the same queue.
@@ -785,13 +912,11 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/Complete",
+                "/leasebroker.v1.LeaseService/Complete",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "Complete"),
-                );
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "Complete"));
             self.inner.unary(req, path, codec).await
         }
         /// Reports that the work on items failed.
@@ -799,9 +924,8 @@ pub mod lease_broker_service_client {
         /// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
         /// is set, also claims items of the same queue.
         ///
-        /// Errors: INVALID_FIELD (failures\[i\].retry_delay, failures\[i\].checkpoint, fields of next), LIMIT_EXCEEDED (failures,
-        /// failures\[i\].retry_delay, failures\[i\].checkpoint, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn fail(
             &mut self,
             request: impl tonic::IntoRequest<super::FailRequest>,
@@ -816,21 +940,17 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/Fail",
+                "/leasebroker.v1.LeaseService/Fail",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "Fail"));
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "Fail"));
             self.inner.unary(req, path, codec).await
         }
         /// Returns items that were not processed. The attempt does not count.
         ///
-        /// A call with releases and request_ids applies the releases first. If it then fails with STORE_UNAVAILABLE, the
-        /// releases were applied.
-        ///
-        /// Errors: INVALID_FIELD (releases\[i\].delay, releases\[i\].checkpoint, worker_id, request_ids\[i\]), LIMIT_EXCEEDED
-        /// (releases, releases\[i\].delay, releases\[i\].checkpoint, worker_id, request_ids), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-        /// INTERNAL.
+        /// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+        /// DEADLINE_EXCEEDED, INTERNAL.
         pub async fn release(
             &mut self,
             request: impl tonic::IntoRequest<super::ReleaseRequest>,
@@ -848,28 +968,26 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/Release",
+                "/leasebroker.v1.LeaseService/Release",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "Release"));
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "Release"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes leases away from their workers, by the keys of the items. For people and programs that watch over workers.
+        /// Releases every lease of claims by their request ids, after claims whose responses were not received.
         ///
-        /// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
-        /// when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
-        /// Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
-        /// returns the reason. Items without a lease are not changed. A call that is sent again can cancel a lease that
-        /// another worker has got in between.
+        /// Every lease that such a claim got and that is still held is released without a delay. A claim that still waits at this
+        /// instance ends with an empty list. Leases of a claim that reaches the service only after this call are not released. Then,
+        /// or if in doubt, send this call again.
         ///
-        /// Errors: INVALID_FIELD (keys\[i\], delay), LIMIT_EXCEEDED (keys, delay), QUEUE_NOT_FOUND, OVERLOADED,
-        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
-        pub async fn cancel_leases(
+        /// Errors: INVALID_FIELD (worker_id, request_ids\[i\]), LIMIT_EXCEEDED (worker_id, request_ids), QUEUE_NOT_FOUND,
+        /// OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn release_claims(
             &mut self,
-            request: impl tonic::IntoRequest<super::CancelLeasesRequest>,
+            request: impl tonic::IntoRequest<super::ReleaseClaimsRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::CancelLeasesResponse>,
+            tonic::Response<super::ReleaseClaimsResponse>,
             tonic::Status,
         > {
             self.inner
@@ -882,18 +1000,16 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/CancelLeases",
+                "/leasebroker.v1.LeaseService/ReleaseClaims",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "CancelLeases"),
-                );
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "ReleaseClaims"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lets the claims that wait at this instance look for items now. A program that has inserted rows by its own SQL
-        /// calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same moment share one
-        /// look.
+        /// Wakes the claims that wait at this instance, so that they look for items immediately. A program that has inserted rows
+        /// by its own SQL calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same
+        /// moment share one look.
         ///
         /// Errors: QUEUE_NOT_FOUND, OVERLOADED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn wake(
@@ -910,25 +1026,26 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/Wake",
+                "/leasebroker.v1.LeaseService/Wake",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "Wake"));
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "Wake"));
             self.inner.unary(req, path, codec).await
         }
-        /// Adds items to a queue. If the call returns an error, no item was added.
+        /// Adds items to a queue: all of them, or none.
         ///
         /// An item takes its own W3C trace context (NewItem.trace_parent). Without one it takes that of the call's header
         /// traceparent. Its leases continue that trace.
         ///
-        /// A call with a request_id can be sent again. Without one, a retry after DEADLINE_EXCEEDED, CANCELLED or a lost
-        /// connection can add the items twice.
+        /// A call with a request_id can be sent again. Without one, a retry after an error with `applied` = `unknown`, after
+        /// CANCELLED or after a lost connection can add the items twice.
         ///
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
         /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold
         /// the value, or a constraint of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
+        /// exists (items\[i\]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn enqueue(
             &mut self,
             request: impl tonic::IntoRequest<super::EnqueueRequest>,
@@ -946,18 +1063,18 @@ pub mod lease_broker_service_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/leasebroker.v1.LeaseBrokerService/Enqueue",
+                "/leasebroker.v1.LeaseService/Enqueue",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(GrpcMethod::new("leasebroker.v1.LeaseBrokerService", "Enqueue"));
+                .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "Enqueue"));
             self.inner.unary(req, path, codec).await
         }
     }
 }
 /// Generated server implementations.
 #[cfg(feature = "server")]
-pub mod lease_broker_service_server {
+pub mod lease_service_server {
     #![allow(
         unused_variables,
         dead_code,
@@ -966,19 +1083,19 @@ pub mod lease_broker_service_server {
         clippy::let_unit_value,
     )]
     use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with LeaseBrokerServiceServer.
+    /// Generated trait containing gRPC methods that should be implemented for use with LeaseServiceServer.
     #[async_trait]
-    pub trait LeaseBrokerService: std::marker::Send + std::marker::Sync + 'static {
+    pub trait LeaseService: std::marker::Send + std::marker::Sync + 'static {
         /// Leases up to max_items ready items, in the queue's order.
         ///
         /// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
-        /// with an empty list.
+        /// with an empty list. held_back then says why there is none.
         ///
         /// If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
         /// the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
         /// until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
-        /// the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
-        /// has ended.
+        /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
+        /// cancelled call has ended.
         ///
         /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
         /// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
@@ -1000,9 +1117,8 @@ pub mod lease_broker_service_server {
         /// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
         /// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
         ///
-        /// Errors: INVALID_FIELD (lease_duration, renewals\[i\].checkpoint), LIMIT_EXCEEDED (renewals, lease_duration,
-        /// renewals\[i\].checkpoint), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-        /// INTERNAL.
+        /// Errors: INVALID_FIELD (lease_duration), LIMIT_EXCEEDED (renewals, lease_duration), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn heartbeat(
             &self,
             request: tonic::Request<super::HeartbeatRequest>,
@@ -1035,63 +1151,57 @@ pub mod lease_broker_service_server {
         /// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
         /// is set, also claims items of the same queue.
         ///
-        /// Errors: INVALID_FIELD (failures\[i\].retry_delay, failures\[i\].checkpoint, fields of next), LIMIT_EXCEEDED (failures,
-        /// failures\[i\].retry_delay, failures\[i\].checkpoint, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn fail(
             &self,
             request: tonic::Request<super::FailRequest>,
         ) -> std::result::Result<tonic::Response<super::FailResponse>, tonic::Status>;
         /// Returns items that were not processed. The attempt does not count.
         ///
-        /// A call with releases and request_ids applies the releases first. If it then fails with STORE_UNAVAILABLE, the
-        /// releases were applied.
-        ///
-        /// Errors: INVALID_FIELD (releases\[i\].delay, releases\[i\].checkpoint, worker_id, request_ids\[i\]), LIMIT_EXCEEDED
-        /// (releases, releases\[i\].delay, releases\[i\].checkpoint, worker_id, request_ids), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-        /// INTERNAL.
+        /// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+        /// DEADLINE_EXCEEDED, INTERNAL.
         async fn release(
             &self,
             request: tonic::Request<super::ReleaseRequest>,
         ) -> std::result::Result<tonic::Response<super::ReleaseResponse>, tonic::Status>;
-        /// Takes leases away from their workers, by the keys of the items. For people and programs that watch over workers.
+        /// Releases every lease of claims by their request ids, after claims whose responses were not received.
         ///
-        /// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
-        /// when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
-        /// Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
-        /// returns the reason. Items without a lease are not changed. A call that is sent again can cancel a lease that
-        /// another worker has got in between.
+        /// Every lease that such a claim got and that is still held is released without a delay. A claim that still waits at this
+        /// instance ends with an empty list. Leases of a claim that reaches the service only after this call are not released. Then,
+        /// or if in doubt, send this call again.
         ///
-        /// Errors: INVALID_FIELD (keys\[i\], delay), LIMIT_EXCEEDED (keys, delay), QUEUE_NOT_FOUND, OVERLOADED,
-        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
-        async fn cancel_leases(
+        /// Errors: INVALID_FIELD (worker_id, request_ids\[i\]), LIMIT_EXCEEDED (worker_id, request_ids), QUEUE_NOT_FOUND,
+        /// OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn release_claims(
             &self,
-            request: tonic::Request<super::CancelLeasesRequest>,
+            request: tonic::Request<super::ReleaseClaimsRequest>,
         ) -> std::result::Result<
-            tonic::Response<super::CancelLeasesResponse>,
+            tonic::Response<super::ReleaseClaimsResponse>,
             tonic::Status,
         >;
-        /// Lets the claims that wait at this instance look for items now. A program that has inserted rows by its own SQL
-        /// calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same moment share one
-        /// look.
+        /// Wakes the claims that wait at this instance, so that they look for items immediately. A program that has inserted rows
+        /// by its own SQL calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same
+        /// moment share one look.
         ///
         /// Errors: QUEUE_NOT_FOUND, OVERLOADED, DEADLINE_EXCEEDED, INTERNAL.
         async fn wake(
             &self,
             request: tonic::Request<super::WakeRequest>,
         ) -> std::result::Result<tonic::Response<super::WakeResponse>, tonic::Status>;
-        /// Adds items to a queue. If the call returns an error, no item was added.
+        /// Adds items to a queue: all of them, or none.
         ///
         /// An item takes its own W3C trace context (NewItem.trace_parent). Without one it takes that of the call's header
         /// traceparent. Its leases continue that trace.
         ///
-        /// A call with a request_id can be sent again. Without one, a retry after DEADLINE_EXCEEDED, CANCELLED or a lost
-        /// connection can add the items twice.
+        /// A call with a request_id can be sent again. Without one, a retry after an error with `applied` = `unknown`, after
+        /// CANCELLED or after a lost connection can add the items twice.
         ///
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
         /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold
         /// the value, or a constraint of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
+        /// exists (items\[i\]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn enqueue(
             &self,
             request: tonic::Request<super::EnqueueRequest>,
@@ -1099,14 +1209,14 @@ pub mod lease_broker_service_server {
     }
     /// Leases rows of database tables to workers.
     #[derive(Debug)]
-    pub struct LeaseBrokerServiceServer<T> {
+    pub struct LeaseServiceServer<T> {
         inner: Arc<T>,
         accept_compression_encodings: EnabledCompressionEncodings,
         send_compression_encodings: EnabledCompressionEncodings,
         max_decoding_message_size: Option<usize>,
         max_encoding_message_size: Option<usize>,
     }
-    impl<T> LeaseBrokerServiceServer<T> {
+    impl<T> LeaseServiceServer<T> {
         pub fn new(inner: T) -> Self {
             Self::from_arc(Arc::new(inner))
         }
@@ -1157,9 +1267,9 @@ pub mod lease_broker_service_server {
             self
         }
     }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for LeaseBrokerServiceServer<T>
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for LeaseServiceServer<T>
     where
-        T: LeaseBrokerService,
+        T: LeaseService,
         B: Body + std::marker::Send + 'static,
         B::Error: Into<StdError> + std::marker::Send + 'static,
     {
@@ -1174,11 +1284,11 @@ pub mod lease_broker_service_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
-                "/leasebroker.v1.LeaseBrokerService/ClaimBatch" => {
+                "/leasebroker.v1.LeaseService/ClaimBatch" => {
                     #[allow(non_camel_case_types)]
-                    struct ClaimBatchSvc<T: LeaseBrokerService>(pub Arc<T>);
+                    struct ClaimBatchSvc<T: LeaseService>(pub Arc<T>);
                     impl<
-                        T: LeaseBrokerService,
+                        T: LeaseService,
                     > tonic::server::UnaryService<super::ClaimBatchRequest>
                     for ClaimBatchSvc<T> {
                         type Response = super::ClaimBatchResponse;
@@ -1192,8 +1302,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::claim_batch(&inner, request)
-                                    .await
+                                <T as LeaseService>::claim_batch(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1220,11 +1329,11 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/Heartbeat" => {
+                "/leasebroker.v1.LeaseService/Heartbeat" => {
                     #[allow(non_camel_case_types)]
-                    struct HeartbeatSvc<T: LeaseBrokerService>(pub Arc<T>);
+                    struct HeartbeatSvc<T: LeaseService>(pub Arc<T>);
                     impl<
-                        T: LeaseBrokerService,
+                        T: LeaseService,
                     > tonic::server::UnaryService<super::HeartbeatRequest>
                     for HeartbeatSvc<T> {
                         type Response = super::HeartbeatResponse;
@@ -1238,7 +1347,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::heartbeat(&inner, request).await
+                                <T as LeaseService>::heartbeat(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1265,11 +1374,11 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/Complete" => {
+                "/leasebroker.v1.LeaseService/Complete" => {
                     #[allow(non_camel_case_types)]
-                    struct CompleteSvc<T: LeaseBrokerService>(pub Arc<T>);
+                    struct CompleteSvc<T: LeaseService>(pub Arc<T>);
                     impl<
-                        T: LeaseBrokerService,
+                        T: LeaseService,
                     > tonic::server::UnaryService<super::CompleteRequest>
                     for CompleteSvc<T> {
                         type Response = super::CompleteResponse;
@@ -1283,7 +1392,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::complete(&inner, request).await
+                                <T as LeaseService>::complete(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1310,12 +1419,11 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/Fail" => {
+                "/leasebroker.v1.LeaseService/Fail" => {
                     #[allow(non_camel_case_types)]
-                    struct FailSvc<T: LeaseBrokerService>(pub Arc<T>);
-                    impl<
-                        T: LeaseBrokerService,
-                    > tonic::server::UnaryService<super::FailRequest> for FailSvc<T> {
+                    struct FailSvc<T: LeaseService>(pub Arc<T>);
+                    impl<T: LeaseService> tonic::server::UnaryService<super::FailRequest>
+                    for FailSvc<T> {
                         type Response = super::FailResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1327,7 +1435,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::fail(&inner, request).await
+                                <T as LeaseService>::fail(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1354,11 +1462,11 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/Release" => {
+                "/leasebroker.v1.LeaseService/Release" => {
                     #[allow(non_camel_case_types)]
-                    struct ReleaseSvc<T: LeaseBrokerService>(pub Arc<T>);
+                    struct ReleaseSvc<T: LeaseService>(pub Arc<T>);
                     impl<
-                        T: LeaseBrokerService,
+                        T: LeaseService,
                     > tonic::server::UnaryService<super::ReleaseRequest>
                     for ReleaseSvc<T> {
                         type Response = super::ReleaseResponse;
@@ -1372,7 +1480,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::release(&inner, request).await
+                                <T as LeaseService>::release(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1399,26 +1507,25 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/CancelLeases" => {
+                "/leasebroker.v1.LeaseService/ReleaseClaims" => {
                     #[allow(non_camel_case_types)]
-                    struct CancelLeasesSvc<T: LeaseBrokerService>(pub Arc<T>);
+                    struct ReleaseClaimsSvc<T: LeaseService>(pub Arc<T>);
                     impl<
-                        T: LeaseBrokerService,
-                    > tonic::server::UnaryService<super::CancelLeasesRequest>
-                    for CancelLeasesSvc<T> {
-                        type Response = super::CancelLeasesResponse;
+                        T: LeaseService,
+                    > tonic::server::UnaryService<super::ReleaseClaimsRequest>
+                    for ReleaseClaimsSvc<T> {
+                        type Response = super::ReleaseClaimsResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::CancelLeasesRequest>,
+                            request: tonic::Request<super::ReleaseClaimsRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::cancel_leases(&inner, request)
-                                    .await
+                                <T as LeaseService>::release_claims(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1429,7 +1536,7 @@ pub mod lease_broker_service_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = CancelLeasesSvc(inner);
+                        let method = ReleaseClaimsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -1445,12 +1552,11 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/Wake" => {
+                "/leasebroker.v1.LeaseService/Wake" => {
                     #[allow(non_camel_case_types)]
-                    struct WakeSvc<T: LeaseBrokerService>(pub Arc<T>);
-                    impl<
-                        T: LeaseBrokerService,
-                    > tonic::server::UnaryService<super::WakeRequest> for WakeSvc<T> {
+                    struct WakeSvc<T: LeaseService>(pub Arc<T>);
+                    impl<T: LeaseService> tonic::server::UnaryService<super::WakeRequest>
+                    for WakeSvc<T> {
                         type Response = super::WakeResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1462,7 +1568,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::wake(&inner, request).await
+                                <T as LeaseService>::wake(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1489,11 +1595,11 @@ pub mod lease_broker_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/leasebroker.v1.LeaseBrokerService/Enqueue" => {
+                "/leasebroker.v1.LeaseService/Enqueue" => {
                     #[allow(non_camel_case_types)]
-                    struct EnqueueSvc<T: LeaseBrokerService>(pub Arc<T>);
+                    struct EnqueueSvc<T: LeaseService>(pub Arc<T>);
                     impl<
-                        T: LeaseBrokerService,
+                        T: LeaseService,
                     > tonic::server::UnaryService<super::EnqueueRequest>
                     for EnqueueSvc<T> {
                         type Response = super::EnqueueResponse;
@@ -1507,7 +1613,7 @@ pub mod lease_broker_service_server {
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as LeaseBrokerService>::enqueue(&inner, request).await
+                                <T as LeaseService>::enqueue(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -1556,7 +1662,7 @@ pub mod lease_broker_service_server {
             }
         }
     }
-    impl<T> Clone for LeaseBrokerServiceServer<T> {
+    impl<T> Clone for LeaseServiceServer<T> {
         fn clone(&self) -> Self {
             let inner = self.inner.clone();
             Self {
@@ -1569,8 +1675,394 @@ pub mod lease_broker_service_server {
         }
     }
     /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "leasebroker.v1.LeaseBrokerService";
-    impl<T> tonic::server::NamedService for LeaseBrokerServiceServer<T> {
+    pub const SERVICE_NAME: &str = "leasebroker.v1.LeaseService";
+    impl<T> tonic::server::NamedService for LeaseServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Cancels leases of one queue.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CancelLeasesRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The delay before the items are ready again, up to 366 days. Absent: they are ready immediately.
+    #[prost(message, optional, tag = "3")]
+    pub delay: ::core::option::Option<::prost_types::Duration>,
+    /// True: the items become dead. Cannot be combined with a delay.
+    #[prost(bool, tag = "4")]
+    pub dead_letter: bool,
+    /// The reason. It is stored on the rows, cut to 1,024 characters, and sent to the workers by their next heartbeats. Empty:
+    /// "the lease was cancelled".
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    /// The leases to cancel, up to 1,000.
+    #[prost(message, repeated, tag = "6")]
+    pub cancellations: ::prost::alloc::vec::Vec<Cancellation>,
+}
+/// Cancels the lease on one item.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Cancellation {
+    /// The identity of the item, in the form of Item.key.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// The fencing token of the lease, as in Lease.fencing_token. Only this lease is cancelled. 0: the lease that is held when
+    /// the call arrives, whichever it is.
+    #[prost(int64, tag = "2")]
+    pub fencing_token: i64,
+}
+/// The results of a CancelLeases call.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CancelLeasesResponse {
+    /// One result per cancellation, in request order.
+    #[prost(message, repeated, tag = "1")]
+    pub results: ::prost::alloc::vec::Vec<CancelResult>,
+}
+/// The result of one cancellation.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelResult {
+    /// The state of the item after the call. ITEM_STATE_UNSPECIFIED: no row has this key.
+    #[prost(enumeration = "ItemState", tag = "3")]
+    pub state: i32,
+    /// OUTCOME_APPLIED: this call has ended the lease, or an earlier one has, and the item was not claimed since.
+    /// OUTCOME_LEASE_LOST: the item has no lease, or not this one. OUTCOME_GONE: no row has this key. OUTCOME_REFUSED: the key
+    /// is malformed.
+    #[prost(enumeration = "Outcome", tag = "4")]
+    pub outcome: i32,
+    /// True: an earlier call has cancelled the lease, and this call changed nothing. Only for OUTCOME_APPLIED.
+    #[prost(bool, tag = "5")]
+    pub already_applied: bool,
+    /// The fencing token of the lease that was cancelled. 0 if none was.
+    #[prost(int64, tag = "6")]
+    pub fencing_token: i64,
+    /// Only for OUTCOME_REFUSED.
+    #[prost(message, optional, tag = "7")]
+    pub refusal: ::core::option::Option<Refusal>,
+}
+/// Generated client implementations.
+#[cfg(feature = "client")]
+pub mod admin_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Operates queues. Its rpcs need the role operator.
+    #[derive(Debug, Clone)]
+    pub struct AdminServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl AdminServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> AdminServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AdminServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AdminServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Takes leases away from their workers, by the keys of the items.
+        ///
+        /// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
+        /// when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
+        /// Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
+        /// returns the reason. Items without a lease are not changed.
+        ///
+        /// A cancellation with a fencing token can be sent again. Without one, a call that is sent again can cancel a lease that
+        /// another worker has got in between.
+        ///
+        /// Errors: INVALID_FIELD (delay), LIMIT_EXCEEDED (cancellations, delay), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn cancel_leases(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CancelLeasesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelLeasesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/CancelLeases",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "CancelLeases"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "server")]
+pub mod admin_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with AdminServiceServer.
+    #[async_trait]
+    pub trait AdminService: std::marker::Send + std::marker::Sync + 'static {
+        /// Takes leases away from their workers, by the keys of the items.
+        ///
+        /// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
+        /// when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
+        /// Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
+        /// returns the reason. Items without a lease are not changed.
+        ///
+        /// A cancellation with a fencing token can be sent again. Without one, a call that is sent again can cancel a lease that
+        /// another worker has got in between.
+        ///
+        /// Errors: INVALID_FIELD (delay), LIMIT_EXCEEDED (cancellations, delay), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn cancel_leases(
+            &self,
+            request: tonic::Request<super::CancelLeasesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelLeasesResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Operates queues. Its rpcs need the role operator.
+    #[derive(Debug)]
+    pub struct AdminServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> AdminServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for AdminServiceServer<T>
+    where
+        T: AdminService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/leasebroker.v1.AdminService/CancelLeases" => {
+                    #[allow(non_camel_case_types)]
+                    struct CancelLeasesSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::CancelLeasesRequest>
+                    for CancelLeasesSvc<T> {
+                        type Response = super::CancelLeasesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CancelLeasesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::cancel_leases(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CancelLeasesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for AdminServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "leasebroker.v1.AdminService";
+    impl<T> tonic::server::NamedService for AdminServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -1,4 +1,4 @@
-//! The files in `generated/` are what the .proto file gives.
+//! The files in `generated/` are what the .proto files give.
 //!
 //! `LEASE_BROKER_WRITE_GENERATED=1 cargo test -p lease-broker-proto` writes them again.
 
@@ -7,12 +7,12 @@ use std::{env, fs};
 
 use prost::Message as _;
 
-const PROTO: &str = "leasebroker/v1/lease_broker.proto";
+const PROTOS: [&str; 2] = ["leasebroker/v1/lease_broker.proto", "leasebroker/v1/admin.proto"];
 const CODE: &str = "leasebroker.v1.rs";
 const DESCRIPTORS: &str = "leasebroker.v1.descriptors.bin";
 
 #[test]
-fn generated_files_are_those_of_the_proto_file() {
+fn generated_files_are_those_of_the_proto_files() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let committed = package.join("generated");
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
@@ -27,7 +27,7 @@ fn generated_files_are_those_of_the_proto_file() {
         let committed = fs::read(committed.join(name)).unwrap_or_default();
         assert!(
             made == committed,
-            "proto/generated/{name} differs from {PROTO}; write it again: \
+            "proto/generated/{name} differs from {PROTOS:?}; write it again: \
              LEASE_BROKER_WRITE_GENERATED=1 cargo test -p lease-broker-proto"
         );
     }
@@ -35,7 +35,7 @@ fn generated_files_are_those_of_the_proto_file() {
 
 /// Generates the code and the descriptors of the API into a folder.
 fn generate(package: &Path, folder: &Path) {
-    let descriptors = protox::compile([PROTO], [package]).expect("the .proto file is valid");
+    let descriptors = protox::compile(PROTOS, [package]).expect("the .proto files are valid");
     let encoded = descriptors.encode_to_vec();
     fs::write(folder.join(DESCRIPTORS), encoded).expect("the file can be written");
     // Proto maps become BTreeMap. An item has few columns. For these it needs one allocation and no hashing. Its order
