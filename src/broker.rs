@@ -86,11 +86,12 @@ pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
-    CancelRequest, ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
-    ReleaseRequest, Released,
+    CancelRequest, ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease,
+    LeaseRenewal, ReleaseClaimsRequest,
 };
 pub use self::response_budget::ResponseBytes;
-pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
+pub use self::calls::SettledAndClaimed;
+pub use self::undelivered::{DeliveredLease, HeldBack, UndeliveredLeases};
 
 use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;
@@ -535,7 +536,7 @@ impl Broker {
     /// Decodes a lease id. Returns `None` if this deployment never gave it out for the queue to this owner.
     ///
     /// # Errors
-    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id. [`Error::SecretNotRead`] if another broker may have signed it
+    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id, while brokers of another version run. [`Error::SecretNotRead`] if another broker may have signed it
     /// with a new secret.
     fn decode_lease_id(
         &self,
@@ -548,11 +549,15 @@ impl Broker {
             Err(InvalidLeaseId::UnknownSecret(number)) if self.secret_reader.reads_soon(number) => {
                 Err(Error::SecretNotRead { number })
             }
-            Err(InvalidLeaseId::Unknown | InvalidLeaseId::UnknownSecret(_)) => {
+            Err(_) => {
                 self.metrics.queue(queue.index).unknown_ids.add(1);
                 Ok(None)
             }
-            Err(InvalidLeaseId::NewerVersion(version)) => Err(Error::LeaseIdTooNew { version }),
+            Err(InvalidLeaseId::NewerVersion(version))
+                if self.other_version_runs.load(Ordering::Relaxed) =>
+            {
+                Err(Error::LeaseIdTooNew { version })
+            }
         }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
 
+use lease_broker_store::Refusal;
+
 use super::error::Error;
 use crate::config::Limits;
 
@@ -77,27 +79,26 @@ pub(super) fn check_lease_duration(
     check_max(|| field.to_owned(), requested, bounds.max)
 }
 
-/// Checks a checkpoint. `message` returns the path of the message that contains it. It is called only for an error.
+/// Checks the field `checkpoint` of an entry.
 pub(super) fn check_checkpoint(
     queue: &QueueSpec,
-    message: impl FnOnce() -> String,
     checkpoint: Option<&[u8]>,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let Some(checkpoint) = checkpoint else {
         return Ok(());
     };
-    let field = || format!("{}.checkpoint", message());
+    let refused = |problem| Err(Refusal::of_field("checkpoint", problem));
     let Some(max) = queue.max_checkpoint_bytes else {
         let problem = format!(
             "queue {:?} has no checkpoints: set checkpoint = true in its configuration",
             queue.name
         );
-        return Err(Error::invalid(field(), problem));
+        return refused(problem);
     };
     let length = checkpoint.len();
     if length > max {
         let problem = format!("{length} bytes exceed the limit of {max} bytes");
-        return Err(Error::limit(field(), problem));
+        return refused(problem);
     }
     Ok(())
 }

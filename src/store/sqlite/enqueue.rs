@@ -11,14 +11,14 @@ use super::queue_statements::QueueStatements;
 use super::quote::{literal, quote};
 use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
-use crate::{NewItem, QueueIndex, Refusal, Rejection, Settled, StoreError};
+use crate::{NewItem, Problem, QueueIndex, Refusal, Rejection, Settled, StoreError};
 
 /// The error of one request in a list.
 pub(super) enum ItemError {
     /// The request breaks a rule of the table: a column, a value or a constraint.
     Rejected {
         column: Option<String>,
-        problem: String,
+        problem: Problem,
     },
     /// The store failed.
     Store(StoreError),
@@ -35,7 +35,10 @@ impl ItemError {
         let (column, problem) = match self {
             Self::Store(error) => return Err(error),
             // SQLite's message does not always name the table.
-            Self::Rejected { column, problem } => (column, format!("table {table:?}: {problem}")),
+            Self::Rejected { column, problem } => {
+                let text = format!("table {table:?}: {problem}");
+                (column, Problem { text, ..problem })
+            }
         };
         Ok(Settled::Refused(match follow_up {
             Some(index) => Refusal::of_follow_up(index, column.as_deref(), problem),
