@@ -200,11 +200,9 @@ impl Client {
                     next: next.map(|max_items| self.next_claim(max_items)),
                 };
                 let response = send!(self, Rpc::Complete, complete, start, request, {})?;
+                // The worker then claims by a call of its own, which waits or ends the run.
                 if let Some(error) = response.next_error {
-                    return Err(CommandError::failed(format!(
-                        "next: {} ({})",
-                        error.message, error.reason
-                    )));
+                    self.state.errors.add(Rpc::ClaimBatch, error.reason);
                 }
                 (response.results, response.next)
             }
