@@ -1,5 +1,4 @@
-//! The calls of the API, one method for each: claim, heartbeat, complete, complete and claim, fail, fail and claim,
-//! release, release claims, enqueue.
+//! The calls of the API, one method for each: claim, heartbeat, complete, fail, release, release claims, enqueue.
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
 //! result to the queue's claim dispatcher or group commit. An entry that is malformed, or whose lease is not held, fails
@@ -12,8 +11,8 @@ use lease_broker_model::item_state::AfterFailure;
 use lease_broker_model::lease_id::LeaseId;
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_store::{
-    Applied, Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
-    Settlement, StoreError,
+    Applied, Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed,
+    Settled, Settlement, StoreError,
 };
 use lease_broker_value::Value;
 use rand::RngExt as _;
@@ -32,8 +31,8 @@ use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
 
-/// The results of settlements, and of a claim beside them.
-pub type SettledAndClaimed = (Vec<Settled>, Result<UndeliveredLeases, Error>);
+/// The results of settlements, and of the claim beside them. `None`: there was no claim.
+pub type SettledAndClaimed = (Vec<Settled>, Option<Result<UndeliveredLeases, Error>>);
 
 impl Broker {
     /// Leases items. Returns no leases if no item is ready within the wait.
@@ -94,7 +93,8 @@ impl Broker {
                 checkpoint,
             } = renewal;
             let id = self.decode_lease_id(queue, &context.owner, &lease_id)?;
-            let checkpoint = check_checkpoint(&queue.spec, checkpoint.as_deref()).map(|()| checkpoint);
+            let checkpoint =
+                check_checkpoint(&queue.spec, checkpoint.as_deref()).map(|()| checkpoint);
             let renewal = match (id, checkpoint) {
                 (None, _) => Err(Renewed::UNKNOWN),
                 (_, Err(refusal)) => Err(Renewed::Refused(refusal)),
@@ -116,21 +116,27 @@ impl Broker {
         Ok(renewed)
     }
 
-    /// Ends leases whose work is done, and adds their follow-up items in the same transaction.
+    /// Ends leases whose work is done, and adds their follow-up items in the same transaction. Returns one result per
+    /// completion, in request order.
     ///
-    /// Returns one result per completion, in request order.
+    /// With `next`, it leases the next items of the same queue at the same time. The claim does not wait for an item. If the
+    /// completions fail, the call fails. The new leases are then released, except those of a claim with a request id: they
+    /// stay, and the caller gets them when it sends the claim again. If only the claim fails, the call succeeds with the
+    /// error of the claim.
     ///
     /// # Errors
-    /// As [`Self::heartbeat`].
+    /// As [`Self::heartbeat`]. The path of a field of `next` starts with `next.`.
     pub async fn complete(
         &self,
         context: &CallContext,
         queue: &str,
         completions: Vec<LeaseCompletion>,
-    ) -> Result<Vec<Settled>, Error> {
+        next: Option<ClaimRequest>,
+    ) -> Result<SettledAndClaimed, Error> {
         let queue = self.queue(queue)?;
         let settlements = self.settlements_of(context, queue, completions)?;
-        self.settle(context, queue, settlements, None).await
+        self.settle_and_claim(context, queue, settlements, next)
+            .await
     }
 
     /// Checks completions and decodes their lease ids.
@@ -154,50 +160,17 @@ impl Broker {
         Ok(settlements)
     }
 
-    /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
-    /// does not wait for an item.
-    ///
-    /// If the completions fail, the call fails. The new leases are then released, except those of a claim with a request
-    /// id: they stay, and the caller gets them when it sends the claim again. If only the claim fails, the call succeeds
-    /// with the error of the claim.
-    ///
-    /// # Errors
-    /// As [`Self::complete`]. The path of a field of `next` starts with `next.`.
-    pub async fn complete_and_claim(
-        &self,
-        context: &CallContext,
-        completions: Vec<LeaseCompletion>,
-        next: ClaimRequest,
-    ) -> Result<SettledAndClaimed, Error> {
-        let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of(context, queue, completions)?;
-        self.settle_and_claim(context, queue, settlements, next)
-            .await
-    }
-
-    /// Ends leases as [`Self::fail`] does and leases the next items, as [`Self::complete_and_claim`] does.
-    ///
-    /// # Errors
-    /// As [`Self::complete_and_claim`].
-    pub async fn fail_and_claim(
-        &self,
-        context: &CallContext,
-        failures: Vec<LeaseFailure>,
-        next: ClaimRequest,
-    ) -> Result<SettledAndClaimed, Error> {
-        let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of_failures(context, queue, failures)?;
-        self.settle_and_claim(context, queue, settlements, next)
-            .await
-    }
-
     async fn settle_and_claim(
         &self,
         context: &CallContext,
         queue: &Queue,
         settlements: Vec<Result<Settlement, Settled>>,
-        next: ClaimRequest,
+        next: Option<ClaimRequest>,
     ) -> Result<SettledAndClaimed, Error> {
+        let Some(next) = next else {
+            let results = self.settle(context, queue, settlements, None).await?;
+            return Ok((results, None));
+        };
         self.metrics.add_call(queue.index, Operation::Claim);
         let call = next.into_claim_call(
             &context.owner,
@@ -216,7 +189,7 @@ impl Broker {
             claim
         );
         match results {
-            Ok(results) => Ok((results, leases)),
+            Ok(results) => Ok((results, Some(leases))),
             Err(error) => {
                 let is_unclaimed = match &leases {
                     Ok(leases) => leases.is_empty(),
@@ -231,21 +204,22 @@ impl Broker {
     }
 
     /// Ends leases whose work failed. The item is tried again after a delay, or becomes a dead letter if its attempts
-    /// are used up or the failure says so.
-    ///
-    /// Returns one result per failure, in request order.
+    /// are used up or the failure says so. Returns one result per failure, in request order. `next` is as in
+    /// [`Self::complete`].
     ///
     /// # Errors
-    /// As [`Self::heartbeat`].
+    /// As [`Self::complete`].
     pub async fn fail(
         &self,
         context: &CallContext,
         queue: &str,
         failures: Vec<LeaseFailure>,
-    ) -> Result<Vec<Settled>, Error> {
+        next: Option<ClaimRequest>,
+    ) -> Result<SettledAndClaimed, Error> {
         let queue = self.queue(queue)?;
         let settlements = self.settlements_of_failures(context, queue, failures)?;
-        self.settle(context, queue, settlements, None).await
+        self.settle_and_claim(context, queue, settlements, next)
+            .await
     }
 
     /// Checks failures, decodes their lease ids, and decides what becomes of their items.

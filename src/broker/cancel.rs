@@ -74,7 +74,9 @@ impl Broker {
         };
         let has_entered = |state| {
             let mut results = cancelled.iter();
-            results.any(|result| matches!(result, Cancelled::Ended { state: new, .. } if *new == state))
+            results.any(
+                |result| matches!(result, Cancelled::Ended { state: new, .. } if *new == state),
+            )
         };
         if has_entered(State::Ready) {
             queue.wakeups.notify_item_ready_in(Duration::ZERO);

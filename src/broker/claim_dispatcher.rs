@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lease_broker_model::call_source::SourceNumber;
-use lease_broker_store::{Beginning, ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};
+use lease_broker_store::{
+    Beginning, ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem,
+};
 use rand::RngExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;

@@ -24,8 +24,12 @@ pub enum Error {
     LimitExceeded {
         /// The field's path in the request, such as `items[3].delay`.
         field: String,
-        /// The value and the limit.
+        /// The value and the limit, as text for people.
         problem: String,
+        /// The value. `None`: it is not known.
+        value: Option<String>,
+        /// The limit.
+        max: String,
     },
     /// The configuration has no queue of this name. Nothing was changed.
     #[error("queue {} is not configured", Quoted(.0))]
@@ -118,10 +122,17 @@ impl Error {
     }
 
     /// Creates an [`Error::LimitExceeded`].
-    pub(super) fn limit(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(super) fn limit(
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        value: impl ToString,
+        max: impl ToString,
+    ) -> Self {
         Self::LimitExceeded {
             field: field.into(),
             problem: problem.into(),
+            value: Some(value.to_string()),
+            max: max.to_string(),
         }
     }
 
@@ -151,12 +162,11 @@ impl Error {
         }
     }
 
-
     /// Turns the error about a field of one settlement into the refusal of this settlement. The field's path must begin
     /// in the settlement.
     pub fn into_refusal(self) -> Refusal {
         match self {
-            Self::InvalidField { field, problem } | Self::LimitExceeded { field, problem } => {
+            Self::InvalidField { field, problem } | Self::LimitExceeded { field, problem, .. } => {
                 Refusal::of_field(field, problem)
             }
             other => Refusal {

@@ -14,9 +14,9 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Leases, NewItem,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement, StoreError,
-    TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
+    Settlement, StoreError, TraceNote,
 };
 use uuid::Uuid;
 

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp, Leases, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp, Leases, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError,
+    TraceNote,
 };
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -99,7 +99,7 @@ impl LeaseRecorder {
                 self.tracer
                     .extended(queue, lease, trace, time, expiry.time_left);
             }
-            Renewed::Lost { .. } => {
+            Renewed::Lost { .. } | Renewed::Refused(_) => {
                 let (call, now) = (LeaseCall::Heartbeat, SystemTime::now());
                 self.tracer.lost(queue, lease, trace, call, now);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseOwner, Secret};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{ClaimCall, NewItem, Refusal, Settled};
+use lease_broker_store::{ClaimCall, NewItem, Refusal};
 use lease_broker_value::Value;
 use uuid::Uuid;
 

@@ -53,7 +53,9 @@ impl StoreHealth {
     ) -> Result<T, StoreError> {
         let problem = || {
             let interval = humantime::format_duration(PROBE_INTERVAL);
-            format!("the last health probe failed or timed out; the broker probes again every {interval}")
+            format!(
+                "the last health probe failed or timed out; the broker probes again every {interval}"
+            )
         };
         let mut healthy = self.healthy.subscribe();
         if !*healthy.borrow() {

@@ -83,9 +83,10 @@ pub use self::settings::Settings;
 use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
+    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError,
+    TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.

@@ -33,7 +33,10 @@ pub(super) fn insertable_column<'a, C>(
             Quoted(name),
             names.join(", ")
         );
-        (name.clone(), Problem::new(ProblemKind::ColumnNotWritable, text))
+        (
+            name.clone(),
+            Problem::new(ProblemKind::ColumnNotWritable, text),
+        )
     })
 }
 

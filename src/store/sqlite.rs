@@ -79,10 +79,10 @@ use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement,
-    StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
+    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
+    Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.

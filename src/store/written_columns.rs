@@ -20,7 +20,10 @@ pub(super) fn refusal<C>(
     columns.enumerate().find_map(|(index, (name, value))| {
         let mut earlier = settlement.columns[..index].iter();
         let problem = match writable.get(name) {
-            None => Problem::new(ProblemKind::ColumnNotWritable, not_writable(queue, writable)),
+            None => Problem::new(
+                ProblemKind::ColumnNotWritable,
+                not_writable(queue, writable),
+            ),
             Some(_) if earlier.any(|(earlier, _)| earlier == name) => {
                 Problem::new(ProblemKind::InvalidField, "is set twice")
             }

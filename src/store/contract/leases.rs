@@ -8,7 +8,9 @@ use lease_broker_model::lease_id::LeaseRef;
 use uuid::Uuid;
 
 use super::claim::{ClaimCall, Claimed};
-use super::ended_leases::{CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote};
+use super::ended_leases::{
+    CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote,
+};
 use super::heartbeat::{Renewal, Renewed};
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;

@@ -56,7 +56,11 @@ pub(super) fn cancel(
                         fence: ended.lease.fence,
                     };
                     cancelled.ended.push(ended);
-                } else if state != State::Leased && fence.is_some() && is_meant && was_cancelled(&ended) {
+                } else if state != State::Leased
+                    && fence.is_some()
+                    && is_meant
+                    && was_cancelled(&ended)
+                {
                     result = Cancelled::Repeated(state);
                 } else {
                     result = Cancelled::NotHeld(state);

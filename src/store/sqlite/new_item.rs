@@ -9,9 +9,9 @@ use rusqlite::types::Value as SqlValue;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::types;
-use crate::{NewItem, Problem};
 use crate::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::template::render;
+use crate::{NewItem, Problem};
 
 const ENQUEUE: &str = lease_broker_sql::sqlite::ENQUEUE;
 

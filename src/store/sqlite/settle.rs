@@ -15,8 +15,8 @@ use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
 use crate::{
-    Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, SettleResults, Settled, Settlement,
-    StoreError, follow_ups,
+    Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, SettleResults, Settled,
+    Settlement, StoreError, follow_ups,
 };
 
 /// The changes that are undone if the database refuses one settlement of a list.
