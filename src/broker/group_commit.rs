@@ -326,9 +326,14 @@ mod tests {
     use crate::broker::operation_metrics::Operation;
     use crate::broker::statement_spans::QueueSpans;
     use futures_util::FutureExt as _;
+    use lease_broker_store::{Problem, ProblemKind};
     use std::sync::Mutex;
     use std::time::Duration;
     use tokio::sync::Semaphore;
+
+    fn thirteen() -> Problem {
+        Problem::new(ProblemKind::Other, "13 is rejected")
+    }
 
     type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
 
@@ -363,7 +368,7 @@ mod tests {
                 gate.acquire().await.expect("not closed").forget();
                 let rejected = (0..items.len()).filter(|index| items[*index] == 13);
                 let mut rejected = rejected
-                    .map(|item| Rejection::of_item(item, None, "13 is rejected".to_owned()));
+                    .map(|item| Rejection::of_item(item, None, thirteen()));
                 match rejected.next() {
                     None => Ok(items.iter().map(|item| item * 2).collect()),
                     Some(first) => Err(StoreError::Rejected(Rejection {
