@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
-    ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, Outcome, Release,
-    ReleaseRequest, Value,
+    ClaimBatchRequest, ColumnValue, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem,
+    Outcome, Release, ReleaseRequest,
 };
 use prost_types::Timestamp;
 use tonic::{Code, Status};
@@ -218,7 +218,7 @@ async fn invalid_request_id_of_release_is_named() {
 #[tokio::test]
 async fn invalid_item_column_is_named() {
     let fixture = Fixture::start().await;
-    let kind = |kind| Value { kind: Some(kind) };
+    let kind = |kind| ColumnValue { kind: Some(kind) };
     let timestamp = |seconds, nanos| kind(Kind::TimestampValue(Timestamp { seconds, nanos }));
     let wrong = [
         ("nothing", text("x")),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
-    FollowUp, HeartbeatResult, ItemState, NewItem, Outcome, SettleResult, Value,
+    ColumnValue, FollowUp, HeartbeatResult, ItemState, NewItem, Outcome, SettleResult,
 };
 
 use crate::support::client::{Client, completion, failure, item, key, lease_ids, payload};
@@ -266,7 +266,7 @@ async fn invalid_follow_up_refuses_its_own_completion() {
     let mut invalid = completion(&ids[1], &[("next", "fine"), ("next", "x")]);
     invalid.follow_ups[1].item = Some(crate::support::client::item_with(
         "payload",
-        lease_broker_proto::Value { kind: None },
+        lease_broker_proto::ColumnValue { kind: None },
     ));
     let both = vec![completion(&ids[0], &[("next", "good")]), invalid];
     let results = client.try_complete(both).await.expect("no error");
@@ -291,7 +291,7 @@ async fn malformed_follow_up_is_refused_and_named() {
         Some(item)
     };
     let delay = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
-    let time = Value {
+    let time = ColumnValue {
         kind: Some(Kind::TimestampValue(prost_types::Timestamp {
             seconds: 0,
             nanos: -1,

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
     ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Lease, NextClaim, TooLargeItem,
 };
@@ -43,7 +43,7 @@ async fn items_over_the_message_limit_are_not_leased() {
 /// every response.
 async fn assert_default_client_reads(server: &Server, queue: &str, count: usize) {
     let client = server.client().await.for_queue(queue);
-    let mut default_client = LeaseBrokerServiceClient::new(server.channel().await);
+    let mut default_client = LeaseServiceClient::new(server.channel().await);
     let mut seen = 0;
     while seen < count {
         let response = default_client

@@ -7,9 +7,7 @@ use std::time::Instant;
 
 use lease_broker_proto as proto;
 use lease_broker_proto::Outcome;
-use lease_broker_proto::lease_broker_service_server::{
-    LeaseBrokerService, LeaseBrokerServiceServer,
-};
+use lease_broker_proto::lease_service_server::{LeaseBrokerService, LeaseBrokerServiceServer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Server, ServerTlsConfig};

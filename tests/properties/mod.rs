@@ -4,10 +4,10 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
-    CancelLeasesRequest, Completion, Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease,
-    NewItem, Outcome, Release, ReleaseRequest, Renewal, SettleResult, Value,
+    CancelLeasesRequest, ColumnValue, Completion, Failure, FollowUp, HeartbeatRequest,
+    HeartbeatResult, Lease, NewItem, Outcome, Release, ReleaseRequest, Renewal, SettleResult,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -171,12 +171,12 @@ fn column() -> impl Strategy<Value = String> {
 /// Columns that a settlement writes. A name of more than 512 bytes would refuse the whole call.
 fn written_columns(
     count: std::ops::Range<usize>,
-) -> impl Strategy<Value = std::collections::BTreeMap<String, Value>> {
+) -> impl Strategy<Value = std::collections::BTreeMap<String, ColumnValue>> {
     let column = column().prop_filter("a short name", |name| name.len() <= 512);
     prop::collection::btree_map(column, value(), count)
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = ColumnValue> {
     let kind = prop_oneof![
         any::<bool>().prop_map(Kind::BoolValue),
         any::<i32>().prop_map(Kind::NullValue),
@@ -193,7 +193,7 @@ fn value() -> impl Strategy<Value = Value> {
             Kind::TimestampValue(prost_types::Timestamp { seconds, nanos })
         }),
     ];
-    prop::option::of(kind).prop_map(|kind| Value { kind })
+    prop::option::of(kind).prop_map(|kind| ColumnValue { kind })
 }
 
 fn any_duration() -> impl Strategy<Value = Option<prost_types::Duration>> {
@@ -317,7 +317,7 @@ proptest! {
         for result in results {
             let refused = !columns.is_empty() && result.outcome() == Outcome::Refused;
             prop_assert!(refused || result.outcome() == Outcome::Applied, "{:?}", result);
-            prop_assert_eq!(refused, !result.problem.is_empty());
+            prop_assert_eq!(refused, !result.refusal.is_none());
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use lease_broker::security::hash_of_token;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
     HeartbeatRequest, ReleaseRequest, WakeRequest,
@@ -168,7 +168,7 @@ pub(crate) async fn call(
     queue: &str,
 ) -> Result<(), Status> {
     let queue = queue.to_owned();
-    let mut client = LeaseBrokerServiceClient::new(channel.clone());
+    let mut client = LeaseServiceClient::new(channel.clone());
     macro_rules! send {
         ($method:ident, $message:expr) => {{
             let mut request = Request::new($message);

@@ -173,7 +173,7 @@ async fn completed_lease_is_a_span_with_the_workers_ids() {
     ] {
         assert_eq!(found[name], value, "{name}");
     }
-    let calls = spans.named("leasebroker.v1.LeaseBrokerService/Complete");
+    let calls = spans.named("leasebroker.v1.LeaseService/Complete");
     let settled_by = links(span, "settled_by");
     assert_eq!(settled_by.len(), 1);
     assert!(calls.iter().any(|call| call.span_id == settled_by[0]));
@@ -302,7 +302,7 @@ async fn cancelled_lease_and_the_next_one_are_one_trace() {
     let span = spans.of_lease(&lease);
     assert_ended(span, "cancelled", Some("cancelled"), "ready");
     assert_eq!(attributes(span)["messaging.client.id"], "worker");
-    let call = spans.one("leasebroker.v1.LeaseBrokerService/CancelLeases");
+    let call = spans.one("leasebroker.v1.LeaseService/CancelLeases");
     assert_eq!(links(span, "settled_by"), [&call.span_id[..]]);
     assert_eq!(spans.of_lease(&next).parent_span_id, span.span_id);
     let lost = spans.one("lost work");
