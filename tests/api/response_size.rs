@@ -97,7 +97,7 @@ async fn server_with_payloads(config: &str, lengths: &[usize]) -> Server {
     server
 }
 
-async fn claim_bytes(client: &Client, max_items: i32, max_bytes: i64) -> ClaimBatchResponse {
+async fn claim_bytes(client: &Client, max_items: i32, max_bytes: i32) -> ClaimBatchResponse {
     let request = ClaimBatchRequest {
         max_bytes,
         ..client.claim_request(max_items)
@@ -111,7 +111,7 @@ fn keys(leases: &[Lease]) -> Vec<&str> {
 }
 
 /// Asserts that the response names these items, each with about this size.
-fn assert_too_large(too_large: &[TooLargeItem], expected: &[(&str, i64)]) {
+fn assert_too_large(too_large: &[TooLargeItem], expected: &[(&str, i32)]) {
     assert_eq!(too_large.len(), expected.len(), "{too_large:?}");
     for (item, (key, bytes)) in too_large.iter().zip(expected) {
         assert_eq!(item.key, *key);
@@ -246,8 +246,9 @@ async fn next_claim_has_its_own_max_bytes() {
     };
     let response = with_timeout(client.rpc.clone().complete(request)).await;
     let response = response.expect("completed").into_inner();
-    assert_eq!(keys(&response.next_leases), ["3"]);
-    assert_too_large(&response.next_too_large, &[("2", 100_000)]);
+    let next = response.next.expect("a claim");
+    assert_eq!(keys(&next.leases), ["3"]);
+    assert_too_large(&next.too_large, &[("2", 100_000)]);
 }
 
 #[tokio::test]

@@ -72,8 +72,8 @@ async fn refused_column_is_named() {
         let failed = client.try_fail(vec![failed]).await.expect("no error");
         for result in [&completed[0], &failed[0]] {
             assert_eq!(result.outcome(), Outcome::Refused);
-            let field = format!("columns[{name:?}]: ");
-            assert!(result.problem.starts_with(&field), "{}", result.problem);
+            let refusal = result.refusal.as_ref().expect("a refusal");
+            assert_eq!(refusal.field, format!("columns[{name:?}]"), "{refusal:?}");
         }
     }
     let done = client.complete(&[&id]).await;

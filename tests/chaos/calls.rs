@@ -62,7 +62,11 @@ impl<'a> Caller<'a> {
         };
         let call = async |mut rpc: LeaseServiceClient<_>| rpc.enqueue(timed(request)).await;
         let answer = |response: &proto::EnqueueResponse| Answer::Enqueued {
-            keys: response.keys.iter().map(|key| number(key)).collect(),
+            keys: response
+                .results
+                .iter()
+                .map(|result| number(&result.key))
+                .collect(),
         };
         self.call(asked, call, answer).await.map(|_| ())
     }
