@@ -263,7 +263,7 @@ async fn max_bytes_below_64_kib_is_invalid() {
         let outcome = client.try_claim(request).await;
         assert_field_error(outcome, Code::InvalidArgument, "INVALID_FIELD", "max_bytes");
     }
-    let response = claim_bytes(&client, 1, i64::MAX).await;
+    let response = claim_bytes(&client, 1, i32::MAX).await;
     assert!(response.leases.is_empty());
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_client::{Cause, Context, Done, EventName, Item};
-use lease_broker_proto::{CancelLeasesRequest, Cancellation, Outcome};
+use lease_broker_client::{Cancellation, Cause, Context, Done, EventName, Item};
 use tokio::time::sleep;
 
 use crate::client::fixture::{COMPLETED, Fixture};
@@ -57,21 +56,13 @@ async fn cancelled_lease_cancels_the_handler() {
         });
     let worker = worker.expect("it starts");
     events.wait_for(EventName::Started).await;
-    let cancellation = |key: String| Cancellation {
-        key,
-        fencing_token: 0,
-    };
-    let request = CancelLeasesRequest {
-        queue: "work".to_owned(),
-        cancellations: keys.into_iter().map(cancellation).collect(),
+    let cancellation = Cancellation {
         dead_letter: true,
         reason: "not needed".to_owned(),
-        ..CancelLeasesRequest::default()
+        ..Cancellation::default()
     };
-    let mut admin = fixture.server.client().await.admin;
-    let cancelled = admin.cancel_leases(request).await;
-    let cancelled = cancelled.expect("the call succeeds").into_inner();
-    assert_eq!(cancelled.results[0].outcome(), Outcome::Applied);
+    let cancelled = fixture.client.cancel("work", &keys, &cancellation).await;
+    assert_eq!(cancelled.expect("the call succeeds"), [true]);
     assert_eq!(events.wait_for(EventName::Lost).await.reason, "not needed");
     let event = events.wait_for(EventName::Cancelled).await;
     assert_eq!(
