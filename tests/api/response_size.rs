@@ -255,7 +255,7 @@ async fn next_claim_has_its_own_max_bytes() {
 async fn max_bytes_below_64_kib_is_invalid() {
     let server = Server::start().await;
     let client = server.client().await;
-    for max_bytes in [-1, 1, 65_535, i64::MIN] {
+    for max_bytes in [-1, 1, 65_535, i32::MIN] {
         let request = ClaimBatchRequest {
             max_bytes,
             ..client.claim_request(1)
