@@ -367,8 +367,7 @@ mod tests {
                 started.lock().expect("not poisoned").push(items.to_vec());
                 gate.acquire().await.expect("not closed").forget();
                 let rejected = (0..items.len()).filter(|index| items[*index] == 13);
-                let mut rejected = rejected
-                    .map(|item| Rejection::of_item(item, None, thirteen()));
+                let mut rejected = rejected.map(|item| Rejection::of_item(item, None, thirteen()));
                 match rejected.next() {
                     None => Ok(items.iter().map(|item| item * 2).collect()),
                     Some(first) => Err(StoreError::Rejected(Rejection {

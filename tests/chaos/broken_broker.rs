@@ -11,9 +11,9 @@ use lease_broker::cli::{Cli, start};
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Ending, EnqueueOnce, EnqueuedOnce, Leases,
-    NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement,
-    Store, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Ending, EnqueueOnce,
+    EnqueuedOnce, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    SettleResults, Settlement, Store, StoreError, TraceNote,
 };
 use uuid::Uuid;
 

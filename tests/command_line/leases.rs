@@ -89,7 +89,8 @@ fn cancel_takes_leases_away() {
     let id = workspace.lease();
     let reason = "--reason hangs";
     let printed = workspace.call(&format!("cancel work 1 --dead-letter {reason}"));
-    let gone = json!({"key": "1", "cancelled": true, "state": "dead", "fencing_token": 1, "problem": ""});
+    let gone =
+        json!({"key": "1", "cancelled": true, "state": "dead", "fencing_token": 1, "problem": ""});
     assert_eq!(printed.json(), [gone]);
     let beat = workspace.call(&format!("heartbeat work {id}"));
     assert_eq!(beat.code, 1, "{beat:?}");

@@ -11,10 +11,10 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    Stats, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
+    EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus,
+    PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
 

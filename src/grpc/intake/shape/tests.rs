@@ -71,7 +71,11 @@ fn schemas_equal_the_descriptors() {
     for method in methods {
         let mut rpcs = Rpc::ALL.into_iter();
         let rpc = rpcs.find(|rpc| rpc.name() == method.name());
-        compare(message_of(rpc.expect("an rpc")), method.input_type(), &types);
+        compare(
+            message_of(rpc.expect("an rpc")),
+            method.input_type(),
+            &types,
+        );
     }
 }
 
