@@ -9,9 +9,9 @@ use lease_broker_proto::admin_service_client::AdminServiceClient;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
-    ClaimBatchRequest, ColumnValue, CompleteRequest, Completion, EnqueueRequest, FailRequest,
-    Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease, NewItem, Release,
-    ReleaseClaimsRequest, ReleaseRequest, Renewal, SettleResult,
+    ClaimBatchRequest, ColumnValue, CompleteRequest, Completion, EnqueueRequest, EnqueueResponse,
+    FailRequest, Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease, NewItem, Outcome,
+    Refusal, RefusalReason, Release, ReleaseClaimsRequest, ReleaseRequest, Renewal, SettleResult,
 };
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
@@ -114,14 +114,8 @@ impl Client {
             items,
             request_id: String::new(),
         };
-        let results = self
-            .rpc
-            .clone()
-            .enqueue(request)
-            .await?
-            .into_inner()
-            .results;
-        Ok(results.into_iter().map(|result| result.key).collect())
+        let response = self.rpc.clone().enqueue(request).await?;
+        Ok(added_keys(response.into_inner()))
     }
 
     pub(crate) async fn enqueue(&self, payloads: &[&str]) -> Vec<String> {
@@ -323,4 +317,27 @@ pub(crate) fn payload(lease: &Lease) -> &str {
 
 pub(crate) fn key(lease: &Lease) -> &str {
     &lease.item.as_ref().expect("the lease has an item").key
+}
+
+/// Returns the keys of the items that a call has added.
+pub(crate) fn added_keys(response: EnqueueResponse) -> Vec<String> {
+    let results = response.results.into_iter();
+    results.map(|result| result.key).collect()
+}
+
+/// Asserts that an entry of a call was refused because of this field.
+pub(crate) fn assert_refused(
+    outcome: Outcome,
+    refusal: Option<&Refusal>,
+    reason: RefusalReason,
+    field: &str,
+) {
+    assert_eq!(outcome, Outcome::Refused, "{refusal:?}");
+    let refusal = refusal.expect("a refused entry has a refusal");
+    assert_eq!(
+        (refusal.reason(), &*refusal.field),
+        (reason, field),
+        "{refusal:?}"
+    );
+    assert!(!refusal.message.is_empty());
 }
