@@ -12,16 +12,19 @@ use super::instruments::{
     ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE, OLDEST_LEASE_AGE,
     OLDEST_READY_AGE, STATS_AGE,
 };
+use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, QueueStatus};
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
-pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]) {
+pub(super) fn register(
+    meter: &Meter,
+    broker: &Arc<Broker>,
+    queues: &[QueueSpec],
+    labels: &QueueLabels,
+) {
     let statuses = Statuses {
         broker: Arc::downgrade(broker),
-        labels: queues
-            .iter()
-            .map(|queue| KeyValue::new("queue", queue.name.clone()))
-            .collect(),
+        labels: labels.iter().cloned().collect(),
     };
     let by_state: [(Instrument, StateField); 2] = [
         (ITEMS, |status, state| status.stats.count_of(state)),
@@ -62,7 +65,7 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
         });
     }
     let limits = queues.iter().map(|queue| queue.max_lease_age);
-    let limits: Arc<[_]> = limits.zip(statuses.labels.iter().cloned()).collect();
+    let limits: Arc<[_]> = limits.zip(labels.iter().cloned()).collect();
     let settings = limits.clone();
     MAX_LEASE_AGE.seconds(meter, move |observer| {
         for (limit, queue) in &*settings {
@@ -72,12 +75,15 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
         }
     });
     LEASES_OVER_AGE.gauge(meter, move |observer| {
-        statuses.for_each(|status, queue| {
-            let mut limits = limits.iter();
-            if limits.any(|(limit, label)| limit.is_some() && label == queue) {
+        let Some(broker) = statuses.broker.upgrade() else {
+            return;
+        };
+        for (index, (limit, queue)) in limits.iter().enumerate() {
+            let status = limit.and_then(|_| broker.queue_status(QueueIndex(index)));
+            if let Some(status) = status {
                 observer.observe(status.over_age as u64, std::slice::from_ref(queue));
             }
-        });
+        }
     });
 }
 

@@ -195,6 +195,49 @@ async fn clients_choose_no_label() {
     assert!(new.len() < 60, "{new:?}");
 }
 
+/// Returns a configuration with this number of queues.
+fn many_queues(number: usize, per_queue: &str) -> String {
+    let queue = |index| format!("[queues.q{index}]\nmanaged_columns = {{ payload = 'text' }}\n");
+    let queues: String = (0..number).map(queue).collect();
+    format!("admin.listen = '127.0.0.1:0'\ntelemetry.per_queue = '{per_queue}'\n{queues}")
+}
+
+#[test]
+fn every_queue_of_a_large_installation_is_shown() {
+    // The SDK keeps 2,000 series unless it is told more. Five per queue are more.
+    const QUEUES: usize = 401;
+    for (per_queue, warns) in [("auto", true), ("essential", false), ("full", false)] {
+        let mut workspace = Workspace::with(&many_queues(QUEUES, per_queue));
+        workspace.serve();
+        let process = workspace.process.as_mut().expect("a service");
+        let admin = process.admin_address();
+        let last = format!(
+            "lease_broker_lease_claimed_total{{queue=\"q{}\"}}",
+            QUEUES - 1
+        );
+        wait_until_blocking("the broker works", || series(admin).contains_key(&last));
+        let series = series(admin);
+        let shows = |name: &str| {
+            let series = series.keys().filter(|series| series.starts_with(name));
+            let labels =
+                series.filter_map(|series| series.split_once("queue=\"")?.1.split('"').next());
+            labels.collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(shows("lease_broker_lease_ended_total"), QUEUES);
+        let calls = shows("lease_broker_statement_calls_total");
+        assert_eq!(calls, if per_queue == "full" { QUEUES } else { 0 });
+        let sum = "lease_broker_statement_calls_total{operation=\"claim\"}";
+        assert_eq!(series.contains_key(sum), per_queue != "full");
+        assert!(
+            !series
+                .keys()
+                .any(|name| name.contains("otel_metric_overflow"))
+        );
+        let log = workspace.process.as_ref().expect("a service").log();
+        assert_eq!(log.contains("telemetry.per_queue"), warns, "{log}");
+    }
+}
+
 #[tokio::test]
 async fn locked_store_delays_no_scrape() {
     let (workspace, client, admin) = serving();
