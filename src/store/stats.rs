@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_model::queue::Order;
 
 /// The number of items in each state of a queue, and two ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,12 +18,37 @@ pub struct Stats {
     pub oldest_ready: Option<Duration>,
     /// The time since the oldest lease was claimed. `None`: no item is leased.
     pub oldest_lease: Option<Duration>,
+    /// True if `oldest_ready` is the age of the oldest of a sample, because there are more ready items.
+    pub oldest_ready_is_sampled: bool,
+    /// True if `oldest_lease` is the age of the oldest of a sample, because there are more leases.
+    pub oldest_lease_is_sampled: bool,
 }
 
 impl Stats {
     /// The maximum number of items of a state that are counted exactly. The count of a larger state is a lower bound
     /// or, if the server stores one, an estimate.
     pub const COUNT_LIMIT: u64 = 10_000;
+
+    /// The number of ready items at each end of the queue's order among which the oldest is searched.
+    pub(crate) const READY_SAMPLE: u64 = 1_000;
+
+    /// Records whether the ages are those of samples. The items have been counted. `leases`: the number of leases that were looked at.
+    pub(crate) fn set_sampled(&mut self, order: &Order, leases: u64) {
+        let ready = match order {
+            Order::None => Self::READY_SAMPLE,
+            Order::By(_) => 2 * Self::READY_SAMPLE,
+        };
+        self.oldest_ready_is_sampled = self.count_of(State::Ready) > ready;
+        self.oldest_lease_is_sampled =
+            self.count_of(State::Leased) > leases || self.is_lower_bound(State::Leased);
+    }
+
+    /// Returns the states whose oldest item was searched in a sample.
+    pub fn sampled_states(&self) -> impl Iterator<Item = State> {
+        let ready = self.oldest_ready_is_sampled.then_some(State::Ready);
+        let leased = self.oldest_lease_is_sampled.then_some(State::Leased);
+        ready.into_iter().chain(leased)
+    }
 
     /// Returns the number of items in `state`.
     pub fn count_of(&self, state: State) -> u64 {

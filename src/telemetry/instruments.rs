@@ -124,6 +124,7 @@ instruments! {
     ITEMS_CAPPED "lease_broker.item.capped" "" Queue(State::ALL.len()); "1 if the state can have more items than were counted"
     OLDEST_READY_AGE "lease_broker.oldest_ready.age" "s" Queue(1); "Time since the oldest ready item became ready"
     OLDEST_LEASE_AGE "lease_broker.oldest_lease.age" "s" Queue(1); "Time since the oldest lease was claimed"
+    OLDEST_SAMPLED "lease_broker.oldest.sampled" "" Queue(2); "1 if the oldest item of the state was searched in a sample"
     LEASES_OVER_AGE "lease_broker.lease.over_age" "{lease}" Queue(1); "Leases older than max_lease_age, at most 21"
     MAX_LEASE_AGE "lease_broker.max_lease_age" "s" Queue(1); "The setting max_lease_age of the queue"
     STATS_AGE "lease_broker.stats.age" "s" Queue(1); "Time since the last refresh of the statistics"

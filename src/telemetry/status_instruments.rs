@@ -10,7 +10,7 @@ use opentelemetry::metrics::Meter;
 
 use super::instruments::{
     ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE, OLDEST_LEASE_AGE,
-    OLDEST_READY_AGE, STATS_AGE,
+    OLDEST_READY_AGE, OLDEST_SAMPLED, STATS_AGE,
 };
 use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, QueueStatus};
@@ -43,6 +43,16 @@ pub(super) fn register(
             });
         });
     }
+    let sampled = statuses.clone();
+    OLDEST_SAMPLED.gauge(meter, move |observer| {
+        sampled.for_each(|status, queue| {
+            for state in [State::Ready, State::Leased] {
+                let is_sampled = status.stats.sampled_states().any(|other| other == state);
+                let labels = [queue.clone(), KeyValue::new("state", state.name())];
+                observer.observe(u64::from(is_sampled), &labels);
+            }
+        });
+    });
     let ages: [(Instrument, Age); 3] = [
         (OLDEST_READY_AGE, |status| {
             let age = status.stats.oldest_ready?;

@@ -271,6 +271,7 @@ macro_rules! conformance {
                     stats_count_every_state
                     exact_stats_equal_stats_for_few_items
                     stats_contain_age_of_oldest_ready_item_and_lease
+                    starving_item_is_the_oldest_ready_one
                     list_starts_with_the_oldest_and_keeps_its_limit
                     listed_lease_shows_holder_and_time_left
                     unreaped_expired_lease_is_due_in_zero

@@ -26,7 +26,8 @@ pub trait Inspect: Send + Sync + 'static {
     ///
     /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
     /// in a state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among
-    /// the first 1,000 in the queue's order, and the oldest lease among 10,000.
+    /// the first and the last 1,000 in the queue's order, and the oldest lease among 10,000, or 2,000 on SQL Server. The result says if
+    /// there are more.
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
 
     /// Does the same as [`Inspect::stats`], but counts every item. The cost grows with the table.

@@ -11,6 +11,9 @@ use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
+/// The number of leases among which the oldest is searched, as in `sql/mssql/stats.sql`.
+const LEASE_SAMPLE: u64 = 2_000;
+
 /// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CountMethod {
@@ -26,7 +29,8 @@ impl MssqlOperations {
         queue: QueueIndex,
         method: CountMethod,
     ) -> Result<Stats, StoreError> {
-        let statements = &self.queue(queue)?.sql;
+        let queue = self.queue(queue)?;
+        let statements = &queue.sql;
         let sql = match method {
             CountMethod::Statistics => &statements.stats,
             CountMethod::Scan => &statements.exact_stats,
@@ -44,6 +48,7 @@ impl MssqlOperations {
         };
         stats.oldest_ready = age(1)?;
         stats.oldest_lease = age(2)?;
+        stats.set_sampled(&queue.spec.order, LEASE_SAMPLE);
         Ok(stats)
     }
 

@@ -13,6 +13,9 @@ use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
+/// The number of leases among which the oldest is searched, as in `sql/sqlite/stats.sql`.
+const LEASE_SAMPLE: u64 = 10_000;
+
 /// Counts items up to a limit. See [`Inspect::stats`](crate::Inspect::stats).
 pub(super) fn stats(
     connection: &Connection,
@@ -53,6 +56,7 @@ fn add_ages(
     };
     stats.oldest_ready = age(&queue.sql.oldest_ready)?;
     stats.oldest_lease = age(&queue.sql.oldest_lease)?;
+    stats.set_sampled(&queue.spec.order, LEASE_SAMPLE);
     Ok(())
 }
 
