@@ -2,8 +2,8 @@
 --   state.
 -- Sections: `stats`. {can_use_statistics} is 1 = 0 for exact counts, and for a queue without filtered indexes.
 -- Parameters: none.
--- Results: state and number of items of each state that has any. Then one row: the server's time, and since when the oldest
---   ready item and the oldest lease are in their state.
+-- Results: state and number of items of each state that has any. Then one row: the server's time, since when the oldest ready
+--   item and the oldest lease are in their state, and the milliseconds that the batch took.
 -- Locks: S on the rows read. READPAST skips rows that others have locked.
 -- Indexes: ready and token (ages). The row counts that the server keeps for all four indexes (numbers of a large table).
 -- Why a table of more than 10,000 rows is not counted: the cost must not grow with the table. The server keeps the number of
@@ -46,4 +46,4 @@ WHERE s.lb_since > '2000-01-01';
 SELECT @since_leased = MIN(s.lb_since)
 FROM (SELECT TOP (2000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{leased_hint})
     WHERE t.{lease_state} = 1) AS s;
-SELECT @now AS lb_now, @since_ready AS lb_ready, @since_leased AS lb_leased;
+SELECT @now AS lb_now, @since_ready AS lb_ready, @since_leased AS lb_leased, DATEDIFF(MILLISECOND, @now, SYSUTCDATETIME()) AS lb_took;

@@ -1,5 +1,7 @@
 //! Operations for operators: statistics, lists of items, and redrive of dead items.
 
+use std::time::Duration;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::duration_between;
@@ -28,7 +30,7 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         method: CountMethod,
-    ) -> Result<Stats, StoreError> {
+    ) -> Result<(Stats, Duration), StoreError> {
         let queue = self.queue(queue)?;
         let statements = &queue.sql;
         let sql = match method {
@@ -49,7 +51,9 @@ impl MssqlOperations {
         stats.oldest_ready = age(1)?;
         stats.oldest_lease = age(2)?;
         stats.set_sampled(&queue.spec.order, LEASE_SAMPLE);
-        Ok(stats)
+        // A step of the server's clock can make it negative.
+        let took: i64 = decode::integer(ages, 3)?;
+        Ok((stats, Duration::from_millis(took.max(0).unsigned_abs())))
     }
 
     pub(super) async fn list(

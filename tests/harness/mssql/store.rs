@@ -29,8 +29,8 @@ impl<T: Inspect> Inspect for Shared<T> {
         self.0.parse_key(queue, text)
     }
 
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        shared(self.0.stats(queue)).await
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+        shared(self.0.timed_stats(queue)).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
