@@ -90,17 +90,19 @@ impl LeaseTracer {
         self.spans.are_wanted()
     }
 
-    /// Decides before a settlement whether its lease is recorded, and whether its row needs a note.
+    /// Decides before a settlement whether its lease is recorded, and whether its row needs a note. The span of a recorded lease shows
+    /// the worker, so the settlement asks for it.
     pub(super) fn prepare(&self, queue: QueueIndex, settlement: &mut Settlement) {
         let Some(trace) = settlement.trace.as_mut().filter(|_| self.is_wanted()) else {
             return;
         };
         let fails = matches!(settlement.ending, Ending::Fail { .. });
         trace.kept = !trace.origin.sampled && fails && self.may_keep(BadEnd::Failed);
+        trace.wants_owner = trace.origin.sampled || trace.kept;
         // A completed item has no further lease, or begins a new trace. A row with a valid context keeps it.
         let needs_note = trace.origin.producer.is_none()
             && !matches!(settlement.ending, Ending::Complete { .. });
-        if (trace.origin.sampled || trace.kept) && needs_note {
+        if trace.wants_owner && needs_note {
             trace.note = Some(self.note(queue, &settlement.lease, &trace.origin));
         }
     }
@@ -135,12 +137,13 @@ impl LeaseTracer {
         }
     }
 
-    /// Reports the result of a settlement. `time`: the time by the store's clock, in milliseconds since 1970.
+    /// Reports the result of a settlement. `owner`: the worker that held the lease. `time`: the time by the store's clock, in milliseconds since 1970.
     pub(super) fn settled(
         &self,
         queue: QueueIndex,
         settlement: &Settlement,
         result: &Settled,
+        owner: Option<&str>,
         time: Option<i64>,
     ) {
         let Some(trace) = settlement.trace.as_deref().filter(|_| self.is_wanted()) else {
@@ -173,7 +176,7 @@ impl LeaseTracer {
                     outcome: end_of(&settlement.ending),
                     time,
                     state: *state,
-                    worker: trace.worker.as_deref(),
+                    worker: owner.or(trace.worker.as_deref()),
                     attributes,
                     links: trace.call.map(settled_by).into_iter().collect(),
                 };

@@ -24,6 +24,7 @@ pub(super) use self::inspect::inspect_by_field;
 pub use self::leases::Leases;
 pub use self::new_items::{FollowUp, NewItem};
 pub use self::queue_index::QueueIndex;
+pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::upkeep::{Checkpoints, Upkeep};
 

@@ -245,19 +245,22 @@ impl Leases for SqliteStore {
         let mut settled = SettleResults {
             time: None,
             results: Vec::with_capacity(settlements.len()),
+            owners: Vec::with_capacity(settlements.len()),
         };
         for outcome in join_all(alone).await {
             match outcome {
                 Err(StoreError::Rejected(rejection)) => {
+                    settled.owners.push(None);
                     settled.results.push(Settled::Refused(Refusal {
                         field: None,
                         problem: rejection.problem,
                     }));
                 }
                 outcome => {
-                    let SettleResults { time, results } = outcome?;
-                    settled.time = time.or(settled.time);
-                    settled.results.extend(results);
+                    let outcome = outcome?;
+                    settled.time = outcome.time.or(settled.time);
+                    settled.results.extend(outcome.results);
+                    settled.owners.extend(outcome.owners);
                 }
             }
         }

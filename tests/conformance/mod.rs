@@ -418,6 +418,7 @@ macro_rules! conformance {
                 }
                 settle {
                     each_settlement_leads_to_its_state
+                    settlement_returns_the_worker_if_it_is_asked
                     completed_item_is_never_claimed_again
                     released_item_is_ready_immediately
                     failure_stores_its_error_and_worker

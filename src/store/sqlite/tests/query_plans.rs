@@ -383,6 +383,7 @@ fn single_row_statements_seek_by_key() {
             &sql.delete_archived,
             &sql.fail,
             &sql.release,
+            &sql.find_owner,
             &sql.find_earlier_settlement,
             &sql.expire,
             &sql.promote,
