@@ -55,6 +55,14 @@ impl Stats {
         self.count[state as usize]
     }
 
+    /// Returns the number of items in `state`. `None`: only the first rows of several states were looked at, and the number of items
+    /// among them says nothing about the state.
+    pub fn known_count_of(&self, state: State) -> Option<u64> {
+        let count = self.count_of(state);
+        let is_known = !self.is_lower_bound(state) || count >= Self::COUNT_LIMIT;
+        is_known.then_some(count)
+    }
+
     /// Returns true if `state` can have more items than [`Self::count_of`] returns.
     pub fn is_lower_bound(&self, state: State) -> bool {
         self.is_lower_bound[state as usize]

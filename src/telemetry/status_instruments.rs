@@ -27,9 +27,9 @@ pub(super) fn register(
         labels: labels.iter().cloned().collect(),
     };
     let by_state: [(Instrument, StateField); 2] = [
-        (ITEMS, |status, state| status.stats.count_of(state)),
+        (ITEMS, |status, state| status.stats.known_count_of(state)),
         (ITEMS_CAPPED, |status, state| {
-            u64::from(status.stats.is_lower_bound(state))
+            Some(u64::from(status.stats.is_lower_bound(state)))
         }),
     ];
     for (instrument, value) in by_state {
@@ -38,7 +38,9 @@ pub(super) fn register(
             statuses.for_each(|status, queue| {
                 for state in State::ALL {
                     let labels = [queue.clone(), KeyValue::new("state", state.name())];
-                    observer.observe(value(status, state), &labels);
+                    if let Some(value) = value(status, state) {
+                        observer.observe(value, &labels);
+                    }
                 }
             });
         });
@@ -97,8 +99,8 @@ pub(super) fn register(
     });
 }
 
-/// Reads a number about one state of a queue.
-type StateField = fn(&QueueStatus, State) -> u64;
+/// Reads a number about one state of a queue. `None`: it is not known.
+type StateField = fn(&QueueStatus, State) -> Option<u64>;
 
 /// Reads an age in seconds. `None`: it is not known.
 type Age = fn(&QueueStatus) -> Option<f64>;

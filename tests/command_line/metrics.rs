@@ -239,6 +239,22 @@ fn every_queue_of_a_large_installation_is_shown() {
 }
 
 #[tokio::test]
+async fn share_of_a_large_table_is_no_number_of_items() {
+    let (workspace, _client, admin) = serving();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 12000)
+        INSERT INTO work (payload, lease_state) SELECT 'x', CASE WHEN n < 9000 THEN 0 ELSE 3 END FROM n";
+    workspace.database().execute_batch(fill).expect(fill);
+    let items = |state| format!("lease_broker_items{{queue=\"work\",state=\"{state}\"}}");
+    wait_until_blocking("the items are counted", || {
+        series(admin).get(&items("ready")) == Some(&8_999.0)
+    });
+    let series = series(admin);
+    assert_eq!(series.get(&items("completed")), None);
+    let capped = "lease_broker_item_capped{queue=\"work\",state=\"completed\"}";
+    assert_eq!(series.get(capped), Some(&1.0));
+}
+
+#[tokio::test]
 async fn locked_store_delays_no_scrape() {
     let (workspace, client, admin) = serving();
     let lock = WriteLock::acquire(&workspace.path("q.db"));
