@@ -244,6 +244,7 @@ impl Broker {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let probes = store_health.clone();
         tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
+        let database = Arc::new(store.database());
         let names = queues.iter().map(|queue| queue.name.clone()).collect();
         let spans = observers.spans;
         let lease_operations = (config.lease_operations)(store.clone());
@@ -302,6 +303,8 @@ impl Broker {
                 spans: spans.clone(),
                 system: config.store.system_name(),
                 queue: spec.name.as_str().into(),
+                table: spec.table.as_str().into(),
+                database: database.clone(),
             };
             let queue = broker.start_queue(index, spec, &wakeups, &budget, config, &spans);
             let monitor = QueueMonitor {

@@ -47,7 +47,7 @@ use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
-use crate::span::Spans;
+use crate::span::{Spans, attribute};
 
 /// The metrics and spans of this process.
 pub struct Telemetry {
@@ -112,7 +112,7 @@ impl Telemetry {
                 Some(Arc::new(gate))
             }
         };
-        let meter = provider.meter(env!("CARGO_PKG_NAME"));
+        let meter = provider.meter_with_scope(span_data::scope());
         process_instruments::register(&meter);
         log_instruments::register(&meter, log);
         let weak_gate = gate.as_ref().map_or_else(Weak::new, Arc::downgrade);
@@ -198,7 +198,7 @@ impl Telemetry {
     }
 
     fn meter(&self) -> Meter {
-        self.provider.meter(env!("CARGO_PKG_NAME"))
+        self.provider.meter_with_scope(span_data::scope())
     }
 }
 
@@ -206,9 +206,12 @@ impl Telemetry {
 fn resource(instance_id: Uuid) -> Resource {
     let detected = Resource::builder().build();
     let own = [
-        ("service.name", env!("CARGO_PKG_NAME").to_owned()),
-        ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("service.instance.id", instance_id.to_string()),
+        (attribute::SERVICE_NAME, env!("CARGO_PKG_NAME").to_owned()),
+        (
+            attribute::SERVICE_VERSION,
+            env!("CARGO_PKG_VERSION").to_owned(),
+        ),
+        (attribute::SERVICE_INSTANCE_ID, instance_id.to_string()),
     ];
     let missing = own.into_iter().filter(|(name, _)| {
         let known = detected.get(&Key::from_static_str(name));

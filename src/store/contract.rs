@@ -17,7 +17,7 @@ pub use self::claim::{
 pub use self::ended_leases::{
     CancelResults, Cancellation, Cancelled, EndedLease, Reaped, ReleasedClaims, TraceNote,
 };
-pub use self::facts::Facts;
+pub use self::facts::{Database, Facts};
 pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;

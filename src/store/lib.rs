@@ -54,7 +54,7 @@ mod template;
 mod written_columns;
 
 pub use self::contract::{
-    CancelResults, Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, ClaimedItem,
+    CancelResults, Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, ClaimedItem, Database,
     EndedLease, Ending, Facts, FollowUp, Inspect, LeaseExpiry, Leases, MAX_PASSED_OVER,
     MAX_TOO_LARGE, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
     Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,

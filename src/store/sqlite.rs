@@ -79,10 +79,10 @@ use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement,
-    StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, Database, EnqueueOnce,
+    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
+    Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -170,6 +170,14 @@ impl Facts for SqliteStore {
 
     fn location(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn database(&self) -> Database {
+        let file = self.path.file_name();
+        Database {
+            namespace: file.map(|name| name.to_string_lossy().into_owned()),
+            ..Database::default()
+        }
     }
 
     fn pool_status(&self) -> PoolStatus {

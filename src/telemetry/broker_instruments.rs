@@ -17,6 +17,7 @@ use super::instruments::{
 };
 use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
+use crate::span::attribute;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
 pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels) {
@@ -96,7 +97,12 @@ fn register_operations(meter: &Meter, queues: &Queues) {
         (STATEMENTS, |count| count.statements),
         (STATEMENT_ITEMS, |count| count.items),
     ];
-    let series = Operation::ALL.map(|operation| vec![KeyValue::new("operation", operation.name())]);
+    let series = Operation::ALL.map(|operation| {
+        vec![KeyValue::new(
+            attribute::DB_OPERATION_NAME,
+            operation.name(),
+        )]
+    });
     for (instrument, field) in fields {
         let read = queues.reader(instrument, &series, move |broker, queue, index| {
             field(broker.queue_operation_count(queue, Operation::ALL[index]))
@@ -142,7 +148,7 @@ fn register_queues(meter: &Meter, queues: &Queues) {
 
 fn ended_series() -> Vec<Series> {
     let series = LeaseEnd::ALL.into_iter().map(|end| -> Series {
-        let labels = vec![KeyValue::new("outcome", end.name())];
+        let labels = vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())];
         (labels, |counters, index| counters.ended[index].get())
     });
     series.collect()
@@ -150,7 +156,7 @@ fn ended_series() -> Vec<Series> {
 
 fn undelivered_series() -> Vec<Series> {
     let series = ReleaseReason::ALL.into_iter().map(|reason| -> Series {
-        let labels = vec![KeyValue::new("reason", reason.name())];
+        let labels = vec![KeyValue::new(attribute::RELEASE_REASON, reason.name())];
         (labels, |counters, index| counters.undelivered[index].get())
     });
     series.collect()
@@ -160,7 +166,7 @@ fn undelivered_series() -> Vec<Series> {
 fn repeated_series() -> Vec<Series> {
     let calls = [LeaseCall::Complete, LeaseCall::Fail, LeaseCall::Release];
     let series = calls.into_iter().map(|call| -> Series {
-        let labels = vec![KeyValue::new("operation", call.name())];
+        let labels = vec![KeyValue::new(attribute::SETTLEMENT_OPERATION, call.name())];
         (labels, |counters, index| counters.repeated[index].get())
     });
     series.collect()
@@ -168,8 +174,11 @@ fn repeated_series() -> Vec<Series> {
 
 fn refused_series() -> Vec<Series> {
     let series = |call: LeaseCall, reason, value| -> Series {
-        let call = KeyValue::new("operation", call.name());
-        (vec![call, KeyValue::new("reason", reason)], value)
+        let call = KeyValue::new(attribute::SETTLEMENT_OPERATION, call.name());
+        (
+            vec![call, KeyValue::new(attribute::SETTLEMENT_REASON, reason)],
+            value,
+        )
     };
     let lost = LeaseCall::ALL
         .map(|call| series(call, "lost", |counters, index| counters.lost[index].get()));
@@ -188,7 +197,12 @@ fn refused_series() -> Vec<Series> {
 }
 
 fn dead_series() -> Vec<Series> {
-    let series = |cause, value| -> Series { (vec![KeyValue::new("cause", cause)], value) };
+    let series = |cause, value| -> Series {
+        (
+            vec![KeyValue::new(attribute::ITEM_DEAD_CAUSE, cause)],
+            value,
+        )
+    };
     vec![
         series("failed", |counters, _| counters.dead_by_failure.get()),
         series("expired", |counters, _| counters.dead_by_expiry.get()),

@@ -156,6 +156,6 @@ instruments! {
 
     CPU_TIME "process.cpu.time" "s" Process; "CPU time that the process has used"
     MEMORY_USAGE "process.memory.usage" "By" Process; "Memory that the process uses"
-    OPEN_FILE_DESCRIPTORS "process.open_file_descriptors" "{file_descriptor}" Process; "File descriptors that the process has open"
+    OPEN_FILE_DESCRIPTORS "lease_broker.process.open_file_descriptors" "{file_descriptor}" Process; "File descriptors that the process has open"
     UPTIME "process.uptime" "s" Process; "Time since the process started"
 }

@@ -10,6 +10,7 @@ use opentelemetry::metrics::{BoundHistogram, Meter};
 use super::instruments::{ITEM_WAIT, LEASE_HELD, REAP_DELAY};
 use super::queue_labels::QueueLabels;
 use crate::broker::{LeaseEnd, LeaseObserver};
+use crate::span::attribute;
 
 /// The boundaries of the durations of leases, in seconds: up to twelve hours.
 const HELD: [f64; 11] = [
@@ -40,7 +41,8 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
     let held = LEASE_HELD.histogram(meter, &HELD);
     let waited = ITEM_WAIT.histogram(meter, &WAITED);
     let reaped = REAP_DELAY.histogram(meter, &REAPED);
-    let outcomes = LeaseEnd::ALL.map(|end| vec![KeyValue::new("outcome", end.name())]);
+    let outcomes =
+        LeaseEnd::ALL.map(|end| vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())]);
     // All three tell the same queues apart.
     let by_outcome = queues.groups(LEASE_HELD, &outcomes);
     let plain = queues.groups(ITEM_WAIT, &[Vec::new()]);

@@ -9,6 +9,7 @@ use super::instruments::OPERATION_DURATION;
 use super::queue_labels::QueueLabels;
 use crate::broker::{Operation, OperationObserver};
 use crate::config::StoreKind;
+use crate::span::attribute;
 
 /// The boundaries that the conventions advise.
 const BOUNDARIES: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0];
@@ -19,8 +20,8 @@ pub(super) fn observer(meter: &Meter, store: StoreKind, queues: &QueueLabels) ->
     let histogram = OPERATION_DURATION.histogram(meter, &BOUNDARIES);
     let series = Operation::ALL.map(|operation| {
         vec![
-            KeyValue::new("db.system.name", system),
-            KeyValue::new("db.operation.name", operation.name()),
+            KeyValue::new(attribute::DB_SYSTEM_NAME, system),
+            KeyValue::new(attribute::DB_OPERATION_NAME, operation.name()),
         ]
     });
     let groups = queues.groups(OPERATION_DURATION, &series);
@@ -37,7 +38,7 @@ pub(super) fn observer(meter: &Meter, store: StoreKind, queues: &QueueLabels) ->
             // Failures are rare, so their labels are built when they occur.
             Some(error) => {
                 let mut labels = groups[at].series[operation as usize].clone();
-                labels.push(KeyValue::new("error.type", error.kind()));
+                labels.push(KeyValue::new(attribute::ERROR_TYPE, error.kind()));
                 histogram.record(seconds, &labels);
             }
         }

@@ -8,6 +8,7 @@ use opentelemetry_sdk::metrics::{Instrument as SdkInstrument, Stream};
 
 use super::instruments::{ALL, Instrument, Series};
 use crate::config::PerQueue;
+use crate::span::attribute;
 
 /// The number of queues up to which `telemetry.per_queue = "auto"` means `"full"`. A queue has about 230 series then, so that
 /// a scrape has at most about 50,000.
@@ -31,7 +32,7 @@ impl QueueLabels {
     pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, per_queue: PerQueue) -> Self {
         let labels: Arc<[KeyValue]> = names
             // Shared text, because the SDK copies each label at each collection.
-            .map(|name| KeyValue::new("queue", Arc::<str>::from(name)))
+            .map(|name| KeyValue::new(attribute::QUEUE_NAME, Arc::<str>::from(name)))
             .collect();
         let is_full = match per_queue {
             PerQueue::Auto => labels.len() <= MAX_FULL_QUEUES,
@@ -176,7 +177,12 @@ mod tests {
             "db_client_operation_duration_seconds_count{",
         ] {
             let lines = text.lines().filter(|line| line.starts_with(name));
-            let queues = lines.filter_map(|line| line.split_once("queue=\"")?.1.split('"').next());
+            let queues = lines.filter_map(|line| {
+                line.split_once("lease_broker_queue_name=\"")?
+                    .1
+                    .split('"')
+                    .next()
+            });
             let queues: HashSet<&str> = queues.collect();
             assert_eq!(queues.len(), QUEUES, "{name}");
         }
@@ -186,10 +192,10 @@ mod tests {
     fn essential_histograms_add_up_the_queues() {
         for per_queue in [PerQueue::Essential, PerQueue::Auto] {
             let text = scrape(per_queue);
-            let held = "lease_broker_lease_held_duration_seconds_count{outcome=\"completed\"";
+            let held = "lease_broker_lease_held_duration_seconds_count{lease_broker_lease_outcome=\"completed\"";
             let mut lines = text.lines().filter(|line| line.starts_with(held));
             assert!(lines.any(|line| line.ends_with(" 2000")), "{text}");
-            assert!(!text.contains("queue=\""), "{text}");
+            assert!(!text.contains("queue_name=\""), "{text}");
         }
     }
 

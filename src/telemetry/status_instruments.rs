@@ -14,6 +14,7 @@ use super::instruments::{
 };
 use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, QueueStatus};
+use crate::span::attribute;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
 pub(super) fn register(
@@ -37,7 +38,10 @@ pub(super) fn register(
         instrument.gauge(meter, move |observer| {
             statuses.for_each(|status, queue| {
                 for state in State::ALL {
-                    let labels = [queue.clone(), KeyValue::new("state", state.name())];
+                    let labels = [
+                        KeyValue::new(attribute::ITEM_STATE, state.name()),
+                        queue.clone(),
+                    ];
                     if let Some(value) = value(status, state) {
                         observer.observe(value, &labels);
                     }
@@ -50,7 +54,10 @@ pub(super) fn register(
         sampled.for_each(|status, queue| {
             for state in [State::Ready, State::Leased] {
                 let is_sampled = status.stats.sampled_states().any(|other| other == state);
-                let labels = [queue.clone(), KeyValue::new("state", state.name())];
+                let labels = [
+                    KeyValue::new(attribute::ITEM_STATE, state.name()),
+                    queue.clone(),
+                ];
                 observer.observe(u64::from(is_sampled), &labels);
             }
         });

@@ -67,8 +67,8 @@ async fn ages_of_many_items_are_those_of_a_sample() {
         ([5, COUNT_LIMIT + 1, 0, 0, 0], &[State::Leased]),
     ] {
         let stats = stats(&queue_with_rows(true, rows).await).await;
-        let states: Vec<State> = stats.sampled_states().collect();
-        assert_eq!(states, sampled, "{rows:?}");
+        let found: Vec<State> = stats.sampled_states().collect();
+        assert_eq!(found, sampled, "{rows:?}");
     }
 }
 

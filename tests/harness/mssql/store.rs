@@ -11,10 +11,10 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    Stats, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, Database, EnqueueOnce,
+    EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus,
+    PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
 
@@ -73,6 +73,10 @@ impl Facts for Shared<MssqlStore> {
 
     fn location(&self) -> String {
         self.0.location()
+    }
+
+    fn database(&self) -> Database {
+        self.0.database()
     }
 
     fn pool_status(&self) -> PoolStatus {
