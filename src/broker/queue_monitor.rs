@@ -121,13 +121,19 @@ impl QueueMonitor {
         let duration = start.elapsed();
         self.metrics
             .observe(self.queue, Operation::Other, duration, stats.as_ref().err());
-        let (stats, took) = stats?;
+        let (mut stats, took) = stats?;
+        let may_be_old = |max| {
+            // A sample can lack the oldest lease. A list has more of them, or all.
+            stats.oldest_lease_is_sampled || stats.oldest_lease.is_some_and(|age| age > max)
+        };
         let over_age = match self.max_lease_age {
-            Some(max) if stats.oldest_lease.is_some_and(|age| age > max) => {
+            Some(max) if may_be_old(max) => {
                 let oldest = self
                     .store
                     .list(self.queue, State::Leased, NAMED_LEASES + 1)
                     .await?;
+                let listed = oldest.first().and_then(|item| item.age);
+                stats.oldest_lease = stats.oldest_lease.max(listed);
                 self.report(&oldest, max)
             }
             _ => {

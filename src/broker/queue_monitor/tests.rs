@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use lease_broker_model::key::Key;
 use lease_broker_store::ItemFacts;
+use lease_broker_value::Value;
 
 use super::*;
 
-/// A store whose statistics arrive after `wait` and took `took`.
+/// A store whose statistics arrive after `wait` and took `took`. Its leases are too many to be searched all, and one is a day old.
 struct SlowStore {
     wait: Duration,
     took: Result<Duration, StoreError>,
@@ -29,7 +30,12 @@ impl Inspect for SlowStore {
         self.most_running.fetch_max(running, Ordering::Relaxed);
         tokio::time::sleep(self.wait).await;
         self.running.fetch_sub(1, Ordering::Relaxed);
-        self.took.clone().map(|took| (Stats::default(), took))
+        let stats = Stats {
+            oldest_lease: Some(Duration::ZERO),
+            oldest_lease_is_sampled: true,
+            ..Stats::default()
+        };
+        self.took.clone().map(|took| (stats, took))
     }
 
     async fn exact_stats(&self, _: QueueIndex) -> Result<Stats, StoreError> {
@@ -37,7 +43,17 @@ impl Inspect for SlowStore {
     }
 
     async fn list(&self, _: QueueIndex, _: State, _: usize) -> Result<Vec<ListedItem>, StoreError> {
-        unimplemented!()
+        Ok(vec![ListedItem {
+            key: Key([Value::Int(1)].into()),
+            owner: None,
+            age: Some(DAY),
+            state_time: None,
+            due_in: None,
+            due_time: None,
+            attempt: 1,
+            fence: 1,
+            error: None,
+        }])
     }
 
     async fn list_after(
@@ -55,36 +71,44 @@ impl Inspect for SlowStore {
     }
 }
 
-/// Runs the monitors of this number of queues for ten minutes, with an interval of 10 s.
-async fn ten_minutes(
-    queues: usize,
-    wait: Duration,
-    took: Result<Duration, StoreError>,
-) -> Arc<SlowStore> {
-    let store = Arc::new(SlowStore {
+fn slow_store(wait: Duration, took: Result<Duration, StoreError>) -> Arc<SlowStore> {
+    Arc::new(SlowStore {
         wait,
         took,
         reads: AtomicUsize::new(0),
         running: AtomicUsize::new(0),
         most_running: AtomicUsize::new(0),
-    });
+    })
+}
+
+/// Returns a monitor with an interval of 10 s.
+fn monitor(store: &Arc<SlowStore>, turns: &Arc<Semaphore>, queue: QueueIndex) -> QueueMonitor {
+    let metrics = OperationMetrics::new(queue.0 + 1, Arc::new(|_, _, _, _| ()));
+    QueueMonitor {
+        store: store.clone(),
+        health: Arc::new(StoreHealth::new()),
+        turns: turns.clone(),
+        queue,
+        queue_name: String::new(),
+        interval: Duration::from_secs(10),
+        max_lease_age: None,
+        last_refresh: Arc::default(),
+        metrics: Arc::new(metrics),
+        reported: HashMap::new(),
+    }
+}
+
+/// Runs the monitors of this number of queues for ten minutes.
+async fn ten_minutes(
+    queues: usize,
+    wait: Duration,
+    took: Result<Duration, StoreError>,
+) -> Arc<SlowStore> {
+    let store = slow_store(wait, took);
     let turns = Arc::new(Semaphore::new(CONCURRENT_REFRESHES));
-    let metrics = OperationMetrics::new(queues, Arc::new(|_, _, _, _| ()));
-    let metrics = Arc::new(metrics);
     let stop = CancellationToken::new();
     for queue in 0..queues {
-        let monitor = QueueMonitor {
-            store: store.clone(),
-            health: Arc::new(StoreHealth::new()),
-            turns: turns.clone(),
-            queue: QueueIndex(queue),
-            queue_name: String::new(),
-            interval: Duration::from_secs(10),
-            max_lease_age: None,
-            last_refresh: Arc::default(),
-            metrics: metrics.clone(),
-            reported: HashMap::new(),
-        };
+        let monitor = monitor(&store, &turns, QueueIndex(queue));
         tokio::spawn(monitor.run(stop.clone()));
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -93,6 +117,19 @@ async fn ten_minutes(
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[tokio::test(start_paused = true)]
+async fn old_lease_outside_the_sample_is_reported() {
+    let store = slow_store(MILLISECOND, Ok(MILLISECOND));
+    let turns = Arc::new(Semaphore::new(1));
+    let mut monitor = monitor(&store, &turns, QueueIndex(0));
+    monitor.max_lease_age = Some(DAY / 2);
+    monitor.refresh_if_healthy().await;
+    let status = monitor.last_refresh.status().expect("a refresh");
+    assert_eq!(status.over_age, 1);
+    assert_eq!(status.stats.oldest_lease, Some(DAY));
+}
 
 #[tokio::test(start_paused = true)]
 async fn wait_for_the_database_makes_no_pause_longer() {
