@@ -266,7 +266,7 @@ func (s *settler) note(group []*ending, answer answer[settlement]) {
 }
 
 // refuse settles an item in another way if the broker has refused its ending: the same one can never succeed. A failure or a
-// release is sent again without the refused field.
+// release is sent again without the refused field. If that is not known, the checkpoint is left out first.
 func (s *settler) refuse(ending *ending, field, problem string) {
 	lease, checkpoint := ending.lease, ending.checkpoint()
 	s.state.emit(Event{Name: EventRefused, Item: lease.item, Reason: problem})

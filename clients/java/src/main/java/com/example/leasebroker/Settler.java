@@ -318,7 +318,7 @@ final class Settler {
 
   /**
    * Settles an item in another way if the broker has refused its ending: the same one can never succeed. A failure or a release
-   * is sent again without the refused field.
+   * is sent again without the refused field. If that is not known, the checkpoint is left out first.
    */
   private void refuse(Ending ending, String field, String problem) {
     HeldLease lease = ending.lease();
