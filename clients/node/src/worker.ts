@@ -197,7 +197,7 @@ export class Worker {
     state.settleUntil = begun + grace + CANCEL_GRACE + SETTLE_GRACE;
     state.releaseWaiting();
     await poller.stop();
-    const released = abandoned.release();
+    const released = abandoned.release({ forget: false });
     await state.waitFor(() => state.runs.size === 0 || this.#hurry, grace - (now() - begun));
     state.settleUntil = Math.min(state.settleUntil, now() + CANCEL_GRACE + SETTLE_GRACE);
     for (const run of state.runs) state.cancel(run, new ShutdownError());
@@ -208,7 +208,7 @@ export class Worker {
     watchdog.close();
     await keeper.close();
     await released;
-    await abandoned.release();
+    await abandoned.release({ forget: true });
     this.#health.close();
     transport.close();
     this.#events.emit("stopped");
@@ -246,7 +246,7 @@ export class Worker {
         break;
       case "checkpoint_refused": {
         const lease = state.held.get(report.id);
-        if (lease !== undefined) lease.checkpoint = null;
+        if ((lease?.checkpoint?.length ?? 0) >= report.bytes && lease !== undefined) lease.checkpoint = null;
         state.refuseCheckpoint(report.bytes, report.text);
         break;
       }
