@@ -3,9 +3,9 @@
 import { create } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
+import { checkCount } from "./calls.js";
 import { durationMilliseconds, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
-import { checkCount } from "./calls.js";
 import { readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
@@ -172,7 +172,6 @@ export class Heartbeats {
   }
 
   /** Returns the leases that were not extended because of their checkpoints. */
-
   #readResponse(
     leases: readonly KeptLease[],
     checkpoints: readonly (Uint8Array | undefined)[],

@@ -230,7 +230,7 @@ export class Worker {
         this.#health.note(null);
         const [only, ...others] = report.results;
         const item = only === undefined || others.length > 0 ? undefined : state.held.get(only.id)?.item;
-        this.#events.emit("heartbeat", item, { count: report.results.length });
+        if (only !== undefined) this.#events.emit("heartbeat", item, { count: report.results.length });
         for (const { id, timeLeft, reason } of report.results) {
           const lease = state.held.get(id);
           if (lease === undefined) continue;

@@ -196,10 +196,9 @@ class Settler:
                 for ending in group:
                     self._send(rpc, [ending])
                 return
-            if isinstance(group[0], Completed):
-                with state.lock:
-                    self._refuse(group[0], v1.Refusal(message=error.message))
-                return
+            with state.lock:
+                self._refuse(group[0], v1.Refusal(message=error.message))
+            return
         with state.lock:
             for ending in group:
                 state.events.emit("unknown", ending.lease.item, error=str(error))
