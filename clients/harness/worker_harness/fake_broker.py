@@ -1,4 +1,4 @@
-"""A broker without a database. It leases the given items, and applies every settlement unless a scenario changes that."""
+"""A broker without a database. It leases the given items, and applies settlements unless a scenario changes that."""
 
 from __future__ import annotations
 
