@@ -196,14 +196,15 @@ export class State {
   }
 
   /** Ends an item in another way, because the broker has refused its ending. The same ending can never succeed. */
-  settleInstead(ending: Ending, { field, message: problem }: { readonly field: string; readonly message: string }): void {
+  settleInstead(ending: Ending, { field, message: text }: { readonly field: string; readonly message: string }): void {
     const { lease, kind, message } = ending;
+    const problem = field === "" ? text : `${field}: ${text}`;
     this.events.emit("refused", lease.item, { reason: problem });
     lease.phase = "running";
     if (kind === "complete") {
       this.settle(failed(lease, `Refused: ${problem}`));
     } else if (message.checkpoint !== undefined && !field.endsWith("delay")) {
-      this.refuseCheckpoint(message.checkpoint.length, problem);
+      this.refuseCheckpoint(message.checkpoint.length, text);
       lease.checkpoint = null;
       delete message.checkpoint;
       this.settle(ending);

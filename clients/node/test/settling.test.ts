@@ -132,7 +132,7 @@ for (const [field, checkpoint, delay] of [["checkpoint", undefined, 7n], ["retry
     };
     const script = { fail: [refused, results(Outcome.APPLIED)] };
     const { server, journal } = await settle(t, [lease("a")], script, handler, (journal) => journal.waitFor("failed"));
-    assert.deepEqual(journal.of("refused").map((event) => event.reason), ["no"]);
+    assert.deepEqual(journal.of("refused").map((event) => event.reason), [field === "" ? "no" : `${field}: no`]);
     const second = (server.of("Fail")[1]?.request as FailRequest).failures[0];
     assert.equal(second?.checkpoint && Buffer.from(second.checkpoint).toString(), checkpoint);
     assert.equal(second?.retryDelay?.seconds, delay);

@@ -210,10 +210,11 @@ class Settler:
     def _refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
         """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
         state, lease = self._state, ending.lease
-        state.events.emit("refused", lease.item, reason=refusal.message)
+        problem = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
+        state.events.emit("refused", lease.item, reason=problem)
         lease.phase = Phase.RUNNING
         if isinstance(ending, Completed):
-            state.settle(endings.failed(lease, f"Refused: {refusal.message}"))
+            state.settle(endings.failed(lease, f"Refused: {problem}"))
             return
         message: Any = ending.message
         delay = "retry_delay" if isinstance(ending, Failed) else "delay"
